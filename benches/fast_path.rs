@@ -49,20 +49,20 @@ fn wire(c: &mut Criterion) {
     group.finish();
 }
 
-struct Side {
+struct BenchSide {
     qp: RcQueuePair,
     cq: CompletionQueue,
     memory: MemoryRegion,
 }
 
-fn sides(simulation: &Simulation, length: usize) -> [Side; 2] {
+fn sides(simulation: &Simulation, length: usize) -> [BenchSide; 2] {
     let sides = ["192.0.2.1", "192.0.2.2"].map(|address| {
         let device = simulation.device(address.parse().expect("an address")).expect("a device");
         let domain = device.protection_domain().expect("a domain");
         let cq = device.completion_queue(64).expect("a queue");
         let memory = domain.allocate(length, Access::LOCAL_WRITE | Access::REMOTE_WRITE).expect("memory");
         let qp = RcQueuePair::builder(&domain, &cq, &cq).build().expect("a queue pair");
-        Side { qp, cq, memory }
+        BenchSide { qp, cq, memory }
     });
     let [a, b] = &sides;
     a.qp.connect(&b.qp.endpoint(), &Default::default()).expect("connected");

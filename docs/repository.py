@@ -5,10 +5,10 @@ On GitHub a page links to a source file by its path. The book has no source file
 file on GitHub there. `REPOSITORY` is the address of the folder that the paths are relative to.
 """
 
-import json
 import posixpath
 import re
-import sys
+
+from chapters import page_of, preprocess
 
 REPOSITORY = "https://github.com/pumice-rdma/pumice/blob/main/"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -25,27 +25,11 @@ def target_in_book(page, target):
     return re.sub(r"(^|/)README\.md(?=#|$)", r"\1index.md", target)
 
 
-def chapters(items):
-    for item in items:
-        chapter = item.get("Chapter") if isinstance(item, dict) else None
-        if chapter:
-            yield chapter
-            yield from chapters(chapter["sub_items"])
-
-
-def main():
-    if sys.argv[1:2] == ["supports"]:
-        return
-    _, book = json.load(sys.stdin)
-    # Its name in mdBook 0.5, and in earlier versions.
-    for chapter in chapters(book.get("items") or book.get("sections") or []):
-        # README.md of a folder has become its index.md; the folder is the same.
-        page = chapter.get("source_path") or chapter.get("path")
+def change(found):
+    for chapter in found:
+        page = page_of(chapter)
         if page:
-            chapter["content"] = LINK.sub(
-                lambda link: f"]({target_in_book(page, link.group(1))})", chapter["content"]
-            )
-    json.dump(book, sys.stdout)
+            chapter["content"] = LINK.sub(lambda link: f"]({target_in_book(page, link.group(1))})", chapter["content"])
 
 
-main()
+preprocess(change)

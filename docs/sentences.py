@@ -9,10 +9,11 @@ Each sentence has who says it and the page about it: those of the first row of S
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
+
+from chapters import preprocess
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "<!-- the table of sentences -->"
@@ -20,20 +21,20 @@ SPEAKERS = [
     ("transport/src/qp/transition", "a change of a queue pair's state", "troubleshooting.md#connecting-fails"),
     ("transport/src/types", "the log: a queue pair, a message", "reference/statuses.md"),
     ("transport/src/cm", "the connection manager", "troubleshooting.md#connecting-fails"),
-    ("device/instruments/src/check", "pumice check", "checks/README.md"),
-    ("device/instruments/src/waits", "the log: a wait in vain", "checks/waits-in-vain.md"),
-    ("device/instruments/src/trace", "pumice trace", "trace.md"),
-    ("device/traces/src", "pumice trace", "trace.md"),
-    ("device/instruments/src/capture", "pumice capture", "commands.md#captures-pumice-capture"),
-    ("device/profile/src/settings", "an option or variable", "reference/environment.md"),
-    ("device/profile/src/addresses", "an address", "troubleshooting.md#connecting-fails"),
-    ("device/profile/src", "a profile", "reference/profiles.md"),
+    ("device/analysis/src/check", "pumice check", "checks/README.md"),
+    ("device/analysis/src/waits", "the log: a wait in vain", "checks/waits-in-vain.md"),
+    ("device/recording/src/recorder", "pumice trace", "trace.md"),
+    ("device/recording/src", "pumice trace", "trace.md"),
+    ("device/recording/src/capture", "pumice capture", "commands.md#captures-pumice-capture"),
+    ("device/model/src/settings", "an option or variable", "reference/environment.md"),
+    ("device/model/src/addresses", "an address", "troubleshooting.md#connecting-fails"),
+    ("device/model/src/profile", "a profile", "reference/profiles.md"),
     ("device/faults/src/text", None, None),
     ("device/faults/src", "a fault plan", "fault-plans.md"),
-    ("device/ground/src/order", "a replay", "fault-plans.md#record-and-replay"),
-    ("device/ports/src/switched", "a topology", "topology.md"),
-    ("device/share/src", "processes that share an address", "same-host.md"),
-    ("device/ports/src", "a port", "troubleshooting.md#the-program-finds-no-device"),
+    ("device/platform/src/order", "a replay", "fault-plans.md#record-and-replay"),
+    ("device/fabric/src/switched", "a topology", "topology.md"),
+    ("device/fabric/src/sharing", "processes that share an address", "same-host.md"),
+    ("device/fabric/src", "a port", "troubleshooting.md#the-program-finds-no-device"),
     ("device/engine/src/hca", "a refused call", "reference/errnos.md"),
     ("device/src", "opening the device", "troubleshooting.md#the-program-finds-no-device"),
     ("verbs/capi/src/rsocket", "rsockets", "run.md"),
@@ -111,24 +112,17 @@ def markdown() -> str:
     return "\n".join(lines)
 
 
-def chapters(items):
-    for item in items:
-        chapter = item.get("Chapter") if isinstance(item, dict) else None
-        if chapter:
-            yield chapter
-            yield from chapters(chapter["sub_items"])
+def change(found: list[dict]) -> None:
+    for chapter in found:
+        if MARK in chapter["content"]:
+            chapter["content"] = chapter["content"].replace(MARK, markdown())
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["supports"]:
-        return
     if sys.stdin.isatty() or sys.argv[1:] == ["table"]:
         print(markdown())
-        return
-    _, book = json.load(sys.stdin)
-    for chapter in chapters(book.get("items") or book.get("sections") or []):
-        chapter["content"] = chapter["content"].replace(MARK, markdown() if MARK in chapter["content"] else "")
-    json.dump(book, sys.stdout)
+    else:
+        preprocess(change)
 
 
 main()

@@ -7,11 +7,11 @@ looked up.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
-import sys
 from pathlib import Path
+
+from chapters import page_of, preprocess
 
 GLOSSARY = Path(__file__).with_name("glossary.md")
 # They mean something else in most sentences.
@@ -59,23 +59,11 @@ def linked(text: str, page: str) -> str:
     return text
 
 
-def chapters(items):
-    for item in items:
-        chapter = item.get("Chapter") if isinstance(item, dict) else None
-        if chapter:
-            yield chapter
-            yield from chapters(chapter["sub_items"])
-
-
-def main() -> None:
-    if sys.argv[1:2] == ["supports"]:
-        return
-    _, book = json.load(sys.stdin)
-    for chapter in chapters(book.get("items") or book.get("sections") or []):
-        page = chapter.get("source_path") or chapter.get("path")
+def change(found: list[dict]) -> None:
+    for chapter in found:
+        page = page_of(chapter)
         if page and not page.startswith(LOOKED_UP):
             chapter["content"] = linked(chapter["content"], page)
-    json.dump(book, sys.stdout)
 
 
-main()
+preprocess(change)

@@ -8,9 +8,9 @@ use std::path::Path;
 const MAX_CHANGES: u64 = 6;
 
 /// SplitMix64: the same mutants on every machine.
-struct Chance(u64);
+struct XorShift(u64);
 
-impl Chance {
+impl XorShift {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -41,7 +41,7 @@ pub(crate) fn replay(fuzz: &Path, target: &str, mutants: u64, survive: fn(&[u8])
     let factor =
         std::env::var("PUMICE_FUZZ_FACTOR").map_or(1, |factor| factor.parse().expect("a whole number"));
     for number in 0..mutants * factor {
-        let mut chance = Chance(number);
+        let mut chance = XorShift(number);
         let (name, bytes) = &seeds[chance.below(seeds.len())];
         let other = &seeds[chance.below(seeds.len())].1;
         let mutant = mutant(bytes, other, &mut chance);
@@ -56,7 +56,7 @@ fn run(what: &str, bytes: &[u8], survive: fn(&[u8]) -> usize) -> usize {
     })
 }
 
-fn mutant(bytes: &[u8], other: &[u8], chance: &mut Chance) -> Vec<u8> {
+fn mutant(bytes: &[u8], other: &[u8], chance: &mut XorShift) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=chance.below(MAX_CHANGES as usize) {
         if bytes.is_empty() {

@@ -1,17 +1,17 @@
-//! Tells the program what it was built from, for `pumice --version`.
+//! Sets the commit that `pumice --version` shows.
 
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// Says the commit where there is no git: packagers set it.
+/// Environment variable with the commit, which packagers set where there is no git.
 const VARIABLE: &str = "PUMICE_COMMIT";
-/// Cargo puts the commit into this file of a package.
+/// File of a package into which Cargo writes the commit.
 const OF_PACKAGE: &str = ".cargo_vcs_info.json";
-/// Says that the linker is lld, and joins functions that have the same code: scripts of packages set it to
-/// "all".
+/// Environment variable that says that the linker is lld and may merge functions with identical code; scripts
+/// of packages set it to "all".
 const ICF: &str = "PUMICE_ICF";
-/// Digits of a commit that are shown.
+/// Number of digits of a commit that are shown.
 const DIGITS: usize = 12;
 
 fn main() {
@@ -29,8 +29,8 @@ fn main() {
     println!("cargo::rustc-env=PUMICE_BUILT_FEATURES={features}");
     println!("cargo::rustc-env=PUMICE_BUILT_TARGET={}", of_cargo("TARGET"));
     println!("cargo::rustc-env=PUMICE_BUILT_PROFILE={}", of_cargo("PROFILE"));
-    // The profile strips the libraries only: Cargo forgets it for a package that has an optimization of its
-    // own.
+    // The profile strips only the libraries: Cargo drops `strip` for a package with its own optimization
+    // level.
     if of_cargo("PROFILE") == "release"
         && of_cargo("DEBUG") == "false"
         && of_cargo("CARGO_CFG_TARGET_OS") == "linux"
@@ -42,8 +42,8 @@ fn main() {
     }
 }
 
-/// The commit: as the environment says, as the package says, or as git says. A debug build does not ask git:
-/// each commit would compile all tests again.
+/// Returns the commit from the environment, from the package, or from git. A debug build does not ask git,
+/// because each commit would then compile all tests again.
 fn commit() -> Option<String> {
     let given = env::var(VARIABLE).ok().filter(|given| !given.is_empty());
     let found = given.or_else(of_package).or_else(|| {
@@ -62,7 +62,8 @@ fn of_package() -> Option<String> {
 }
 
 fn of_git() -> Option<String> {
-    // A folder, or a file of a work tree. Without it git would find a repository around this one.
+    // `.git` is a folder, or a file in a worktree. Without it, git would find a repository that encloses this
+    // one.
     if !Path::new(".git").exists() {
         return None;
     }

@@ -75,8 +75,9 @@ pub(crate) enum Command {
     /// server" and "perf client HOST" run on two machines, or in two shells of one.
     #[command(visible_alias = "bench")]
     Perf(PerfOptions),
-    /// Print a page of the reference, as docs/reference has it
-    #[command(hide = true)]
+    /// Print a page of the reference: all options, variables, statuses, errnos, events, counters, faults
+    ///
+    /// Without a name it lists the pages. They are Markdown; the book has them too.
     Reference(ReferenceOptions),
     /// Run a program again as "pumice run --record" has recorded it, and say where the run departed from that
     ///
@@ -189,7 +190,7 @@ pub(crate) struct DoctorOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReferenceOptions {
-    /// The page to print; without it, the names of all pages are listed
+    /// Name of the page, e.g. commands, environment, faults, profiles; without one, all names are listed
     pub(crate) page: Option<String>,
 }
 
@@ -204,12 +205,13 @@ mod tests {
     }
 
     /// Commands without `--json`, and why.
-    const WITHOUT_JSON: [(&str, &str); 12] = [
+    const WITHOUT_JSON: [(&str, &str); 13] = [
         ("pumice check", "becomes the program; --check-report FILE --check-format json"),
         ("pumice completions", "a script"),
         ("pumice man", "pages"),
         ("pumice perf server", "clients print"),
         ("pumice perf __end", "JSON always"),
+        ("pumice reference", "pages"),
         ("pumice run", "becomes the program"),
         ("pumice top", "a screen; pumice stat --watch --json"),
         ("pumice trace to-perfetto", "a file"),

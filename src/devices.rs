@@ -19,17 +19,17 @@ use crate::same_host::SameHost;
 /// An entry of the GID table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GidEntry {
-    /// What verbs programs call the GID index.
+    /// GID index, as verbs programs use it.
     pub(crate) index: usize,
     pub(crate) address: IpAddr,
-    /// The interface that has the address.
+    /// Name of the interface that has the address.
     pub(crate) interface: String,
-    /// 0 when the system does not tell.
+    /// MTU of the link in bytes; 0 if the system does not report it.
     pub(crate) link_mtu_bytes: u32,
 }
 
 impl GidEntry {
-    /// The GID in the notation of verbs tools: eight full groups.
+    /// Returns the GID in the notation of verbs tools: eight full groups.
     pub(crate) fn gid(&self) -> String {
         let address: Ipv6Addr = match self.address {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -43,7 +43,7 @@ impl GidEntry {
     }
 }
 
-/// The GID table of this network namespace.
+/// Returns the GID table of this network namespace.
 ///
 /// # Errors
 /// The system does not list its interfaces.
@@ -61,30 +61,30 @@ pub(crate) fn gid_table() -> io::Result<Vec<GidEntry>> {
 }
 
 /// A device, and the GID tables of its ports.
-struct Listed {
+struct ListedDevice {
     device: DeviceDescription,
     guid: [u8; 8],
     ports: Vec<Vec<GidEntry>>,
 }
 
-impl Listed {
-    /// Its ports with their numbers.
+impl ListedDevice {
+    /// Returns its ports with their numbers.
     fn ports(&self) -> impl Iterator<Item = (u8, &[GidEntry])> {
         (1..).zip(self.ports.iter().map(Vec::as_slice))
     }
 
-    /// What the link of a port is called.
+    /// Returns the name of the link layer of a port.
     fn link_layer(&self, port_num: u8) -> &'static str {
         let port = self.device.ports().nth(usize::from(port_num).saturating_sub(1));
         port.map_or("Ethernet", |port| port.link_layer.name())
     }
 }
 
-/// The devices that the environment describes, or so many.
+/// Returns the devices that the environment describes, or `count` of them.
 ///
 /// # Errors
 /// A setting is wrong.
-fn listed(count: Option<&str>) -> Result<Vec<Listed>, CommandError> {
+fn listed(count: Option<&str>) -> Result<Vec<ListedDevice>, CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::Failed(error.to_string());
     let found = interfaces()
         .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))?;
@@ -102,7 +102,7 @@ fn listed(count: Option<&str>) -> Result<Vec<Listed>, CommandError> {
             own.map(|(index, entry)| shown(entry.first_index as usize + index, entry, &found)).collect()
         };
         let ports = (1..).zip(device.ports()).map(of_port).collect();
-        Ok(Listed { device, guid, ports })
+        Ok(ListedDevice { device, guid, ports })
     });
     each.collect()
 }
@@ -177,7 +177,7 @@ fn print(
 }
 
 fn print_json(
-    all: &[Listed],
+    all: &[ListedDevice],
     mut same_host: Option<SameHost>,
     out: &mut dyn Write,
 ) -> Result<(), CommandError> {
@@ -207,7 +207,7 @@ fn print_json(
     let devices: Vec<Device<'_>> = all
         .iter()
         .flat_map(|one| one.ports().map(move |(port, gids)| (one, port, one.link_layer(port), gids)))
-        .map(|(Listed { device, guid, .. }, port, link_layer, gids)| Device {
+        .map(|(ListedDevice { device, guid, .. }, port, link_layer, gids)| Device {
             name: &device.name,
             port,
             link_layer,
@@ -226,7 +226,7 @@ fn print_json(
                     path_mtu_bytes: entry.path_mtu_bytes(),
                 })
                 .collect(),
-            // It is said once: all devices have the same wire.
+            // All devices have the same transport between processes, so only the first one shows it.
             same_host: same_host.take(),
         })
         .collect();

@@ -1,4 +1,4 @@
-//! What `pumice` and `pumice --help` print: first steps, and the commands by what a person wants to do.
+//! The output of `pumice` and `pumice --help`: first steps, and the commands by purpose.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -8,16 +8,16 @@ use clap::{Command, CommandFactory as _};
 
 use crate::cli::Cli;
 
-/// What a person wants, and the commands for it, in the order in which a newcomer meets them.
+/// Purposes with their commands, in the order in which a newcomer meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run programs", &["run", "world", "replay", "sim"]),
     ("Look at what they do", &["check", "hang", "trace", "capture", "stat", "top"]),
     ("Break something on purpose", &["fault", "sweep", "topology"]),
     ("Measure", &["perf"]),
-    ("Know", &["course", "doctor", "devices", "explain", "completions", "man"]),
+    ("Know", &["course", "doctor", "devices", "explain", "reference", "completions", "man"]),
 ];
 
-/// First steps: the words behind "pumice", and what they are good for.
+/// First steps: arguments of "pumice", and their purpose.
 const FIRST: [(&str, &str); 9] = [
     ("doctor", "does the device work here?"),
     ("run -- ibv_devinfo", "the device as a program sees it"),
@@ -30,7 +30,7 @@ const FIRST: [(&str, &str); 9] = [
     ("explain RNR_RETRY_EXC_ERR", "what does an error mean?"),
 ];
 
-/// The grammar of the command line, whose help lists commands in groups.
+/// Returns the grammar of the command line, whose help lists commands in groups.
 pub(crate) fn grammar() -> Command {
     let grammar = Cli::command();
     let template = format!(
@@ -57,7 +57,7 @@ fn groups(grammar: &Command) -> String {
     text
 }
 
-/// Prints what to try, for a person who typed nothing else than the name.
+/// Prints first steps, for a user who typed only the name.
 pub(crate) fn first_steps(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "pumice is an RDMA device in software. Things to try:")?;
     for (words, why) in FIRST {

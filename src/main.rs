@@ -1,4 +1,4 @@
-//! The pumice command line: it knows every floor and contains none of their work.
+//! The pumice command line: it parses options, calls the other crates, and contains none of their work.
 
 mod capture;
 mod check;
@@ -34,14 +34,50 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
+use rustix::process::{Resource, getrlimit};
 
 use cli::{Cli, Command};
 use outcome::{CommandError, CommandResult, Outcome};
 use printed::{Printed, complain, end_in_errors_at_limits};
 
+/// Stack size that the commands are built for, in bytes: the default of Linux.
+const STACK_BYTES: usize = 8 << 20;
+/// Smallest stack limit (`ulimit -s`) that suffices for every command, in bytes.
+const MIN_STACK_BYTES: u64 = 4 << 20;
+
 fn main() -> ExitCode {
+    // The limit is meant for the program that a command starts, which inherits it.
+    let limit = getrlimit(Resource::Stack).current;
+    if limit.is_none_or(|bytes| bytes >= MIN_STACK_BYTES) {
+        return execute();
+    }
+    let thread = std::thread::Builder::new().name("pumice".to_owned()).stack_size(STACK_BYTES).spawn(execute);
+    match thread {
+        Ok(thread) => thread.join().unwrap_or(ExitCode::from(PANICKED)),
+        Err(error) => {
+            complain(&format!("no memory for a stack of {} MiB: {error}", STACK_BYTES >> 20));
+            Outcome::Bad.exit_code()
+        }
+    }
+}
+
+/// Exit code of a Rust program that panicked; the panic has printed its message.
+const PANICKED: u8 = 101;
+
+/// Makes a panic of any thread end the process with its exit code, after its message. Packages have a program
+/// that cannot unwind (`scripts/build-release`), where a panic would be a signal else.
+fn end_with_a_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::exit(PANICKED.into());
+    }));
+}
+
+fn execute() -> ExitCode {
+    end_with_a_panic();
     end_in_errors_at_limits();
-    let words = spellings::now(std::env::args_os());
+    let words = spellings::current_spelling(std::env::args_os());
     let mut out = Printed::new(BufWriter::new(io::stdout().lock()));
     if words.len() < 2 {
         let printed = help::first_steps(&mut out).and_then(|()| out.flush());
@@ -52,11 +88,11 @@ fn main() -> ExitCode {
     match run(cli.command, &mut out) {
         Ok(outcome) => outcome.exit_code(),
         Err(error) if error.reader_left() => Outcome::Good.exit_code(),
-        // It has said why itself.
-        Err(error @ CommandError::Ended { .. }) => error.exit_code(),
+        // The program has printed the reason itself.
+        Err(error @ CommandError::ProgramEnded { .. }) => error.exit_code(),
         Err(error) => {
-            // What was found out before the failure is shown first; if even that cannot be written,
-            // the message on stderr is all there is.
+            // The results from before the failure are written first. If even that fails, the message on
+            // stderr is all there is.
             let _ = out.flush();
             complain(&error);
             error.exit_code()

@@ -1,4 +1,4 @@
-//! How a command ends: found good, found bad, or could not be done.
+//! The outcomes of a command: good, bad, or not done.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,14 @@ pub(crate) const GOOD: u8 = 0;
 pub(crate) const BAD: u8 = 1;
 /// The command line is wrong.
 pub(crate) const USAGE: u8 = 2;
-/// There is a program, but it cannot be executed; as shells say it.
+/// The program exists, but cannot be executed; the exit code of shells.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// There is no such program; as shells say it.
+/// The program does not exist; the exit code of shells.
 pub(crate) const NO_PROGRAM: u8 = 127;
-/// A signal ended the program of a command that waits for it: its number is added; as shells say it.
+/// A signal ended the program that a command waits for: the number of the signal is added, as shells do.
 pub(crate) const SIGNAL: u8 = 128;
 
-/// What a command found out.
+/// The outcome of a command that did its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// All is well.
@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// How the process ends.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(self) -> ExitCode {
         match self {
             Outcome::Good => GOOD.into(),
@@ -36,26 +36,26 @@ impl Outcome {
     }
 }
 
-/// Why a command could not do its work: one sentence for stderr, and an exit code.
+/// The reason why a command could not do its work: one sentence for stderr, and an exit code.
 #[derive(Debug)]
 pub(crate) enum CommandError {
     /// Writing the result failed.
     Output(io::Error),
-    /// The command line has the right words with wrong values: the exit code is that of wrong words.
+    /// The command line is well-formed, but has invalid values; the exit code is that of a malformed one.
     Usage(String),
-    /// A program cannot be run; the exit code is the one that shells give.
+    /// A program cannot be run; the exit code is that of shells.
     Program {
-        /// Names the program and what is wrong with it.
+        /// Sentence that names the program and what is wrong with it.
         sentence: String,
-        /// [`NO_PROGRAM`], [`NOT_EXECUTABLE`], or what the program ended with.
+        /// [`NO_PROGRAM`], [`NOT_EXECUTABLE`], or the exit code of the program.
         exit_code: u8,
     },
-    /// The program that the command ran ended with this, and says why itself.
-    Ended {
-        /// What the program ended with.
+    /// The program that the command ran ended with this exit code, and has printed the reason itself.
+    ProgramEnded {
+        /// Exit code of the program.
         exit_code: u8,
     },
-    /// Anything else; the sentence names the wrong thing and the remedy.
+    /// Another failure; the sentence names the wrong thing and the remedy.
     Failed(String),
 }
 
@@ -63,18 +63,19 @@ pub(crate) enum CommandError {
 pub(crate) type CommandResult = Result<Outcome, CommandError>;
 
 impl CommandError {
-    /// How the process ends.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             CommandError::Output(_) | CommandError::Failed(_) => BAD.into(),
             CommandError::Usage(_) => USAGE.into(),
-            CommandError::Program { exit_code, .. } | CommandError::Ended { exit_code } => {
+            CommandError::Program { exit_code, .. } | CommandError::ProgramEnded { exit_code } => {
                 (*exit_code).into()
             }
         }
     }
 
-    /// Whether the output's reader went away (`pumice … | head`), which is no failure of ours.
+    /// Reports whether the reader of the output has closed it (`pumice … | head`), which is no failure of
+    /// this command.
     pub(crate) fn reader_left(&self) -> bool {
         matches!(self, CommandError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
@@ -84,7 +85,7 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CommandError::Output(error) => write!(f, "the output cannot be written: {error}"),
-            CommandError::Ended { exit_code } => write!(f, "the program ended with {exit_code}"),
+            CommandError::ProgramEnded { exit_code } => write!(f, "the program ended with {exit_code}"),
             CommandError::Usage(sentence)
             | CommandError::Failed(sentence)
             | CommandError::Program { sentence, .. } => f.write_str(sentence),
@@ -113,7 +114,7 @@ mod tests {
 
     const DOCUMENT: &str = include_str!("../docs/exit-codes.md");
 
-    /// Cells of the rows of the table below a heading.
+    /// Returns the cells of the rows of the table below a heading.
     fn rows(heading: &str) -> Vec<Vec<&'static str>> {
         let (_, rest) = DOCUMENT.split_once(&format!("\n## {heading}\n")).expect("the heading is there");
         let lines = rest.lines().take_while(|line| !line.starts_with("## "));
@@ -140,18 +141,18 @@ mod tests {
         let sentence = String::new();
         assert_eq!(refused(CommandError::Program { sentence, exit_code: NO_PROGRAM }), code(NO_PROGRAM));
         assert_eq!(format!("{:?}", Outcome::Bad.exit_code()), code(BAD));
-        // What clap refuses before a command runs.
+        // An error that clap reports before a command runs.
         let wrong = Cli::command().try_get_matches_from(["pumice", "nothing"]).expect_err("no command");
         assert_eq!(wrong.exit_code(), i32::from(USAGE));
     }
 
     #[test]
     fn every_command_says_when_it_finds_something_bad() {
-        let told: Vec<String> = rows("Code 1").iter().map(|row| row[0].replace('`', "")).collect();
+        let documented: Vec<String> = rows("Code 1").iter().map(|row| row[0].replace('`', "")).collect();
         let mut commands: Vec<String> = Vec::new();
         for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             commands.push(format!("pumice {}", command.get_name()));
         }
-        assert_eq!(told, commands);
+        assert_eq!(documented, commands);
     }
 }

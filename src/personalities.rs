@@ -1,28 +1,28 @@
-//! The personalities: adapters that a device can look like, as a table of what their profiles say.
+//! The personalities: adapters that a device can look like, as a table of their profiles.
 
 use std::io::{self, Write};
 
-use pumice_device::profile::{BUILT_IN, PERSONALITIES, Profile, Vendor};
+use pumice_device::profile::{BUILT_IN, Profile, Vendor};
 use pumice_transport::types::QpType;
 use serde::Serialize;
 
 use crate::outcome::CommandError;
 
-/// What is told of a personality.
+/// A personality as the table shows it.
 #[derive(Serialize)]
 pub(crate) struct Personality {
-    /// `pumice run --device NAME`.
+    /// Name for `pumice run --device NAME`.
     pub(crate) name: &'static str,
-    /// The first device's name.
+    /// Name of the first device.
     device: String,
     /// Vendor and part.
     pub(crate) id: String,
-    /// The driver that sysfs names.
+    /// Driver that sysfs names.
     pub(crate) driver: String,
     link_layer: &'static str,
     /// Kinds of queue pairs.
     pub(crate) queue_pairs: String,
-    /// The vendor's calls that programs get, if any.
+    /// Vendor calls that programs get, if any.
     pub(crate) vendor_calls: Option<&'static str>,
     /// Calls that are refused.
     pub(crate) refused: Vec<&'static str>,
@@ -30,12 +30,12 @@ pub(crate) struct Personality {
     pub(crate) remark: String,
 }
 
-/// All of them.
+/// Returns all personalities.
 pub(crate) fn all() -> Vec<Personality> {
-    let texts = BUILT_IN.iter().filter(|(name, _)| PERSONALITIES.contains(name));
-    let each = texts.filter_map(|(name, text)| Some((*name, *text, Profile::parse(text).ok()?)));
-    let told = each.map(|(name, text, profile)| Personality {
-        name,
+    let personalities = BUILT_IN.iter().filter(|built_in| built_in.is_personality());
+    let each = personalities.filter_map(|built_in| Some((built_in, Profile::parse(built_in.text).ok()?)));
+    let listed = each.map(|(built_in, profile)| Personality {
+        name: built_in.name,
         device: profile.devices.iter().find_map(|device| device.name.clone()).unwrap_or_default(),
         id: format!("{:#06x}:{:#06x}", profile.vendor_id, profile.part_id),
         driver: profile.driver.clone(),
@@ -43,21 +43,16 @@ pub(crate) fn all() -> Vec<Personality> {
         queue_pairs: profile.queue_pairs.words(),
         vendor_calls: profile.direct_call_names().or_else(|| dc_calls(&profile)),
         refused: profile.refuses.calls().iter().map(|call| call.name()).collect(),
-        remark: remark(text),
+        remark: built_in.remark(),
     });
-    told.collect()
+    listed.collect()
 }
 
-/// Without all calls of the vendor programs may get those that make and use queue pairs of DC.
+/// Returns the note about DC: without the other vendor calls, programs may get those that create and use DC
+/// queue pairs.
 fn dc_calls(profile: &Profile) -> Option<&'static str> {
     let has_dc = profile.vendor() == Some(Vendor::Mellanox) && profile.queue_pairs.has(QpType::Dci);
     has_dc.then_some("mlx5dv_* of DC")
-}
-
-/// The comment at the beginning of a profile.
-pub(crate) fn remark(text: &str) -> String {
-    let comment = text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim);
-    comment.collect::<Vec<_>>().join(" ")
 }
 
 /// Prints the table.
@@ -83,7 +78,7 @@ pub(crate) fn print(out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the same as JSON.
+/// Prints the table as JSON.
 pub(crate) fn print_json(out: &mut dyn Write) -> Result<(), CommandError> {
     serde_json::to_writer_pretty(&mut *out, &all())?;
     writeln!(out)?;

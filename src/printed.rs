@@ -1,41 +1,41 @@
-//! What the command line prints: text in which nothing steers the terminal.
+//! The output of the command line: text without control sequences for the terminal.
 //!
-//! Files that people were sent, and names that other processes have chosen, are in sentences and tables of
-//! all commands. All of them come by here, so that no command has to think of it.
+//! Sentences and tables contain contents of files, and names that other processes have chosen. All output
+//! passes through this module, so that no command has to escape them.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use pumice_device::ground::printable::printable;
+use pumice_device::platform::printable::printable;
 use signal_hook::consts::SIGXFSZ;
 
-/// Bytes that an unfinished character can have.
-const MOST_UNFINISHED: usize = 3;
+/// Maximum number of bytes of an incomplete UTF-8 character.
+const MAX_UNFINISHED: usize = 3;
 
-/// Says a sentence on standard error; that it is closed is no failure.
+/// Prints a sentence on standard error; a closed standard error is no failure.
 pub(crate) fn complain(sentence: &impl Display) {
     let _ = writeln!(io::stderr(), "pumice: {}", printable(&sentence.to_string()));
 }
 
-/// Beyond the limit on the size of files (`ulimit -f`) a write ends in an error that is told, and not in
-/// SIGXFSZ. A program that this process becomes has the signal as it was: exec(2) takes the handler away.
-/// Where the signal is ignored, it stays so.
+/// Makes writes beyond the file size limit (`ulimit -f`) fail with an error that is reported, instead of
+/// SIGXFSZ. A program that this process executes has the signal's default again, because exec(2) removes the
+/// handler. An ignored signal stays ignored.
 pub(crate) fn end_in_errors_at_limits() {
     let about = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = about.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     if ignored.is_some_and(|mask| mask >> (SIGXFSZ - 1) & 1 == 0) {
-        // Without the handler, the signal says what the error would.
+        // Without the handler, the signal ends the process, which shows the same problem.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     }
 }
 
-/// Writes text on, with control characters and marks of direction as escapes, which are also those of JSON.
-/// What is no text, such as a trace for another program, must not come here.
+/// Writes text with control characters and marks of direction as escapes, which are valid in JSON too. Output
+/// that is no text, such as a trace for another program, must not be written through it.
 pub(crate) struct Printed<W: Write> {
     inner: W,
-    /// The beginning of a character whose end has not come.
+    /// Bytes of an incomplete character at the end of the last write.
     unfinished: Vec<u8>,
 }
 
@@ -57,15 +57,15 @@ impl<W: Write> Printed<W> {
     }
 }
 
-/// Whether more bytes can make a character of these.
+/// Reports whether more bytes can complete these to a character.
 fn is_begun(bytes: &[u8]) -> bool {
-    bytes.len() <= MOST_UNFINISHED
+    bytes.len() <= MAX_UNFINISHED
         && std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
 impl<W: Write> Write for Printed<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Nearly all of what is printed.
+        // Nearly all output takes this fast path.
         let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
         if self.unfinished.is_empty() && bytes.iter().all(is_plain) {
             self.inner.write_all(bytes)?;
@@ -90,7 +90,7 @@ mod tests {
     fn text_is_printed_without_what_steers_a_terminal() {
         let text = "rule \u{1b}]0;owned\u{7} of \u{9b}2J, ä 漢\n";
         let shown = "rule \\u001b]0;owned\\u0007 of \\u009b2J, ä 漢\n";
-        // Wherever it is cut.
+        // The text is cut at every position.
         for cut in 0..=text.len() {
             let mut printed = Printed::new(Vec::new());
             printed.write_all(&text.as_bytes()[..cut]).expect("memory");

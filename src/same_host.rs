@@ -1,37 +1,37 @@
-//! What carries packets between this user's processes on this host: what is set, what is possible, and which
-//! processes are there.
+//! The transport of packets between this user's processes on this host: the setting, what is possible, and
+//! the processes that are reached.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
 
 use pumice_device::settings::{SettingError, Settings, WIRE, Wire};
-use pumice_device::share::{RingObstacle, Sharer, sharers, try_ring};
+use pumice_device::sharing::{PortProcess, RingObstacle, port_processes, try_ring};
 use pumice_transport::path::ROCE_PORT;
 use serde::Serialize;
 
 use crate::observe::program;
 
-/// What is true here and now.
+/// The facts about processes of this user on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct SameHost {
     wire: Wire,
-    /// Where the setting comes from: the variable's name, or "default".
+    /// Source of the setting: the variable's name, or "default".
     wire_from: &'static str,
-    /// Whether processes of this user can share memory here.
+    /// Processes of this user can share memory here.
     shared_memory: bool,
-    /// Why not, and what to do about it.
+    /// Reason why they cannot, and the remedy.
     #[serde(flatten)]
     obstacle: Option<Obstacle>,
-    /// The user whose processes can be reached.
+    /// User whose processes can be reached.
     user: u32,
-    /// The network namespace in which they can be reached, as /proc names it.
+    /// Network namespace in which they can be reached, as /proc names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     network_namespace: Option<String>,
-    /// Those that have the device now.
-    processes: Vec<Neighbour>,
+    /// Processes that have the device now.
+    processes: Vec<SharingProcess>,
 }
 
-/// Why processes cannot share memory, in a sentence each.
+/// The reason why processes cannot share memory, and the remedy, a sentence each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Obstacle {
     #[serde(rename = "obstacle")]
@@ -40,7 +40,7 @@ pub(crate) struct Obstacle {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Neighbour {
+struct SharingProcess {
     pid: u32,
     process_index: u8,
     address: IpAddr,
@@ -52,7 +52,7 @@ impl SameHost {
     /// Reads the setting, tries the memory and asks the registry.
     ///
     /// # Errors
-    /// The variable has no value that means something.
+    /// The variable has an invalid value.
     pub(crate) fn examine() -> Result<SameHost, SettingError> {
         let (wire, wire_from) = setting()?;
         let obstacle = try_ring().err().map(|obstacle| Obstacle::new(&obstacle));
@@ -64,12 +64,16 @@ impl SameHost {
             obstacle,
             user: rustix::process::geteuid().as_raw(),
             network_namespace: namespace.map(|link| link.to_string_lossy().into_owned()),
-            // A registry that cannot be read is what `pumice doctor` says of the device.
-            processes: sharers(ROCE_PORT, None).unwrap_or_default().iter().map(Neighbour::new).collect(),
+            // `pumice doctor` reports a registry that cannot be read, as a finding about the device.
+            processes: port_processes(ROCE_PORT, None)
+                .unwrap_or_default()
+                .iter()
+                .map(SharingProcess::new)
+                .collect(),
         })
     }
 
-    /// What is set, and what it means.
+    /// Describes the setting.
     pub(crate) fn setting(&self) -> String {
         let from = match self.wire_from {
             WIRE => format!("{WIRE}={}", self.wire.name()),
@@ -84,15 +88,15 @@ impl SameHost {
         format!("{from}: packets to this user's other processes here go by {medium}")
     }
 
-    /// Whether memory can be shared.
-    pub(crate) fn possibility(&self) -> Result<&'static str, &Obstacle> {
+    /// Describes whether memory can be shared.
+    pub(crate) fn sharing_possibility(&self) -> Result<&'static str, &Obstacle> {
         match &self.obstacle {
             None => Ok("works: sealed memory came through a private socket and is the same on both sides"),
             Some(obstacle) => Err(obstacle),
         }
     }
 
-    /// Which processes can be reached.
+    /// Describes which processes can be reached.
     pub(crate) fn reach(&self) -> String {
         let namespace =
             self.network_namespace.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
@@ -100,7 +104,7 @@ impl SameHost {
             Some(program) => format!("{} ({program})", process.pid),
             None => process.pid.to_string(),
         });
-        let shown: Vec<String> = names.by_ref().take(MOST_SHOWN).collect();
+        let shown: Vec<String> = names.by_ref().take(MAX_SHOWN).collect();
         let now = match (shown.is_empty(), names.count()) {
             (true, _) => "none has the device now".to_owned(),
             (false, 0) => format!("now {} have the device: {}", shown.len(), shown.join(", ")),
@@ -117,7 +121,7 @@ impl SameHost {
     /// Prints it below the table of GIDs.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  wire           {}", self.setting())?;
-        match self.possibility() {
+        match self.sharing_possibility() {
             Ok(sentence) => writeln!(out, "  shared memory  {sentence}")?,
             Err(Obstacle { sentence, remedy }) => {
                 writeln!(out, "  shared memory  cannot be used: {sentence}\n{:17}→ {remedy}", "")?;
@@ -127,20 +131,20 @@ impl SameHost {
     }
 }
 
-/// Processes that are named; of the others only the number is said.
-const MOST_SHOWN: usize = 8;
+/// Maximum number of processes that are named; the others are only counted.
+const MAX_SHOWN: usize = 8;
 
-/// What the environment says, and where it says so.
+/// Returns the setting of the environment, and its source.
 fn setting() -> Result<(Wire, &'static str), SettingError> {
     let variable = |name| std::env::var_os(name).filter(|value| name == WIRE && !value.is_empty());
     let from = if variable(WIRE).is_some() { WIRE } else { "default" };
     Settings::parse(variable, false).map(|settings| (settings.wire, from))
 }
 
-impl Neighbour {
-    fn new(sharer: &Sharer) -> Neighbour {
-        let (process, Sharer { pid, address, .. }) = (sharer.process(), *sharer);
-        Neighbour { pid, process_index: process.value(), address, program: program(pid) }
+impl SharingProcess {
+    fn new(sharer: &PortProcess) -> SharingProcess {
+        let (process, PortProcess { pid, address, .. }) = (sharer.process(), *sharer);
+        SharingProcess { pid, process_index: process.value(), address, program: program(pid) }
     }
 }
 
@@ -181,7 +185,7 @@ mod tests {
     use super::*;
 
     fn found(wire: Wire, obstacle: Option<RingObstacle>, pids: &[u32]) -> SameHost {
-        let neighbour = |pid: &u32| Neighbour {
+        let neighbour = |pid: &u32| SharingProcess {
             pid: *pid,
             process_index: 3,
             address: IpAddr::from([127, 0, 0, 1]),
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_and_possibility_are_said_together() {
+    fn setting_and_possibility_are_printed_together() {
         let text = printed(&found(Wire::Auto, None, &[]));
         assert!(text.contains("PUMICE_WIRE=auto") && text.contains("go by shared memory\n"), "{text}");
         assert!(

@@ -1,4 +1,4 @@
-//! What shells and man(1) want to know of the command line: completions and manual pages.
+//! Completions for shells, and manual pages for man(1).
 
 use std::fs;
 use std::io::Write;

@@ -1,14 +1,14 @@
-//! Commands that once had other names: the old words go on working, with a hint.
+//! Commands that once had other names: the old words still work, with a hint.
 
 use std::ffi::OsString;
 
 use crate::printed::complain;
 
-/// What a person may type, and what it is called now. Of several that fit, the first is meant.
+/// Words that a user may type, and their present form. Of several that match, the first one is used.
 const OLD: [(&[&str], &[&str]); 2] = [(&["faults", "list"], &["fault", "kinds"]), (&["faults"], &["fault"])];
 
-/// The words of the command line as they are spelt now, the name of the program included.
-pub(crate) fn now(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// Returns the words of the command line in their present form, including the name of the program.
+pub(crate) fn current_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let words: Vec<OsString> = words.collect();
     let Some((old, new)) = found(&words) else { return words };
     complain(&format!("\"pumice {}\" is now \"pumice {}\"", old.join(" "), new.join(" ")));
@@ -30,27 +30,27 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    fn respelt(line: &str) -> String {
-        let words = now(line.split(' ').map(OsString::from));
+    fn current_line(line: &str) -> String {
+        let words = current_spelling(line.split(' ').map(OsString::from));
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn only_the_words_of_the_command_are_replaced() {
-        assert_eq!(respelt("pumice faults list --json"), "pumice fault kinds --json");
-        assert_eq!(respelt("pumice faults check faults"), "pumice fault check faults");
-        assert_eq!(respelt("pumice run -- faults list"), "pumice run -- faults list");
-        assert_eq!(respelt("pumice"), "pumice");
+        assert_eq!(current_line("pumice faults list --json"), "pumice fault kinds --json");
+        assert_eq!(current_line("pumice faults check faults"), "pumice fault check faults");
+        assert_eq!(current_line("pumice run -- faults list"), "pumice run -- faults list");
+        assert_eq!(current_line("pumice"), "pumice");
     }
 
     #[test]
     fn what_is_new_is_a_command_and_what_is_old_is_none() {
         for (old, new) in OLD {
             let line = |words: &[&str]| [&["pumice"], words, &["--help"]].concat().join(" ");
-            let asked = |words| Cli::try_parse_from(line(words).split(' ').map(OsString::from));
-            let asked = |words| asked(words).expect_err("help is no command").kind();
-            assert_eq!(asked(new), clap::error::ErrorKind::DisplayHelp, "{new:?}");
-            assert_ne!(asked(old), clap::error::ErrorKind::DisplayHelp, "{old:?}");
+            let parsed = |words| Cli::try_parse_from(line(words).split(' ').map(OsString::from));
+            let parsed = |words| parsed(words).expect_err("help is no command").kind();
+            assert_eq!(parsed(new), clap::error::ErrorKind::DisplayHelp, "{new:?}");
+            assert_ne!(parsed(old), clap::error::ErrorKind::DisplayHelp, "{old:?}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What `pumice --version` says. The build script sets the variables.
+//! The output of `pumice --version`. The build script sets the variables.
 
-/// `pumice -V`: one line.
+/// Output of `pumice -V`: one line.
 pub(crate) const SHORT: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("PUMICE_BUILT_COMMIT"), ")");
 
-/// `pumice --version`: the line of the version, and what the program was built from.
+/// Output of `pumice --version`: the version, and what the program was built from.
 pub(crate) const LONG: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\ncommit:   ",

@@ -135,9 +135,12 @@ fn garbage_never_panics() {
             }
         }
         let output = capture_bytes(&bytes);
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr_text = String::from_utf8_lossy(&output.stderr);
         assert!(matches!(output.status.code(), Some(0 | 1)), "round {round}: {output:?}");
-        assert!(!said.contains("panicked") && said.lines().count() <= 1, "round {round}: {said}");
+        assert!(
+            !stderr_text.contains("panicked") && stderr_text.lines().count() <= 1,
+            "round {round}: {stderr_text}"
+        );
     }
 }
 

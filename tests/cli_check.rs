@@ -109,6 +109,7 @@ static PLANTED: &[(&str, &[&str])] = &[
     ("read_relied_on", &[]),
     ("read_used_early", &[]),
     ("notified_on_other_qp", &[]),
+    ("relaxed_region", &[]),
     ("write_polled_in_memory", &[]),
     ("cq_too_small", &[]),
     ("send_queue_never_reaped", &[]),
@@ -120,6 +121,10 @@ static PLANTED: &[(&str, &[&str])] = &[
     ("events_acknowledged_twice", &[]),
     ("wc_field_of_error", &[]),
     ("receive_too_late", &[]),
+    ("rnr_storm", &[]),
+    ("reset_at_one_end", &[]),
+    ("taken_elsewhere", &["--hang-after", "1s"]),
+    ("header_as_payload", &[]),
     ("attributes", &[]),
     ("wrong_way", &[]),
     ("mtu_above_active", &[]),
@@ -135,6 +140,7 @@ static PLANTED: &[(&str, &[&str])] = &[
     ("send_buffer_changed", &[]),
     ("receive_buffer_written", &[]),
     ("buffers_overlap", &[]),
+    ("buffer_shared", &[]),
     ("write_into_posted", &[]),
     ("unmapped_while_in_use", &[]),
     ("freed_while_in_use", &[]),
@@ -174,12 +180,15 @@ static PLANTED: &[(&str, &[&str])] = &[
     ("async_events_never_read", &["--suppress", "tests/check/meant_to_fail.txt"]),
     ("event_left", &[]),
     ("cm_event_not_acknowledged", &[]),
+    ("cm_queue_not_acknowledged", &[]),
     ("cm_event_left", &[]),
     ("cm_private_data_after_ack", &[]),
+    ("cm_receive_late", &[]),
     ("thread_domain_shared", &["--fault", "slow call=ibv_post_send time=1s"]),
     ("single_threaded_cq", &["--fault", "slow call=ibv_req_notify_cq time=1s"]),
     ("srq_limit_never_armed", &["--check=perf"]),
     ("slow", &["--check=perf"]),
+    ("slow_turns", &["--check=perf"]),
     ("slow_calls", &["--check=perf"]),
 ];
 
@@ -239,6 +248,22 @@ fn a_program_that_handles_traps_itself_is_left_alone() {
 }
 
 #[test]
+fn what_the_library_opens_for_itself_is_not_the_programs() {
+    let Some(program) = compile("cm_channel_after_list", &["-g"]) else { return };
+    let (found, output) = findings("cm_channel_after_list", &program, &[]);
+    assert!(found.is_empty() && output.status.success(), "{found:#?} {output:?}");
+}
+
+#[test]
+fn what_librdmacm_cannot_destroy_is_not_the_programs() {
+    let Some(program) = compile("cm_queues_reused", &["-g"]) else { return };
+    let (found, output) = findings("cm_queues_reused", &program, &[]);
+    assert!(found.is_empty() && output.status.success(), "{found:#?} {output:?}");
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output_text.contains("still in use"), "{output_text}");
+}
+
+#[test]
 fn nothing_is_found_where_the_bugs_are_mended() {
     for_each_planted(|name, words| {
         let Some(program) = compile(name, &["-g", "-DFIXED"]) else { return };
@@ -282,15 +307,15 @@ fn posted_receives_are_filled_if_that_is_asked_for() {
 }
 
 #[test]
-fn the_exit_code_tells_of_findings_if_that_is_asked_for() {
+fn the_exit_code_reports_findings_on_request() {
     let Some(program) = compile("objects_left", &["-g"]) else { return };
-    let said = pumice(&["check"], &program);
-    assert!(said.status.success(), "{said:?}");
-    let text = String::from_utf8_lossy(&said.stderr);
+    let output_text = pumice(&["check"], &program);
+    assert!(output_text.status.success(), "{output_text:?}");
+    let text = String::from_utf8_lossy(&output_text.stderr);
     assert!(text.contains("objects-left: completion queue 0") && text.contains("objects_left.c:7"), "{text}");
     assert!(text.contains("remedy: ") && text.contains("check: 2 findings"), "{text}");
-    let told = pumice(&["run", "--check-exit", "42"], &program);
-    assert_eq!(told.status.code(), Some(42), "{told:?}");
+    let with_exit_code = pumice(&["run", "--check-exit", "42"], &program);
+    assert_eq!(with_exit_code.status.code(), Some(42), "{with_exit_code:?}");
     let Some(fixed) = compile("objects_left", &["-DFIXED"]) else { return };
     let silent = pumice(&["check", "--check-exit", "42"], &fixed);
     assert_eq!(silent.status.code(), Some(0), "{silent:?}");
@@ -298,6 +323,31 @@ fn the_exit_code_tells_of_findings_if_that_is_asked_for() {
     assert!(text.contains("check: nothing was found"), "{text}");
     let off = pumice(&["run"], &program);
     assert!(off.stderr.is_empty() && off.status.success(), "{off:?}");
+}
+
+#[test]
+fn a_run_in_which_no_device_was_opened_is_red_if_the_exit_code_is_asked_for() {
+    let none = pumice(&["check", "--check-exit", "42"], Path::new("true"));
+    assert_eq!(none.status.code(), Some(42), "{none:?}");
+    let text = String::from_utf8_lossy(&none.stderr);
+    assert!(text.contains("no process of it opened a device, so nothing was checked"), "{text}");
+    let unasked = pumice(&["check"], Path::new("true"));
+    assert_eq!(unasked.status.code(), Some(0), "{unasked:?}");
+}
+
+#[test]
+fn a_program_that_uses_no_device_is_reported_at_its_end() {
+    let Some(program) = compile("asks_for_nothing", &[]) else { return };
+    let output_text =
+        "the program has loaded libibverbs and never asked for a device: nothing was done with RDMA";
+    let output = pumice(&["run"], &program);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), format!("pumice: {output_text}\n"));
+    let quiet = pumice(&["run", "--log", "error"], &program);
+    assert!(quiet.status.success() && quiet.stderr.is_empty(), "{quiet:?}");
+    let Some(lists) = compile("asks_for_nothing", &["-DFIXED"]) else { return };
+    let output = pumice(&["run"], &lists);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]

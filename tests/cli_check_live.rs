@@ -14,7 +14,7 @@ use scratch::{Scratch, address};
 use serde_json::Value;
 
 /// How long the tests wait for what has to come.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Programs, and the kind that is found in each while it runs. The line of a frame has `// BUG: ` and the
 /// kind.
@@ -68,7 +68,7 @@ impl WaitingProgram {
         WaitingProgram(child)
     }
 
-    fn goes_on(&mut self) {
+    fn resume(&mut self) {
         let mut to = self.0.stdin.take().expect("a pipe");
         writeln!(to).expect("the program reads");
     }
@@ -93,7 +93,7 @@ fn has_begun(scratch: &Scratch) {
         files.into_iter().any(|file| is_report(file.path()))
     };
     while !has_any(&scratch.0) && !has_any(&scratch.0.join("pumice")) {
-        assert!(begun.elapsed() < PATIENCE, "no report is begun");
+        assert!(begun.elapsed() < TIMEOUT, "no report is begun");
         std::thread::yield_now();
     }
 }
@@ -105,7 +105,7 @@ fn found(scratch: &Scratch, program: &Path, end: u8) -> (Vec<Value>, Output) {
     let mut command = scratch.pumice(&["check", "live", "--for", "60s", "--json", "--pid", &pid]);
     let checks = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be run");
     has_begun(scratch);
-    waiting.goes_on();
+    waiting.resume();
     let _ = waiting.0.wait();
     // It has nothing more to wait for.
     let number = checks.id().to_string();
@@ -161,10 +161,10 @@ fn of_corrected_programs_that_run_already_nothing_is_found() {
 }
 
 #[test]
-fn a_program_goes_on_as_before_and_what_is_not_judged_is_said() {
+fn a_program_continues_as_before_and_what_is_not_judged_is_reported() {
     let scratch = Scratch::new("check-live-paced");
     let Some(program) = scratch::compile(&scratch, "paced") else { return };
-    let mut paced = scratch::Paced::alone(&scratch, &program, 201, &[]);
+    let mut paced = scratch::LineDrivenProgram::alone(&scratch, &program, 201, &[]);
     paced.sends(10);
     let process = paced.child.id();
     let count = |what: &str| fs::read_dir(format!("/proc/{process}/{what}")).expect("it runs").count();
@@ -175,31 +175,32 @@ fn a_program_goes_on_as_before_and_what_is_not_judged_is_said() {
         has_begun(&scratch);
         paced.sends(50);
         let output = checks.wait_with_output().expect("a child of ours");
-        let said = String::from_utf8_lossy(&output.stdout);
+        let output_text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
-        assert!(said.contains("nothing was found"), "{said}");
+        assert!(output_text.contains("nothing was found"), "{output_text}");
         assert!(
-            said.contains("Not judged in programs that run already") && said.contains("lost-wakeup"),
-            "{said}"
+            output_text.contains("Not judged in programs that run already")
+                && output_text.contains("lost-wakeup"),
+            "{output_text}"
         );
     }
     paced.sends(10);
     assert_eq!((count("task"), count("fd")), before);
     paced.ends();
     let output = scratch.pumice(&["check", "live"]).output().expect("it can be run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("start the program first"), "{output:?}");
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && output_text.contains("start the program first"), "{output:?}");
 }
 
 #[test]
 fn a_program_that_is_checked_already_says_so() {
     let scratch = Scratch::new("check-live-twice");
     let Some(program) = scratch::compile(&scratch, "paced") else { return };
-    let paced = scratch::Paced::begin(&scratch, &program, 203, &["check"], &["--log", "off"]);
+    let paced = scratch::LineDrivenProgram::begin(&scratch, &program, 203, &["check"], &["--log", "off"]);
     let mut paced = paced;
-    paced.hears("ready\n");
+    paced.expect_line("ready\n");
     let output = scratch.pumice(&["check", "live", "--for", "50ms"]).output().expect("it can be run");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.code() == Some(1) && said.contains("it is checked already"), "{output:?}");
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.code() == Some(1) && output_text.contains("it is checked already"), "{output:?}");
     paced.ends();
 }

@@ -23,14 +23,14 @@ fn can_compile() -> bool {
 }
 
 /// A folder that goes away with the value.
-struct Scratch(PathBuf);
+struct CourseFolder(PathBuf);
 
-impl Scratch {
-    fn new(name: &str) -> Scratch {
+impl CourseFolder {
+    fn new(name: &str) -> CourseFolder {
         let path = std::env::temp_dir().join(format!("pumice-course-test-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).unwrap();
-        Scratch(path)
+        CourseFolder(path)
     }
 
     /// Compiles a program of the course, or a solution of an exercise.
@@ -44,13 +44,13 @@ impl Scratch {
             .args(["-lrdmacm", "-libverbs"])
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {said}", source.display());
+        let stderr_text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {stderr_text}", source.display());
         program
     }
 }
 
-impl Drop for Scratch {
+impl Drop for CourseFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -64,16 +64,16 @@ fn pumice() -> Command {
 
 /// What it printed on standard output; it must have ended well, and `--check` have found nothing.
 fn good(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !said.contains("findings"), "{}: {said}", output.status);
+    let stderr_text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !stderr_text.contains("findings"), "{}: {stderr_text}", output.status);
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
 /// A server behind `pumice check` that has printed `ready`. It ends with the value.
-struct Server(Child, BufReader<ChildStdout>);
+struct CourseServer(Child, BufReader<ChildStdout>);
 
-impl Server {
-    fn start(address: &str, words: &[&Path], more: &[&str]) -> Server {
+impl CourseServer {
+    fn start(address: &str, words: &[&Path], more: &[&str]) -> CourseServer {
         let mut command = pumice();
         command.args(["check", "--addr", address, "--"]).args(words).args(more);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -81,7 +81,7 @@ impl Server {
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        Server(child, lines)
+        CourseServer(child, lines)
     }
 
     /// What it prints until it ends.
@@ -93,7 +93,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for CourseServer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -111,9 +111,9 @@ fn the_exercises_are_listed() {
         assert!(listed.lines().any(|line| line.starts_with(&format!("{number}  "))), "{listed}");
     }
     let output = pumice().args(["course", "check", "7"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr_text = String::from_utf8_lossy(&output.stderr).into_owned();
     let wanted = "pumice: there is no exercise 7: say one from 1 to 6\n";
-    assert_eq!((output.status.code(), said.as_str()), (Some(2), wanted));
+    assert_eq!((output.status.code(), stderr_text.as_str()), (Some(2), wanted));
     let output = pumice().args(["course", "check", "1", "--", "/nowhere/program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(127));
 }
@@ -123,7 +123,7 @@ fn programs_are_short_and_compile_without_a_warning() {
     if !can_compile() {
         return;
     }
-    let scratch = Scratch::new("compile");
+    let scratch = CourseFolder::new("compile");
     for entry in fs::read_dir(course()).unwrap() {
         let file = entry.unwrap().path();
         if file.extension().is_some_and(|end| end == "c") {
@@ -158,7 +158,7 @@ fn programs_in_python_print_what_those_in_c_print() {
     }
     let program = course().join("6-connect.py");
     let words = [Path::new(PYTHON), program.as_path()];
-    let server = Server::start("127.0.0.91", &words, &["server", "127.0.0.91"]);
+    let server = CourseServer::start("127.0.0.91", &words, &["server", "127.0.0.91"]);
     let output = client("127.0.0.92", &words, &["client", "127.0.0.91", "stone"]);
     assert_eq!((good(&output).as_str(), server.rest().as_str()), ("STONE\n", "STONE\n"));
 }
@@ -168,9 +168,9 @@ fn a_client_connects_by_address() {
     if !can_compile() {
         return;
     }
-    let scratch = Scratch::new("connect");
+    let scratch = CourseFolder::new("connect");
     let program = scratch.compile(&course().join("6-connect.c"));
-    let server = Server::start("127.0.0.93", &[&program], &["server", "127.0.0.93"]);
+    let server = CourseServer::start("127.0.0.93", &[&program], &["server", "127.0.0.93"]);
     let output = client("127.0.0.94", &[&program], &["client", "127.0.0.93", "stone"]);
     assert_eq!((good(&output).as_str(), server.rest().as_str()), ("STONE\n", "STONE\n"));
 }
@@ -180,10 +180,10 @@ fn the_key_value_server_keeps_what_clients_put() {
     if !can_compile() {
         return;
     }
-    let scratch = Scratch::new("key-value");
+    let scratch = CourseFolder::new("key-value");
     let (serves, asks) = (course().join("7-server.c"), course().join("7-client.c"));
     let (serves, asks) = (scratch.compile(&serves), scratch.compile(&asks));
-    let _server = Server::start("127.0.0.95", &[&serves], &["127.0.0.95"]);
+    let _server = CourseServer::start("127.0.0.95", &[&serves], &["127.0.0.95"]);
     let ask = |words: &[&str]| client("127.0.0.96", &[&asks], &[&["127.0.0.95"], words].concat());
     let nothing = ask(&["get", "stone"]);
     assert_eq!((nothing.status.code(), nothing.stdout.as_slice()), (Some(1), b"not there\n".as_slice()));
@@ -201,11 +201,11 @@ fn check(number: &str, program: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn solutions_pass_and_programs_that_lack_something_are_told() {
+fn solutions_pass_and_missing_parts_are_reported() {
     if !can_compile() {
         return;
     }
-    let scratch = Scratch::new("solutions");
+    let scratch = CourseFolder::new("solutions");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/course");
     let passes = |number: &str, source: &Path| {
         let program = scratch.compile(source);

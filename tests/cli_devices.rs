@@ -225,15 +225,18 @@ fn devices_that_cannot_be_are_refused_in_one_sentence() {
     ] {
         let output = pumice(&folder, &[&["run"], words, &["--", "true"]].concat()).output();
         let output = output.expect("pumice runs");
-        let said = String::from_utf8_lossy(&output.stderr);
+        let output_text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{words:?}");
-        assert!(said.contains(sentence) && said.trim_end().lines().count() == 1, "{words:?}: {said}");
+        assert!(
+            output_text.contains(sentence) && output_text.trim_end().lines().count() == 1,
+            "{words:?}: {output_text}"
+        );
     }
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 
 #[test]
-fn a_rail_is_cut_and_the_other_one_goes_on_on_both_media() {
+fn a_rail_is_cut_and_the_other_one_works_on_on_both_media() {
     let folder = scratch("failover");
     let Some(program) = compile("failover", &folder) else { return };
     for wire in ["udp", "auto"] {
@@ -246,7 +249,7 @@ fn a_rail_is_cut_and_the_other_one_goes_on_on_both_media() {
 }
 
 #[test]
-fn a_call_is_told_to_its_device_and_reports_name_it() {
+fn a_call_reaches_its_device_and_reports_name_it() {
     let folder = scratch("calls");
     let Some(program) = compile("refused", &folder) else { return };
     let (report, trace) = (folder.join("faults.jsonl"), folder.join("run.trace"));
@@ -256,12 +259,12 @@ fn a_call_is_told_to_its_device_and_reports_name_it() {
     let plan = ["--fault", "fail name=no-memory call=ibv_reg_mr nth=1..3+2", "--"];
     let output = pumice(&folder, &[&words[..], &plan].concat()).arg(&program).output();
     let output = output.expect("the program can be run");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(printed(&output), "refused\n");
     let sentence = "pumice: pumice1: fault \"no-memory\" fails ibv_reg_mr with ENOMEM (call 3 of this name)";
-    assert!(said.contains(sentence), "{said}");
+    assert!(output_text.contains(sentence), "{output_text}");
     let lines = fs::read_to_string(&report).expect("a report");
-    let told: Vec<(String, u64)> = lines
+    let calls_in: Vec<(String, u64)> = lines
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
         .filter(|line| line["call"] == "ibv_reg_mr")
@@ -269,14 +272,14 @@ fn a_call_is_told_to_its_device_and_reports_name_it() {
             (line["device"].as_str().unwrap_or_default().to_owned(), line["nth"].as_u64().unwrap_or(0))
         })
         .collect();
-    assert_eq!(told, [("pumice0".to_owned(), 1), ("pumice1".to_owned(), 3)], "{lines}");
+    assert_eq!(calls_in, [("pumice0".to_owned(), 1), ("pumice1".to_owned(), 3)], "{lines}");
     // Its trace has what happened to the calls of a device, and no other trace has it.
-    let told = |file: &str, call: &str| {
+    let calls_in = |file: &str, call: &str| {
         let bytes = fs::read(folder.join(file)).expect("a trace");
         bytes.windows(call.len()).filter(|window| *window == call.as_bytes()).count() > 0
     };
-    assert!(told("run.trace", "ibv_create_cq") && !told("run-pumice1.trace", "ibv_create_cq"));
-    assert!(told("run.trace", "ibv_reg_mr") && told("run-pumice1.trace", "ibv_reg_mr"));
+    assert!(calls_in("run.trace", "ibv_create_cq") && !calls_in("run-pumice1.trace", "ibv_create_cq"));
+    assert!(calls_in("run.trace", "ibv_reg_mr") && calls_in("run-pumice1.trace", "ibv_reg_mr"));
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 
@@ -301,8 +304,8 @@ fn a_check_knows_the_objects_of_each_device() {
     let fixed = compile_with("careless", &folder, &["-DFIXED"]).expect("it was compiled before");
     let words = ["check", "--devices", "2", "--addr", &own, "--"];
     let output = pumice(&folder, &words).arg(&fixed).output().expect("the program can be run");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("nothing was found"), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && output_text.contains("nothing was found"), "{output_text}");
     // It leaves objects, and gives a queue pair the completion queue of another device, which is refused.
     let several = compile("several", &folder).expect("there is a compiler");
     let own = addresses(3);
@@ -351,12 +354,13 @@ fn twenty_processes_with_sixteen_devices_each_talk_to_each_other() {
         command.spawn().expect("the program can be run")
     };
     let mut crowd: Vec<Child> = (0..PROCESSES).map(begin).collect();
-    let mut said: Vec<_> = crowd
+    let mut output_text: Vec<_> = crowd
         .iter_mut()
         .map(|child| BufReader::new(child.stdout.take().expect("it is piped")).lines())
         .collect();
     let mut line = |number: usize| {
-        let line = said.get_mut(number).and_then(Iterator::next).expect("a process that has not ended");
+        let line =
+            output_text.get_mut(number).and_then(Iterator::next).expect("a process that has not ended");
         line.expect("text")
     };
     let mut all = String::new();

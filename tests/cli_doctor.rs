@@ -33,9 +33,12 @@ fn doctor_through(prepare: &str, command: &str) -> Option<Output> {
     };
     let tried = unshared("cover /tmp && \"$0\" --version");
     if !tried.status.success() {
-        let said = String::from_utf8_lossy(&tried.stderr);
-        let _ =
-            writeln!(std::io::stderr(), "**** SKIPPED: no namespaces with mounts here: {}", said.trim_end());
+        let stderr_text = String::from_utf8_lossy(&tried.stderr);
+        let _ = writeln!(
+            std::io::stderr(),
+            "**** SKIPPED: no namespaces with mounts here: {}",
+            stderr_text.trim_end()
+        );
         return None;
     }
     Some(unshared(&format!("{prepare} && cd / && exec {command}")))
@@ -53,7 +56,7 @@ fn an_ordinary_machine_is_green_and_the_device_was_opened() {
 }
 
 #[test]
-fn the_wire_is_said_and_shared_memory_is_tried() {
+fn the_wire_is_reported_and_shared_memory_is_tried() {
     for wire in ["auto", "udp"] {
         let prepare = format!("cover /tmp && export PUMICE_WIRE={wire}");
         let Some(output) = doctor_after(&prepare) else { return };
@@ -158,6 +161,21 @@ fn a_port_that_another_user_has_is_blocking_and_that_user_is_named() {
     let text = text(&output);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text.contains("BLOCKING") && text.contains("61002"), "{text}");
+}
+
+#[test]
+fn a_program_without_its_libraries_is_red_for_the_doctor_as_for_run() {
+    let alone = "cover /tmp && cp \"$0\" /tmp/pumice";
+    let Some(run) = doctor_through(alone, "/tmp/pumice run -- true") else { return };
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    let Some(doctor) = doctor_through(alone, "/tmp/pumice doctor") else { return };
+    assert_eq!(doctor.status.code(), Some(1), "{doctor:?}");
+    let text = text(&doctor);
+    assert!(text.contains("BLOCKING  library"), "{text}");
+    assert!(text.contains("pumice run would fail: libpumice.so is neither in /tmp nor in"), "{text}");
+    assert!(text.contains("not work here: 1 blocking problem(s)."), "{text}");
+    // Worlds are spoken of, also where this machine allows none.
+    assert!(text.contains(" worlds "), "{text}");
 }
 
 #[test]

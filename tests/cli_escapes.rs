@@ -12,15 +12,15 @@ const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\r";
 /// The same as TOML and JSON write it.
 const ESCAPED: &str = r"\u001b]0;owned\u0007\u009b2J\u202e\r";
 
-struct Scene(PathBuf);
+struct EscapeFolder(PathBuf);
 
-impl Scene {
-    fn new(name: &str) -> Scene {
+impl EscapeFolder {
+    fn new(name: &str) -> EscapeFolder {
         let folder =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("escapes-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("the target folder is writable");
-        Scene(folder)
+        EscapeFolder(folder)
     }
 
     /// A file with this name and text; its path.
@@ -51,7 +51,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for EscapeFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -152,6 +152,7 @@ const LINES: &[&[&str]] = &[
     &["course", "check", "FILE"],
     &["devices", "--devices", "FILE"],
     &["explain", "FILE"],
+    &["reference", "FILE"],
     &["hang", "--with", "FILE"],
     &["fault", "add", "--faults", "FILE"],
     &["perf", "loop", "--faults", "FILE"],
@@ -164,20 +165,23 @@ const LINES: &[&[&str]] = &[
 ];
 
 #[test]
-fn every_command_is_asked() {
-    let help = Scene::new("all").run(&["--help"]);
+fn every_command_is_run() {
+    let help = EscapeFolder::new("all").run(&["--help"]);
     let help = String::from_utf8(help.stdout).expect("text");
     let (groups, _) = help.split_once("Options:\n").expect("the groups of commands");
     let listed = groups.lines().filter_map(|line| line.strip_prefix("  "));
     let names = listed.filter_map(|line| line.split_whitespace().next());
-    let asked: BTreeSet<&str> = LINES.iter().map(|line| line[0]).collect();
-    let missing: Vec<&str> = names.filter(|name| !asked.contains(name)).collect();
-    assert!(asked.len() > 10 && missing.is_empty(), "these commands are not in the list above: {missing:?}");
+    let listed_commands: BTreeSet<&str> = LINES.iter().map(|line| line[0]).collect();
+    let missing: Vec<&str> = names.filter(|name| !listed_commands.contains(name)).collect();
+    assert!(
+        listed_commands.len() > 10 && missing.is_empty(),
+        "these commands are not in the list above: {missing:?}"
+    );
 }
 
 #[test]
 fn what_is_in_files_and_names_is_printed_as_text() {
-    let scene = Scene::new("texts");
+    let scene = EscapeFolder::new("texts");
     for (number, text) in texts().iter().enumerate() {
         let file = scene.file(&format!("file-{number}"), text);
         for line in LINES.iter().filter(|line| !READ_NONE.iter().any(|words| line.starts_with(words))) {
@@ -192,7 +196,7 @@ fn what_is_in_files_and_names_is_printed_as_text() {
 
 #[test]
 fn names_of_files_are_printed_as_text() {
-    let scene = Scene::new("names");
+    let scene = EscapeFolder::new("names");
     let missing = scene.0.join(format!("missing-{HOSTILE}"));
     let there = scene.file(&format!("there-{HOSTILE}"), "nothing of use\n");
     for line in LINES {
@@ -201,8 +205,8 @@ fn names_of_files_are_printed_as_text() {
                 line.iter().map(|word| if *word == "FILE" { file } else { *word }).collect();
             // What clap refuses before a command runs are the user's own words.
             let output = scene.run(&line);
-            let said = String::from_utf8_lossy(&output.stderr);
-            if !said.starts_with("error: ") {
+            let stderr_text = String::from_utf8_lossy(&output.stderr);
+            if !stderr_text.starts_with("error: ") {
                 scene.is_clean(&line);
             }
         }
@@ -211,7 +215,7 @@ fn names_of_files_are_printed_as_text() {
 
 #[test]
 fn what_a_capture_says_is_printed_as_text() {
-    let scene = Scene::new("capture");
+    let scene = EscapeFolder::new("capture");
     let path = scene.0.join("hostile.pcapng");
     fs::write(&path, capture(HOSTILE)).expect("the folder is ours");
     let path = path.to_str().expect("text");
@@ -231,7 +235,7 @@ fn what_a_capture_says_is_printed_as_text() {
 #[test]
 fn what_a_program_loads_is_printed_as_text() {
     // The sentences of the library in a program that `pumice run` did not check before.
-    let scene = Scene::new("loaded");
+    let scene = EscapeFolder::new("loaded");
     let plan = scene.file("plan", &format!("[[rule]]\nname = \"{ESCAPED}\"\ndo = \"{ESCAPED}\"\n"));
     let output = scene.run(&["run", "--", "env", &format!("PUMICE_FAULTS={plan}"), "ibv_devinfo"]);
     let shown = [output.stdout, output.stderr].concat();

@@ -8,7 +8,7 @@ use serde_json::Value;
 #[path = "fault/scratch.rs"]
 mod scratch;
 
-use scratch::{Paced, Scratch, compile};
+use scratch::{LineDrivenProgram, Scratch, compile};
 
 #[test]
 fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
@@ -16,12 +16,13 @@ fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
     let Some(program) = compile(&scratch, "paced") else { return };
     let report = scratch.0.join("report");
     let report_text = report.to_str().expect("UTF-8");
-    let mut paced = Paced::alone(&scratch, &program, 1, &["--tag", "one", "--fault-report", report_text]);
+    let mut paced =
+        LineDrivenProgram::alone(&scratch, &program, 1, &["--tag", "one", "--fault-report", report_text]);
     paced.sends(5);
     assert!(scratch.rules(&[]).is_empty() && !report.exists(), "nothing is written without rules");
 
-    let (code, out, said) = scratch.fault(&["add", "drop opcode=send nth=3"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, out, output_text) = scratch.fault(&["add", "drop opcode=send nth=3"]);
+    assert_eq!(code, Some(0), "{output_text}");
     assert!(out.ends_with("(paced) tag one: added drop\n"), "{out}");
     paced.sends(10);
     let rules = scratch.rules(&["--tag", "o*"]);
@@ -59,7 +60,8 @@ fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
     // The report is a plan: with it the same messages are lost in a run from the beginning.
     let checked = scratch.pumice(&["fault", "check", report_text]).output().expect("it can be run");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
-    let mut again = Paced::alone(&scratch, &program, 1, &["--tag", "one", "--faults", report_text]);
+    let mut again =
+        LineDrivenProgram::alone(&scratch, &program, 1, &["--tag", "one", "--faults", report_text]);
     again.sends(40);
     let rules = scratch.rules(&[]);
     let applied = |name: &str| rules.iter().find(|rule| rule["name"] == name).map(|rule| &rule["applied"]);
@@ -71,12 +73,17 @@ fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
 fn of_several_processes_one_has_to_be_named() {
     let scratch = Scratch::new("several");
     let Some(program) = compile(&scratch, "paced") else { return };
-    let mut one = Paced::alone(&scratch, &program, 2, &["--tag", "one", "--fault", "drop opcode=ack nth=1"]);
-    let mut other = Paced::alone(&scratch, &program, 3, &["--tag", "other"]);
-    let (code, _, said) = scratch.fault(&["add", "drop opcode=send nth=1"]);
-    assert_eq!(code, Some(2), "{said}");
+    let mut one = LineDrivenProgram::alone(
+        &scratch,
+        &program,
+        2,
+        &["--tag", "one", "--fault", "drop opcode=ack nth=1"],
+    );
+    let mut other = LineDrivenProgram::alone(&scratch, &program, 3, &["--tag", "other"]);
+    let (code, _, output_text) = scratch.fault(&["add", "drop opcode=send nth=1"]);
+    assert_eq!(code, Some(2), "{output_text}");
     for part in ["2 processes run", "--pid", "tag one", "tag other", &one.child.id().to_string()] {
-        assert!(said.contains(part), "{said}");
+        assert!(output_text.contains(part), "{output_text}");
     }
     assert!(scratch.rules(&["--tag", "other"]).is_empty());
     let pid = other.child.id().to_string();
@@ -103,10 +110,10 @@ fn of_several_processes_one_has_to_be_named() {
     assert!(out.contains("tag other: cleared x\n"), "{out}");
     let (code, out, _) = scratch.fault(&["add", "drop tag=third", "--tag", "one"]);
     assert!(code == Some(1) && out.contains("this one has one"), "{out}");
-    let (code, _, said) = scratch.fault(&["add", "dorp", "--all"]);
-    assert!(code == Some(2) && said.contains("dorp is no kind of fault"), "{said}");
-    let (code, _, said) = scratch.fault(&["list", "--tag", "third"]);
-    assert!(code == Some(1) && said.contains("with the tag third"), "{said}");
+    let (code, _, output_text) = scratch.fault(&["add", "dorp", "--all"]);
+    assert!(code == Some(2) && output_text.contains("dorp is no kind of fault"), "{output_text}");
+    let (code, _, output_text) = scratch.fault(&["list", "--tag", "third"]);
+    assert!(code == Some(1) && output_text.contains("with the tag third"), "{output_text}");
     one.ends();
     other.ends();
 }
@@ -128,12 +135,12 @@ fn a_capture_has_what_a_plan_lost_and_says_what_it_harmed() {
     let options =
         ["--capture", file.to_str().expect("UTF-8"), "--fault", "drop name=third opcode=send nth=3"];
     let more = ["--fault", "duplicate opcode=send nth=6", "--fault", "corrupt opcode=send nth=8 bit=100"];
-    let mut paced = Paced::alone(&scratch, &program, 4, &[&options[..], &more].concat());
+    let mut paced = LineDrivenProgram::alone(&scratch, &program, 4, &[&options[..], &more].concat());
     paced.sends(10);
     paced.ends();
     let (packets, totals) = captured(&scratch, &file);
     assert_eq!(totals["lost"], 1);
-    let said = |psn: u32| -> Vec<&str> {
+    let output_text = |psn: u32| -> Vec<&str> {
         let sends = packets.iter().filter(|one| one["psn"] == psn && one["opcode"] == "RC_SEND_ONLY");
         sends.filter_map(|one| one["comments"][0].as_str()).collect()
     };
@@ -142,15 +149,15 @@ fn a_capture_has_what_a_plan_lost_and_says_what_it_harmed() {
             "send of message {psn}, packet {psn}, transmission {transmission} (queue pair 0, connection 0)"
         )
     };
-    assert_eq!(said(2), [format!("pumice: lost: fault \"third\" loses {}", of(2, 1))]);
+    assert_eq!(output_text(2), [format!("pumice: lost: fault \"third\" loses {}", of(2, 1))]);
     let lost =
         packets.iter().find(|one| one["comments"][0].as_str().is_some_and(|text| text.contains("third")));
     assert_eq!(lost.map(|one| &one["icrc"]), Some(&"ok".into()), "it is whole");
     // The third is met twice.
     let twice = format!("pumice: harmed: fault \"duplicate\" sends 1 more of {}", of(4, 1));
-    assert_eq!(said(4), [&twice, &twice]);
-    assert_eq!(said(6), [format!("pumice: harmed: fault \"corrupt\" corrupts {}", of(6, 1))]);
-    assert!(said(0).is_empty() && said(9).is_empty());
+    assert_eq!(output_text(4), [&twice, &twice]);
+    assert_eq!(output_text(6), [format!("pumice: harmed: fault \"corrupt\" corrupts {}", of(6, 1))]);
+    assert!(output_text(0).is_empty() && output_text(9).is_empty());
 }
 
 /// Messages of each round of two ends: as many as there is room for.
@@ -187,20 +194,20 @@ fn pair_at(
     let mut ends = [("sender", of_sender), ("receiver", of_receiver)].map(|(name, number)| {
         let options: Vec<String> = options.iter().map(|option| option.replace('%', name)).collect();
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        Paced::begin(scratch, program, number, by, &[&["--tag", name], &options[..]].concat())
+        LineDrivenProgram::begin(scratch, program, number, by, &[&["--tag", name], &options[..]].concat())
     });
-    let [of_sender, of_receiver] = ends.each_mut().map(Paced::says);
+    let [of_sender, of_receiver] = ends.each_mut().map(LineDrivenProgram::read_line);
     let [sender, receiver] = &mut ends;
-    sender.is_told(of_receiver.trim());
-    receiver.is_told(of_sender.trim());
-    sender.hears("ready\n");
-    receiver.hears("ready\n");
+    sender.send_line(of_receiver.trim());
+    receiver.send_line(of_sender.trim());
+    sender.expect_line("ready\n");
+    receiver.expect_line("ready\n");
     for _ in 0..ROUNDS {
-        receiver.does("recv ", ROUND);
-        sender.does("send ", ROUND);
-        receiver.does("wait ", ROUND);
+        receiver.run_command("recv ", ROUND);
+        sender.run_command("send ", ROUND);
+        receiver.run_command("wait ", ROUND);
     }
-    ends.map(Paced::last_words)
+    ends.map(LineDrivenProgram::finish)
 }
 
 /// The requests that were lost, as a report names them.
@@ -288,13 +295,14 @@ fn replay_of(folder: &Path, tag: &str) -> PathBuf {
 
 /// A replay says that all recorded things happened again, and that they were so many. On a busy machine the
 /// network may lose more, in the record and in the replay, which then says so and ends with 1.
-fn assert_all_again((said, code): &(String, Option<i32>), least: usize) {
-    let line = said.lines().find(|line| line.ends_with("recorded things happened again")).expect("a result");
+fn assert_all_again((output_text, code): &(String, Option<i32>), least: usize) {
+    let line =
+        output_text.lines().find(|line| line.ends_with("recorded things happened again")).expect("a result");
     let mut numbers = line.split(' ').filter_map(|word| word.parse::<usize>().ok());
     let (again, recorded) = (numbers.next(), numbers.next());
-    assert!(again == recorded && again >= Some(least), "{said}");
-    let is_new = said.contains("is new");
-    assert_eq!(*code, Some(i32::from(is_new)), "{said}");
+    assert!(again == recorded && again >= Some(least), "{output_text}");
+    let is_new = output_text.contains("is new");
+    assert_eq!(*code, Some(i32::from(is_new)), "{output_text}");
 }
 
 #[test]
@@ -385,23 +393,23 @@ fn a_record_has_the_children_of_a_program_and_a_receiver_that_was_not_ready() {
     fs::write(&script, format!("{} 26\nexit $?\n", program.display())).expect("the folder is writable");
     let start = |by: &[&str], tag: &str, number: u8| {
         let options = ["--tag", tag, "--", "/bin/sh"];
-        Paced::begin(&scratch, &script, number, by, &options)
+        LineDrivenProgram::begin(&scratch, &script, number, by, &options)
     };
     let meet = |by: &[&str]| {
         let (mut sender, mut receiver) = (start(by, "sender", 11), start(by, "receiver", 12));
-        let (of_sender, of_receiver) = (sender.says(), receiver.says());
-        sender.is_told(of_receiver.trim());
-        receiver.is_told(of_sender.trim());
-        sender.hears("ready\n");
-        receiver.hears("ready\n");
+        let (of_sender, of_receiver) = (sender.read_line(), receiver.read_line());
+        sender.send_line(of_receiver.trim());
+        receiver.send_line(of_sender.trim());
+        sender.expect_line("ready\n");
+        receiver.expect_line("ready\n");
         (sender, receiver)
     };
     let (mut sender, mut receiver) = meet(&["run", "--record", name]);
-    sender.is_told("send 1");
+    sender.send_line("send 1");
     while counted(&scratch, "pair", "rx_rnr_nak") == 0 {}
-    receiver.does("recv ", 1);
-    sender.hears("done 1\n");
-    receiver.does("wait ", 1);
+    receiver.run_command("recv ", 1);
+    sender.expect_line("done 1\n");
+    receiver.run_command("wait ", 1);
     sender.ends();
     receiver.ends();
     let pcapng = |folder: &Path| {
@@ -412,15 +420,15 @@ fn a_record_has_the_children_of_a_program_and_a_receiver_that_was_not_ready() {
     assert!(captures.iter().all(|file| file.with_extension("tag").exists()), "{captures:?}");
 
     let (mut sender, mut receiver) = meet(&["replay", name]);
-    receiver.does("recv ", 1);
-    sender.does("send ", 1);
-    receiver.does("wait ", 1);
-    let (said, code) = sender.last_words();
-    assert_eq!(code, Some(i32::from(said.contains("is new"))), "{said}");
-    assert!(!said.contains("did not happen"), "{said}");
-    receiver.last_words();
+    receiver.run_command("recv ", 1);
+    sender.run_command("send ", 1);
+    receiver.run_command("wait ", 1);
+    let (output_text, code) = sender.finish();
+    assert_eq!(code, Some(i32::from(output_text.contains("is new"))), "{output_text}");
+    assert!(!output_text.contains("did not happen"), "{output_text}");
+    receiver.finish();
     let replay = replay_of(&folder, "sender");
     let refused: usize =
         pcapng(&replay).iter().map(|file| answers(&file.with_extension("faults"), "network")).sum();
-    assert!(refused >= 1, "{said}");
+    assert!(refused >= 1, "{output_text}");
 }

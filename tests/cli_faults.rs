@@ -32,17 +32,18 @@ fn plans_are_checked_with_line_and_remedy() {
     let (code, out, _) = texts(&pumice(&["fault", "check", path_of(&good)]));
     assert_eq!((code, out.as_str()), (Some(0), "seed 3, 1 rules\n  drop\n"));
     let bad = scratch("bad.toml", "seed = 3\n\n[[rule]]\ndo = \"drop\"\nqpn = 1\n");
-    let (code, out, said) = texts(&pumice(&["fault", "check", path_of(&bad)]));
+    let (code, out, stderr_text) = texts(&pumice(&["fault", "check", path_of(&bad)]));
     assert_eq!((code, out.as_str()), (Some(2), ""));
-    assert!(said.contains("line 3: qpn is no field of drop: it has name, chance"), "{said}");
-    let (code, _, said) = texts(&pumice(&["run", "--faults", path_of(&bad), "--", "true"]));
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("--faults ") && said.contains("line 3: "), "{said}");
-    let (code, _, said) = texts(&pumice(&["run", "--faults", "/nowhere.toml", "--", "true"]));
-    assert_eq!(code, Some(2), "{said}");
-    let (code, _, said) = texts(&pumice(&["run", "--fault", "drop opcode=ack side=requester", "--", "true"]));
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("ack is sent by the responder: write that as side"), "{said}");
+    assert!(stderr_text.contains("line 3: qpn is no field of drop: it has name, chance"), "{stderr_text}");
+    let (code, _, stderr_text) = texts(&pumice(&["run", "--faults", path_of(&bad), "--", "true"]));
+    assert_eq!(code, Some(2), "{stderr_text}");
+    assert!(stderr_text.contains("--faults ") && stderr_text.contains("line 3: "), "{stderr_text}");
+    let (code, _, stderr_text) = texts(&pumice(&["run", "--faults", "/nowhere.toml", "--", "true"]));
+    assert_eq!(code, Some(2), "{stderr_text}");
+    let (code, _, stderr_text) =
+        texts(&pumice(&["run", "--fault", "drop opcode=ack side=requester", "--", "true"]));
+    assert_eq!(code, Some(2), "{stderr_text}");
+    assert!(stderr_text.contains("ack is sent by the responder: write that as side"), "{stderr_text}");
 }
 
 #[test]
@@ -70,9 +71,12 @@ fn a_rule_that_can_never_begin_is_refused_before_the_program_starts() {
         let mut arguments = vec!["run"];
         arguments.extend(rules.iter().flat_map(|rule| ["--fault", rule]));
         arguments.extend(["--", "rm", path_of(&marker)]);
-        let (code, out, said) = texts(&pumice(&arguments));
-        assert_eq!((code, out.as_str()), (Some(2), ""), "{rules:?}: {said}");
-        assert!(said.contains(sentence) && said.trim_end().lines().count() == 1, "{rules:?}: {said}");
+        let (code, out, stderr_text) = texts(&pumice(&arguments));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{rules:?}: {stderr_text}");
+        assert!(
+            stderr_text.contains(sentence) && stderr_text.trim_end().lines().count() == 1,
+            "{rules:?}: {stderr_text}"
+        );
         assert!(std::path::Path::new(path_of(&marker)).exists(), "{rules:?}: the program started");
     }
 }
@@ -133,8 +137,8 @@ fn reports_of_two_runs_are_compared() {
     assert_eq!((&found["first"], &found["reports"][0]["same"]), (&path_of(&one).into(), &true.into()));
     let kind = |report: usize| &found["reports"][report]["differences"][0]["kind"];
     assert_eq!((kind(0), kind(1), kind(2)), (&serde_json::Value::Null, &"message".into(), &"fate".into()));
-    let (code, _, said) = texts(&pumice(&["fault", "compare", path_of(&one), "/nowhere.jsonl"]));
-    assert_eq!(code, Some(2), "{said}");
+    let (code, _, stderr_text) = texts(&pumice(&["fault", "compare", path_of(&one), "/nowhere.jsonl"]));
+    assert_eq!(code, Some(2), "{stderr_text}");
 }
 
 #[test]
@@ -145,13 +149,13 @@ fn ready_plans_are_listed_printed_and_used_by_name() {
         assert!(listed.contains(&format!("\n{} ", plan.name)) || listed.starts_with(plan.name), "{listed}");
         let (code, printed, _) = texts(&pumice(&["fault", "plans", plan.name]));
         assert_eq!((code, printed.as_str()), (Some(0), plan.text));
-        let (code, _, said) = texts(&pumice(&["run", "--faults", plan.name, "--", "true"]));
-        assert_eq!(code, Some(0), "{}: {said}", plan.name);
+        let (code, _, stderr_text) = texts(&pumice(&["run", "--faults", plan.name, "--", "true"]));
+        assert_eq!(code, Some(0), "{}: {stderr_text}", plan.name);
     }
-    let (code, _, said) = texts(&pumice(&["fault", "plans", "flaky-cables"]));
+    let (code, _, stderr_text) = texts(&pumice(&["fault", "plans", "flaky-cables"]));
     assert_eq!(code, Some(2));
-    assert!(said.contains("flaky-cables is no ready plan"), "{said}");
-    let (code, _, said) = texts(&pumice(&["run", "--faults", "flaky-cables", "--", "true"]));
+    assert!(stderr_text.contains("flaky-cables is no ready plan"), "{stderr_text}");
+    let (code, _, stderr_text) = texts(&pumice(&["run", "--faults", "flaky-cables", "--", "true"]));
     assert_eq!(code, Some(2));
-    assert!(said.contains("it is neither a file nor a ready plan (flaky-cable, "), "{said}");
+    assert!(stderr_text.contains("it is neither a file nor a ready plan (flaky-cable, "), "{stderr_text}");
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -18,7 +18,7 @@ use scratch::{Scratch, address, compile};
 /// Linux's number of the signal of a file that is larger than it may be.
 const SIGXFSZ: i32 = 25;
 
-fn said(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -53,7 +53,7 @@ fn on_small_disk(scratch: &Scratch, program: &Path, end: u8, script: &str) -> Op
 }
 
 #[test]
-fn a_full_disk_is_said_once_for_each_file_and_the_program_goes_on() {
+fn a_full_disk_is_reported_once_for_each_file_and_the_program_continues() {
     let scratch = Scratch::new("full-disk");
     let Some(program) = compile(&scratch, "paced") else { return };
     let run =
@@ -66,13 +66,14 @@ fn a_full_disk_is_said_once_for_each_file_and_the_program_goes_on() {
         ("calls", "--fault 'slow call=ibv_post_send time=1us' --fault-report \"$disk/calls\""),
     ] {
         let Some(output) = on_small_disk(&scratch, &program, 21, &run(options)) else { return };
-        let (said, out) = (said(&output), String::from_utf8_lossy(&output.stdout));
-        assert!(out.contains("done 1000"), "{name}: the program did not go on: {out}{said}");
-        let about: Vec<&str> = said.lines().filter(|line| line.contains("No space left on device")).collect();
+        let (stderr_of, out) = (stderr_of(&output), String::from_utf8_lossy(&output.stdout));
+        assert!(out.contains("done 1000"), "{name}: the program did not go on: {out}{stderr_of}");
+        let about: Vec<&str> =
+            stderr_of.lines().filter(|line| line.contains("No space left on device")).collect();
         // A record has several files.
         let of_this: Vec<&&str> = about.iter().filter(|line| line.contains(name)).collect();
-        assert!(of_this.len() == 1 && of_this[0].starts_with("pumice: "), "{name}: {said}");
-        assert!(about.len() == 1 || options.starts_with("--record"), "{name}: {said}");
+        assert!(of_this.len() == 1 && of_this[0].starts_with("pumice: "), "{name}: {stderr_of}");
+        assert!(about.len() == 1 || options.starts_with("--record"), "{name}: {stderr_of}");
     }
 }
 
@@ -86,7 +87,7 @@ fn what_was_whole_on_a_full_disk_can_be_read() {
                   \"$pumice\" fault assert \"$disk/f\"";
     let Some(output) = on_small_disk(&scratch, &program, 22, script) else { return };
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && out.contains("RoCE packets with"), "{out}{}", said(&output));
+    assert!(output.status.success() && out.contains("RoCE packets with"), "{out}{}", stderr_of(&output));
     assert!(out.contains(", 0 bad"), "the capture ends with a whole packet: {out}");
 }
 
@@ -101,11 +102,11 @@ fn a_report_of_checks_without_room_is_an_exit_code() {
              {options} -- \"$program\""
         );
         let Some(output) = on_small_disk(&scratch, &program, 23, &script) else { return };
-        let said = said(&output);
-        assert_eq!(said.matches("No space left on device").count(), 1, "{format}: {said}");
-        assert!(said.contains("/r: the report of checks"), "{format}: {said}");
-        assert_eq!(output.status.code(), Some(1), "{format}: {said}");
-        assert!(said.contains("its report of checks is not complete"), "{format}: {said}");
+        let stderr_of = stderr_of(&output);
+        assert_eq!(stderr_of.matches("No space left on device").count(), 1, "{format}: {stderr_of}");
+        assert!(stderr_of.contains("/r: the report of checks"), "{format}: {stderr_of}");
+        assert_eq!(output.status.code(), Some(1), "{format}: {stderr_of}");
+        assert!(stderr_of.contains("its report of checks is not complete"), "{format}: {stderr_of}");
     }
 }
 
@@ -134,12 +135,12 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
              exit ${{PIPESTATUS[1]}}"
         );
         let output = bash(&scratch, &program, 24, &[], &script);
-        let said = said(&output);
-        assert_ne!(output.status.code(), Some(128 + SIGXFSZ), "{options}: {said}");
-        assert_ne!(output.status.signal(), Some(SIGXFSZ), "{options}: {said}");
-        assert!(said.contains(sentence), "limit {limit} {options}: {said}");
+        let stderr_of = stderr_of(&output);
+        assert_ne!(output.status.code(), Some(128 + SIGXFSZ), "{options}: {stderr_of}");
+        assert_ne!(output.status.signal(), Some(SIGXFSZ), "{options}: {stderr_of}");
+        assert!(stderr_of.contains(sentence), "limit {limit} {options}: {stderr_of}");
         let went_on = String::from_utf8_lossy(&output.stdout).contains("done 9000");
-        assert_eq!(went_on, limit > 0, "{options}: {said}");
+        assert_eq!(went_on, limit > 0, "{options}: {stderr_of}");
     }
     // A log that is a file, and the program's own write, which still ends it.
     let script = "ulimit -f 1024; head -c 1048576 /dev/zero >\"$scratch/log\"; \
@@ -160,7 +161,7 @@ fn what_programs_send_is_written_for_their_user_alone() {
         run --capture \"$scratch/c\" && run --trace \"$scratch/t\" && run --record \"$scratch/new/record\" &&
         run --fault 'note opcode=send' --fault-report \"$scratch/f\" &&
         run --check --check-report \"$scratch/k.json\" &&
-        \"$pumice\" trace view -o \"$scratch/page.html\" \"$scratch/t\" &&
+        \"$pumice\" trace view -o \"$scratch/page.html\" \"$scratch/t\" >/dev/null &&
         cd \"$scratch\" && find c t new f k.json page.html -printf '%m %y %p\\n'";
     let output = bash(&scratch, &program, 25, &[], script);
     assert!(output.status.success(), "{output:?}");
@@ -177,11 +178,13 @@ fn a_stopped_process_that_removes_trees_is_named_and_the_program_starts() {
     let scratch = Scratch::new("held-lock");
     let folder = scratch.0.join("pumice");
     let first = scratch.pumice(&["run", "--", "true"]).output().expect("it can be run");
-    assert!(first.status.success() && folder.join("sysfs.lock").is_file(), "{first:?}");
+    let namespace = fs::metadata("/proc/self/ns/net").expect("Linux").ino();
+    let lock = folder.join(format!("sysfs.lock-net{namespace}"));
+    assert!(first.status.success() && lock.is_file(), "{first:?}");
     let script = "use Fcntl ':flock'; open(F, '>>', $ARGV[0]); flock(F, LOCK_EX); $| = 1; \
                   print \"has it\\n\"; sleep 600";
     let mut holder = Command::new("perl");
-    holder.args(["-e", script]).arg(folder.join("sysfs.lock")).stdout(Stdio::piped());
+    holder.args(["-e", script]).arg(lock).stdout(Stdio::piped());
     let mut holder = holder.spawn().expect("perl can be run");
     let mut line = String::new();
     BufReader::new(holder.stdout.take().expect("a pipe")).read_line(&mut line).expect("text");
@@ -195,8 +198,11 @@ fn a_stopped_process_that_removes_trees_is_named_and_the_program_starts() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let sentence =
         format!("process {}, which has locked it, is stopped: continue it (kill -CONT", holder.id());
-    assert!(said(&output).contains(&sentence), "{output:?}");
-    assert!(said(&output).contains("so the program sees the system's /sys/class/infiniband"), "{output:?}");
+    assert!(stderr_of(&output).contains(&sentence), "{output:?}");
+    assert!(
+        stderr_of(&output).contains("so the program sees the system's /sys/class/infiniband"),
+        "{output:?}"
+    );
     assert_eq!(asked.status.code(), Some(1), "what was asked for cannot be had: {asked:?}");
     let after = scratch.pumice(&["run", "--", "true"]).output().expect("it can be run");
     assert!(after.status.success() && after.stderr.is_empty(), "{after:?}");

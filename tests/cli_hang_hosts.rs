@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// How long the tests wait for what has to come.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs a command on a host: some have a file, some are slow, some refuse, and some really run it.
 const SHELL: &str = r#"#!/bin/sh
@@ -27,11 +27,11 @@ esac
 "#;
 
 /// A folder with the remote shell.
-struct Scene(tempfile::TempDir);
+struct HangScene(tempfile::TempDir);
 
-impl Scene {
-    fn new() -> Scene {
-        let scene = Scene(tempfile::tempdir().expect("the folder of temporary files is writable"));
+impl HangScene {
+    fn new() -> HangScene {
+        let scene = HangScene(tempfile::tempdir().expect("the folder of temporary files is writable"));
         fs::write(scene.path("rsh"), SHELL).expect("the folder is ours");
         fs::set_permissions(scene.path("rsh"), fs::Permissions::from_mode(0o700)).expect("it is ours");
         for folder in ["own", "real-one"] {
@@ -65,9 +65,9 @@ impl Scene {
 }
 
 /// A program that waits in vain, until it is dropped.
-struct Waiting(Child);
+struct WaitingProgram(Child);
 
-impl Drop for Waiting {
+impl Drop for WaitingProgram {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -75,7 +75,7 @@ impl Drop for Waiting {
 }
 
 /// Two processes that wait for each other, of which the programs of this folder know.
-fn both_wait(scene: &Scene, folder: &str) -> Option<Waiting> {
+fn both_wait(scene: &HangScene, folder: &str) -> Option<WaitingProgram> {
     if !Path::new("/usr/include/rdma/rdma_cma.h").exists()
         || Command::new("cc").arg("--version").output().is_err()
     {
@@ -94,14 +94,14 @@ fn both_wait(scene: &Scene, folder: &str) -> Option<Waiting> {
     let words = ["run", "--log", "warn", "--hang-after", "60s", "--addr", &address, "--"];
     let mut command = scene.pumice(folder, &words);
     let child = command.arg(&program).arg(&address).stderr(Stdio::null()).spawn().expect("it can be run");
-    Some(Waiting(child))
+    Some(WaitingProgram(child))
 }
 
 /// What a host says once both processes wait.
-fn circle(scene: &Scene, host: &str) -> Value {
+fn circle(scene: &HangScene, host: &str) -> Value {
     let begun = Instant::now();
     loop {
-        assert!(begun.elapsed() < PATIENCE, "they do not wait");
+        assert!(begun.elapsed() < TIMEOUT, "they do not wait");
         let output = scene.hang(host, &["--json"]);
         let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         let verdicts = found["verdicts"].as_array().expect("a list");
@@ -130,7 +130,7 @@ fn on(found: &Value, which: usize, name: &str, addresses: (&str, &str)) -> Value
 
 #[test]
 fn waits_are_joined_across_hosts() {
-    let scene = Scene::new();
+    let scene = HangScene::new();
     let Some(_waiting) = both_wait(&scene, "real-one") else { return };
     let found = circle(&scene, "real-one");
     // The remote shell ran the command, and its processes are those of that host.
@@ -141,33 +141,34 @@ fn waits_are_joined_across_hosts() {
 
     // Each of them on a host of its own.
     for (which, name, addresses) in [(0, "a", ("10.0.0.1", "10.0.0.2")), (1, "b", ("10.0.0.2", "10.0.0.1"))] {
-        let said = on(&found, which, "the-same-name", addresses).to_string();
-        fs::write(scene.path(&format!("{name}.json")), said).expect("the folder is ours");
+        let output_text = on(&found, which, "the-same-name", addresses).to_string();
+        fs::write(scene.path(&format!("{name}.json")), output_text).expect("the folder is ours");
     }
     let output = scene.hang("a,b", &[]);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(
-        said.contains("(both_wait) on a and process ")
-            && said.contains("(both_wait) on b wait for each other"),
-        "{said}"
+        output_text.contains("(both_wait) on a and process ")
+            && output_text.contains("(both_wait) on b wait for each other"),
+        "{output_text}"
     );
     // Of one alone nothing is certain.
     let output = scene.hang("a", &[]);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        !said.contains("wait for each other") && said.contains("(as far as can be seen from here)"),
-        "{said}"
+        !output_text.contains("wait for each other")
+            && output_text.contains("(as far as can be seen from here)"),
+        "{output_text}"
     );
 }
 
 #[test]
 fn a_host_that_cannot_be_asked_is_named_and_waited_for_no_longer_than_was_said() {
-    let scene = Scene::new();
+    let scene = HangScene::new();
     let begun = Instant::now();
     let output = scene.hang("slow,closed,old", &["--within", "500ms"]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(begun.elapsed() < PATIENCE, "{said}");
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert!(begun.elapsed() < TIMEOUT, "{output_text}");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     for wanted in [
         "host slow is not known: ",
@@ -177,7 +178,7 @@ fn a_host_that_cannot_be_asked_is_named_and_waited_for_no_longer_than_was_said()
         "host old is not known: ",
         "is not what `pumice hang --json` prints",
     ] {
-        assert!(said.contains(wanted), "{wanted}: {said}");
+        assert!(output_text.contains(wanted), "{wanted}: {output_text}");
     }
     let output = scene.hang("closed", &["--json"]);
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -186,15 +187,21 @@ fn a_host_that_cannot_be_asked_is_named_and_waited_for_no_longer_than_was_said()
 
 #[test]
 fn names_that_are_none_are_refused_before_a_host_is_asked() {
-    let scene = Scene::new();
+    let scene = HangScene::new();
     for hosts in ["-oProxyCommand=true", "a b", "a,,b"] {
         let words = [&format!("--hosts={hosts}")[..], "--rsh", "false"];
         let output = scene.pumice("own", &[&["hang"], &words[..]].concat()).output().expect("it can be run");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(2) && said.contains("is no name of a host"), "{hosts}: {said}");
+        let output_text = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && output_text.contains("is no name of a host"),
+            "{hosts}: {output_text}"
+        );
     }
     let words = ["hang", "--hosts", "a", "--rsh", "/nowhere/ssh"];
     let output = scene.pumice("own", &words).output().expect("it can be run");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("/nowhere/ssh cannot be run") && said.contains("--rsh"), "{output:?}");
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output_text.contains("/nowhere/ssh cannot be run") && output_text.contains("--rsh"),
+        "{output:?}"
+    );
 }

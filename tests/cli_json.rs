@@ -6,8 +6,9 @@ mod json {
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use json::commands::{ALONE, Stage};
+use json::commands::{COMMANDS_ALONE, CommandRuns};
 use serde_json::Value;
 
 fn schemas() -> Vec<(String, Value)> {
@@ -54,7 +55,7 @@ fn unknown(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
 
 #[test]
 fn what_commands_print_is_what_their_schemas_say() {
-    let Some(stage) = Stage::new() else { return };
+    let Some(stage) = CommandRuns::new() else { return };
     let mut faults = Vec::new();
     let mut judged = 0;
     for (name, schema) in schemas() {
@@ -105,7 +106,9 @@ fn every_field_is_described_and_every_schema_refuses_something() {
 #[test]
 fn the_page_lists_every_command_that_has_the_option() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let reference = fs::read_to_string(root.join("docs/reference/commands.md")).unwrap();
+    let printed =
+        Command::new(env!("CARGO_BIN_EXE_pumice")).args(["reference", "commands"]).output().unwrap();
+    let reference = String::from_utf8(printed.stdout).unwrap();
     let page = fs::read_to_string(root.join("docs/json.md")).unwrap();
     let mut seen = 0;
     for section in reference.split("\n## ").filter(|section| section.contains("| `--json` |")) {
@@ -117,5 +120,5 @@ fn the_page_lists_every_command_that_has_the_option() {
     for (name, _) in schemas() {
         assert!(page.contains(&format!("](schemas/{name}.json)")), "docs/json.md does not list {name}");
     }
-    assert!(ALONE.iter().all(|(name, _)| schemas().iter().any(|(known, _)| known == name)));
+    assert!(COMMANDS_ALONE.iter().all(|(name, _)| schemas().iter().any(|(known, _)| known == name)));
 }

@@ -101,7 +101,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn what_is_misspelt_is_told_with_what_was_meant() {
+fn misspelt_words_are_reported_with_suggestions() {
     for (arguments, meant) in [
         (&["swep"][..], "'sweep'"),
         (&["run", "--los", "1%", "--", "true"], "'--loss'"),
@@ -121,9 +121,9 @@ fn what_is_misspelt_is_told_with_what_was_meant() {
     }
     let variables = [("PUMICE_LOS", "1%"), ("PUMICE_PYTHON", "python3"), ("PUMICE_SEED", "7")];
     let output = command(&["run", "--", "true"]).envs(variables).output().expect("it can be run");
-    let said = text(&output.stderr);
+    let stderr_text = text(&output.stderr);
     assert_eq!(
-        said,
+        stderr_text,
         "pumice: PUMICE_LOS is no variable of pumice, and has no effect; did you mean PUMICE_LOSS?\n"
     );
     assert_eq!(output.status.code(), Some(0));
@@ -224,4 +224,33 @@ fn plans_and_kinds_of_faults_are_json() {
     let checked = json(&["fault", "check", &file.display().to_string(), "--json"]);
     assert!(checked["seed"].is_u64() && checked["rules"][0].is_string(), "{checked}");
     std::fs::remove_dir_all(folder).expect("it is ours");
+}
+
+/// The limit of a stack is the program's, whose threads would each take it.
+#[test]
+fn commands_work_with_a_small_stack_and_programs_inherit_it() {
+    let folder = scratch("small-stack");
+    let with = |limit: &str, words: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limit} exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_pumice")]);
+        command.args(words).current_dir(&folder).env("XDG_RUNTIME_DIR", &folder);
+        command.output().expect("sh can be run")
+    };
+    let mut commands = vec![
+        vec!["run", "--", "true"],
+        vec!["check", "--", "true"],
+        vec!["doctor"],
+        vec!["explain", "ENOMEM"],
+    ];
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        commands.push(vec!["world", "--", "true"]);
+    }
+    for words in commands {
+        let (small, usual) = (with("ulimit -s 128;", &words), with("", &words));
+        assert_eq!(small.status, usual.status, "{words:?}: {small:?}");
+        assert!(small.status.code().is_some_and(|code| code <= 1), "{words:?}: {small:?}");
+    }
+    let limits = with("ulimit -s 128;", &["run", "--", "sh", "-c", "ulimit -s; ulimit -Hs"]);
+    assert_eq!(text(&limits.stdout), "128\n128\n", "{limits:?}");
+    std::fs::remove_dir_all(&folder).expect("it is ours");
 }

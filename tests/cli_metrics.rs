@@ -11,17 +11,17 @@ mod exposition;
 #[path = "fault/scratch.rs"]
 mod scratch;
 
-use exposition::{Family, read};
-use scratch::{Paced, Scratch, compile};
+use exposition::{ParsedFamily, read};
+use scratch::{LineDrivenProgram, Scratch, compile};
 
 /// `pumice stat --listen` on a port that the kernel chose.
-struct Server {
+struct MetricsServer {
     child: Child,
     address: SocketAddr,
 }
 
-impl Server {
-    fn start(scratch: &Scratch, options: &[&str]) -> Server {
+impl MetricsServer {
+    fn start(scratch: &Scratch, options: &[&str]) -> MetricsServer {
         let mut command = scratch.pumice(&["stat", "--listen", "127.0.0.1:0"]);
         let mut child = command.args(options).stdout(Stdio::piped()).spawn().expect("it can be run");
         let mut line = String::new();
@@ -29,7 +29,7 @@ impl Server {
         let address =
             line.strip_prefix("metrics at http://").and_then(|rest| rest.strip_suffix("/metrics\n"));
         let address = address.unwrap_or_else(|| panic!("{line:?}")).parse().expect("an address");
-        Server { child, address }
+        MetricsServer { child, address }
     }
 
     fn connect(&self) -> TcpStream {
@@ -64,7 +64,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for MetricsServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -78,7 +78,7 @@ fn split(answer: &str) -> (u16, String, String) {
 }
 
 /// The only sample of a family with this label.
-fn value(family: &Family, label: (&str, &str)) -> f64 {
+fn value(family: &ParsedFamily, label: (&str, &str)) -> f64 {
     let mut found = family.samples.iter().filter(|(labels, _)| labels[label.0] == label.1);
     let (_, value) = found.next().unwrap_or_else(|| panic!("{label:?}: {family:?}"));
     assert!(found.next().is_none(), "{label:?}: {family:?}");
@@ -90,9 +90,10 @@ fn a_program_is_seen_as_metrics() {
     let scratch = Scratch::new("metrics-seen");
     let Some(program) = compile(&scratch, "paced") else { return };
     let rule = "drop opcode=send nth=3 name=third";
-    let mut paced = Paced::alone(&scratch, &program, 51, &["--tag", "a \"tag\"", "--fault", rule]);
+    let mut paced =
+        LineDrivenProgram::alone(&scratch, &program, 51, &["--tag", "a \"tag\"", "--fault", rule]);
     let pid = paced.child.id().to_string();
-    let server = Server::start(&scratch, &["--pid", &pid, "--per-qp"]);
+    let server = MetricsServer::start(&scratch, &["--pid", &pid, "--per-qp"]);
     paced.sends(5);
     let all = read(&server.metrics());
     let one = |name: &str| value(&all[name], ("pid", &pid));
@@ -111,9 +112,9 @@ fn a_program_is_seen_as_metrics() {
     paced.sends(2);
     assert_eq!(value(&read(&server.metrics())["pumice_qp_sends"], ("pid", &pid)), 7.0);
     paced.ends();
-    let gone = read(&server.metrics());
-    assert_eq!(gone["pumice_processes"].samples[0].1, 0.0);
-    assert!(!gone.contains_key("pumice_tx_packets"), "{gone:?}");
+    let after_exit = read(&server.metrics());
+    assert_eq!(after_exit["pumice_processes"].samples[0].1, 0.0);
+    assert!(!after_exit.contains_key("pumice_tx_packets"), "{after_exit:?}");
     server.ends_by(Signal::TERM);
 }
 
@@ -121,9 +122,9 @@ fn a_program_is_seen_as_metrics() {
 fn queue_pairs_have_no_series_of_their_own_without_the_option() {
     let scratch = Scratch::new("metrics-few");
     let Some(program) = compile(&scratch, "paced") else { return };
-    let mut paced = Paced::alone(&scratch, &program, 52, &["--tag", "one"]);
+    let mut paced = LineDrivenProgram::alone(&scratch, &program, 52, &["--tag", "one"]);
     paced.sends(1);
-    let server = Server::start(&scratch, &["--pid", &paced.child.id().to_string()]);
+    let server = MetricsServer::start(&scratch, &["--pid", &paced.child.id().to_string()]);
     let all = read(&server.metrics());
     assert!(all.contains_key("pumice_queue_pairs"), "{all:?}");
     let with_qp =
@@ -136,7 +137,7 @@ fn queue_pairs_have_no_series_of_their_own_without_the_option() {
 #[test]
 fn the_format_and_the_body_are_those_asked_for() {
     let scratch = Scratch::new("metrics-format");
-    let server = Server::start(&scratch, &[]);
+    let server = MetricsServer::start(&scratch, &[]);
     let (status, head, body) = server.ask("GET /metrics", &["Host: 127.0.0.1:9464", "Accept: */*"]);
     assert_eq!((status, read(&body)["pumice_processes"].samples.len()), (200, 1));
     let has = |head: &str, line: &str| assert!(head.lines().any(|other| other == line), "{line}: {head}");
@@ -154,7 +155,7 @@ fn the_format_and_the_body_are_those_asked_for() {
 #[test]
 fn hostile_requests_get_a_sentence_and_the_next_client_its_metrics() {
     let scratch = Scratch::new("metrics-hostile");
-    let server = Server::start(&scratch, &[]);
+    let server = MetricsServer::start(&scratch, &[]);
     let local = "Host: localhost";
     let cases: [(&str, &[&str], u16); 9] = [
         ("GET /metrics", &[], 400),
@@ -191,7 +192,7 @@ fn hostile_requests_get_a_sentence_and_the_next_client_its_metrics() {
 #[test]
 fn slow_clients_are_given_up_and_those_that_are_too_many_are_refused() {
     let scratch = Scratch::new("metrics-slow");
-    let server = Server::start(&scratch, &[]);
+    let server = MetricsServer::start(&scratch, &[]);
     // Each has a slot of its own: the server takes connections in their order.
     let mut slow: Vec<TcpStream> = (0..8).map(|_| server.connect()).collect();
     for stream in &mut slow {
@@ -213,21 +214,21 @@ fn only_loopback_is_listened_on() {
     let scratch = Scratch::new("metrics-where");
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let output = scratch.pumice(&["stat", "--listen", address]).output().expect("it can be run");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("is not an address of loopback"), "{said}");
+        let stderr_text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr_text}");
+        assert!(stderr_text.contains("is not an address of loopback"), "{stderr_text}");
     }
-    let server = Server::start(&scratch, &[]);
+    let server = MetricsServer::start(&scratch, &[]);
     let taken = server.address.to_string();
     let output = scratch.pumice(&["stat", "--listen", &taken]).output().expect("it can be run");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.starts_with(&format!("pumice: nothing can listen on {taken}: ")), "{said}");
+    let stderr_text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr_text}");
+    assert!(stderr_text.starts_with(&format!("pumice: nothing can listen on {taken}: ")), "{stderr_text}");
     server.ends_by(Signal::TERM);
 }
 
 /// A user who is not ours.
-const STRANGER: &str = "61002";
+const OTHER_USER: &str = "61002";
 /// Says that a test runs in a user namespace already.
 const NESTED: &str = "PUMICE_METRICS_NESTED";
 
@@ -235,7 +236,7 @@ const NESTED: &str = "PUMICE_METRICS_NESTED";
 fn can_change_user(name: &str) -> bool {
     let able = |command: &mut Command| command.output().is_ok_and(|out| out.status.success());
     if rustix::process::geteuid().is_root() {
-        if able(Command::new("nsenter").args(["-S", STRANGER, "true"])) {
+        if able(Command::new("nsenter").args(["-S", OTHER_USER, "true"])) {
             return true;
         }
     } else if std::env::var_os(NESTED).is_none() {
@@ -253,14 +254,14 @@ fn can_change_user(name: &str) -> bool {
 }
 
 /// What another user is answered.
-fn asked_by_stranger(server: &Server) -> (u16, String, String) {
+fn queried_by_other_user(server: &MetricsServer) -> (u16, String, String) {
     let script = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{} && \
          printf 'GET /metrics HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n' >&3 && cat <&3",
         server.address.port()
     );
     let output = Command::new("nsenter")
-        .args(["-S", STRANGER, "-G", STRANGER, "bash", "-c", &script])
+        .args(["-S", OTHER_USER, "-G", OTHER_USER, "bash", "-c", &script])
         .current_dir("/")
         .output()
         .expect("it can be run");
@@ -273,14 +274,14 @@ fn another_user_gets_metrics_only_if_allowed() {
         return;
     }
     let scratch = Scratch::new("metrics-users");
-    let server = Server::start(&scratch, &[]);
-    let (status, _, body) = asked_by_stranger(&server);
+    let server = MetricsServer::start(&scratch, &[]);
+    let (status, _, body) = queried_by_other_user(&server);
     assert_eq!(status, 403, "{body}");
     assert!(body.contains("--allow-user 61002") && !body.contains("pumice_"), "{body}");
     read(&server.metrics());
     server.ends_by(Signal::TERM);
-    let server = Server::start(&scratch, &["--allow-user", STRANGER]);
-    let (status, _, body) = asked_by_stranger(&server);
+    let server = MetricsServer::start(&scratch, &["--allow-user", OTHER_USER]);
+    let (status, _, body) = queried_by_other_user(&server);
     assert_eq!(status, 200, "{body}");
     read(&body);
     read(&server.metrics());

@@ -375,7 +375,7 @@ fn a_row_that_fails_is_named_and_the_command_fails() {
 
 #[test]
 fn a_table_has_rows_instead_of_options_of_one_test() {
-    for (options, says) in [
+    for (options, sentence) in [
         (&["loop", "--table", "--op", "send"][..], "--op"),
         (&["loop", "--table", "--row", "no-such-row"], "queue-pairs"),
         (&["loop", "--row", "sizes"], "--table"),
@@ -383,12 +383,12 @@ fn a_table_has_rows_instead_of_options_of_one_test() {
         let output = perf(options);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{output:?}");
-        assert!(stderr.contains(says), "{stderr}");
+        assert!(stderr.contains(sentence), "{stderr}");
     }
 }
 
 #[test]
-fn what_makes_no_sense_is_said_in_a_sentence() {
+fn senseless_options_are_refused_in_a_sentence() {
     let wrong = [
         (&["--op", "read", "--transport", "uc"][..], "UC has no read"),
         (&["--op", "atomic", "--transport", "uc"], "UC has no atomic"),
@@ -405,11 +405,11 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
         (&["--table", "--rounds", "0"], "--rounds 0"),
         (&["--table", "--for", "0"], "--for"),
     ];
-    for (options, says) in wrong {
+    for (options, sentence) in wrong {
         let output = perf(&[&["loop"], options].concat());
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(matches!(output.status.code(), Some(1 | 2)), "{options:?}: {output:?}");
-        assert!(stderr.contains(says) && output.stdout.is_empty(), "{options:?}: {output:?}");
+        assert!(stderr.contains(sentence) && output.stdout.is_empty(), "{options:?}: {output:?}");
     }
 }
 
@@ -423,9 +423,9 @@ fn an_address_that_is_in_use_is_named() {
     assert!(stderr.lines().count() == 1 && stderr.contains(&own), "{stderr}");
 }
 
-struct Killed(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -448,7 +448,7 @@ fn client_of_a_server(wire: &str, medium: &str) {
         .args(["perf", "server", "--addr", &server_address, "--oob-port", &port, "--once"])
         .stderr(Stdio::piped())
         .spawn()
-        .map(Killed)
+        .map(KilledOnDrop)
         .expect("the program runs");
     let mut ready = String::new();
     BufReader::new(server.0.stderr.take().expect("a pipe")).read_line(&mut ready).expect("a line");

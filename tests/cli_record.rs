@@ -10,7 +10,7 @@ use serde_json::Value;
 #[path = "fault/scratch.rs"]
 mod scratch;
 
-use scratch::{Paced, Scratch, address, compile};
+use scratch::{LineDrivenProgram, Scratch, address, compile};
 
 /// The only file of a folder with this extension.
 fn only(folder: &Path, extension: &str) -> PathBuf {
@@ -22,15 +22,15 @@ fn only(folder: &Path, extension: &str) -> PathBuf {
 }
 
 /// What was lost: the service, the opcode, the queue pair and the message.
-type Lost = (String, String, u64, u64);
+type LostPacket = (String, String, u64, u64);
 
 /// What a report says that was lost.
-fn lost(report: &Path) -> BTreeSet<Lost> {
+fn lost(report: &Path) -> BTreeSet<LostPacket> {
     lost_on(report, None)
 }
 
 /// What a report says that was lost on a device of several.
-fn lost_on(report: &Path, device: Option<&str>) -> BTreeSet<Lost> {
+fn lost_on(report: &Path, device: Option<&str>) -> BTreeSet<LostPacket> {
     let text = fs::read_to_string(report).expect("a report");
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let word = |line: &Value, field: &str| line[field].as_str().expect("a word").to_owned();
@@ -54,9 +54,9 @@ fn unmark(capture: &Path) -> usize {
 }
 
 /// How many recorded things happened again, and how many there were, as a replay says it at the end.
-fn happened_again(said: &str) -> [usize; 2] {
+fn happened_again(output_text: &str) -> [usize; 2] {
     let result =
-        said.lines().find(|line| line.ends_with("recorded things happened again")).expect("a result");
+        output_text.lines().find(|line| line.ends_with("recorded things happened again")).expect("a result");
     let numbers: Vec<usize> = result.split(' ').filter_map(|word| word.parse().ok()).collect();
     [numbers[0], numbers[1]]
 }
@@ -74,11 +74,11 @@ fn datagrams_and_messages_of_the_connection_manager_are_lost_again() {
         let options = ["--addr", &address, "--tag", "one", "--"];
         command.args(options).arg(&program).args([&address, "9"]).output().expect("it can be run")
     };
-    let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let output_text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     let rules = ["drop service=ud nth=3..9+3", "drop name=req opcode=req times=1"];
     let first = run(&["run", "--record", name, "--fault", rules[0], "--fault", rules[1]]);
     assert!(first.status.success(), "{first:?}");
-    assert_eq!(said(&first), "datagrams 0 1 3 4 6 7 9 10 11\nconnected\n");
+    assert_eq!(output_text(&first), "datagrams 0 1 3 4 6 7 9 10 11\nconnected\n");
     // A program with one device leaves the files that it always left.
     let kinds: BTreeSet<String> = fs::read_dir(&folder)
         .expect("a record")
@@ -95,12 +95,12 @@ fn datagrams_and_messages_of_the_connection_manager_are_lost_again() {
     fs::remove_file(report).expect("a file of ours");
     assert_eq!(unmark(&only(&folder, "pcapng")), 4);
     let again = run(&["replay", name]);
-    let text = said(&again);
+    let text = output_text(&again);
     assert!(text.starts_with("datagrams 0 1 3 4 6 7 9 10 11\nconnected\n"), "{again:?}");
     // On a busy machine packets may come late, and are late again.
     let numbers = happened_again(&text);
     assert!(numbers[0] == numbers[1] && numbers[0] >= 4, "{text}");
-    let last = said(&run(&["replay", "--json", name])).lines().last().unwrap_or_default().to_owned();
+    let last = output_text(&run(&["replay", "--json", name])).lines().last().unwrap_or_default().to_owned();
     let found: serde_json::Value = serde_json::from_str(&last).expect("the last line is JSON");
     assert_eq!(found["recorded"], numbers[1], "{found}");
     assert!(found["missing"].is_array() && found["departed"].is_boolean(), "{found}");
@@ -111,7 +111,7 @@ fn datagrams_and_messages_of_the_connection_manager_are_lost_again() {
 }
 
 /// The program with two devices, and the peer of each.
-struct Rails<'a> {
+struct RailsRun<'a> {
     scratch: &'a Scratch,
     program: &'a Path,
     record: &'a str,
@@ -129,7 +129,7 @@ const RULES: [&str; 3] = [
     "drop name=message device=pumice1 service=rc opcode=send message=2 packet=7 transmission=1",
 ];
 
-impl Rails<'_> {
+impl RailsRun<'_> {
     /// That of a device: the two of one program, and their peers.
     fn address(&self, device: usize) -> String {
         address(self.base + 1 + device as u8)
@@ -146,8 +146,9 @@ impl Rails<'_> {
         let with = |tag: &'static str| ["--wire", self.wire, "--tag", tag];
         let rules: Vec<&str> = rules.iter().flat_map(|rule| ["--fault", rule]).collect();
         let two = [&with("two")[..], &["--devices", "2"], &rules].concat();
-        let start =
-            |addresses: &str, options: &[&str]| Paced::on(self.scratch, self.program, addresses, by, options);
+        let start = |addresses: &str, options: &[&str]| {
+            LineDrivenProgram::on(self.scratch, self.program, addresses, by, options)
+        };
         let mut all = [
             start(&self.own(), &two),
             start(&self.address(2), &with("first peer")),
@@ -155,26 +156,27 @@ impl Rails<'_> {
         ];
         // The queue pairs of each device.
         let mut queue_pairs = |index: usize| -> String {
-            let line = all[index].says();
+            let line = all[index].read_line();
             line.trim_end().split_once(' ').expect("a name and numbers").1.to_owned()
         };
         let known = [queue_pairs(0), queue_pairs(0), queue_pairs(1), queue_pairs(2)];
         for (process, device, peer) in [(0, 0, 2), (0, 1, 3), (1, 2, 0), (2, 3, 1)] {
             let (numbers, expected) = (&known[peer], EXPECTED[device]);
-            all[process].is_told(&format!("{} {numbers} {expected}", self.address(peer)));
+            all[process].send_line(&format!("{} {numbers} {expected}", self.address(peer)));
         }
-        all.iter_mut().for_each(|one| one.hears("ready\n"));
-        all.iter_mut().for_each(|one| one.is_told("go"));
-        let came = [2, 1, 1].into_iter().zip(&mut all);
-        let came = came.map(|(devices, one)| (0..devices).map(|_| one.says()).collect::<Vec<String>>());
-        let came: Vec<Vec<String>> = came.collect();
-        let mut came = came.into_iter();
+        all.iter_mut().for_each(|one| one.expect_line("ready\n"));
+        all.iter_mut().for_each(|one| one.send_line("go"));
+        let outputs = [2, 1, 1].into_iter().zip(&mut all);
+        let outputs =
+            outputs.map(|(devices, one)| (0..devices).map(|_| one.read_line()).collect::<Vec<String>>());
+        let outputs: Vec<Vec<String>> = outputs.collect();
+        let mut outputs = outputs.into_iter();
         all.map(|one| {
-            let (rest, code) = one.last_words();
+            let (rest, code) = one.finish();
             // What a busy machine sends again to another process is taken for lost, and new, in a replay.
             let is_new = code == Some(1) && rest.contains("  is new: ");
             assert!(code == Some(0) || is_new, "{code:?}: {rest}");
-            (came.next().expect("three"), rest)
+            (outputs.next().expect("three"), rest)
         })
     }
 
@@ -196,7 +198,7 @@ fn of_two(record: &Path, end: &str) -> PathBuf {
 }
 
 /// What the rules did on each device.
-fn planned() -> [(Option<&'static str>, BTreeSet<Lost>); 2] {
+fn planned() -> [(Option<&'static str>, BTreeSet<LostPacket>); 2] {
     let datagram = |message| ("ud".to_owned(), "send".to_owned(), 0, message);
     let message = ("rc".to_owned(), "send".to_owned(), 1, 2);
     [
@@ -212,12 +214,15 @@ fn each_device_of_a_program_loses_its_packets_again_on_both_media() {
     for wire in ["udp", "auto"] {
         let record = scratch.0.join(wire);
         let name = record.to_str().expect("UTF-8");
-        let rails = Rails { scratch: &scratch, program: &program, record: name, wire, base: 10 };
+        let rails = RailsRun { scratch: &scratch, program: &program, record: name, wire, base: 10 };
         let first = rails.run(&["run", "--record", name], &RULES);
-        let came = |all: &[(Vec<String>, String); 3]| all.clone().map(|(came, _)| came);
+        let outputs = |all: &[(Vec<String>, String); 3]| all.clone().map(|(outputs, _)| outputs);
         for (process, datagrams) in [(1, "0 1 3 4 6 7 9 10 11"), (2, "0 1 2 3 5 6 7 8 9 10 11")] {
-            let said = &first[process].0[0];
-            assert!(said.starts_with(&format!("pumice0 got {datagrams}, 6 messages ")), "{wire}: {said}");
+            let output_text = &first[process].0[0];
+            assert!(
+                output_text.starts_with(&format!("pumice0 got {datagrams}, 6 messages ")),
+                "{wire}: {output_text}"
+            );
         }
         let report = of_two(&record, ".faults");
         for (device, lost) in planned() {
@@ -232,7 +237,7 @@ fn each_device_of_a_program_loses_its_packets_again_on_both_media() {
                 assert_eq!(marked, [3, 2], "{wire}");
             }
             let again = rails.run(&["replay", name], &[]);
-            assert_eq!(came(&again), came(&first), "{wire}");
+            assert_eq!(outputs(&again), outputs(&first), "{wire}");
             // On a busy machine packets may come late, and are late again.
             let numbers = happened_again(&again[0].1);
             assert!(numbers[0] == numbers[1] && numbers[0] >= 5, "{wire}: {}", again[0].1);
@@ -262,25 +267,28 @@ fn a_record_with_damaged_devices_and_a_replay_with_others_are_refused() {
     let Some(program) = compile(&scratch, "rails") else { return };
     let record = scratch.0.join("record");
     let name = record.to_str().expect("UTF-8");
-    let rails = Rails { scratch: &scratch, program: &program, record: name, wire: "auto", base: 20 };
+    let rails = RailsRun { scratch: &scratch, program: &program, record: name, wire: "auto", base: 20 };
     rails.run(&["run", "--record", name], &RULES);
     let list = of_two(&record, ".devices");
     assert_eq!(fs::read_to_string(&list).expect("a list"), "0 pumice0\n1 pumice1\n");
     let own = rails.own();
     let two = ["--devices", "2", "--addr", &own];
-    let said = |options: &[&str], sentence: &str| {
-        let (code, said) = rails.refused(options);
-        assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains(sentence) && said.trim_end().lines().count() == 1, "{sentence}: {said}");
+    let output_text = |options: &[&str], sentence: &str| {
+        let (code, output_text) = rails.refused(options);
+        assert_eq!(code, Some(1), "{output_text}");
+        assert!(
+            output_text.contains(sentence) && output_text.trim_end().lines().count() == 1,
+            "{sentence}: {output_text}"
+        );
     };
     let had = "two had pumice0, pumice1 when it was recorded, and would have";
-    said(&["--addr", &rails.address(0)], &format!("{had} pumice0: name the same devices"));
-    said(&[&two[..], &["--device", "rail0"]].concat(), &format!("{had} rail0, rail1"));
+    output_text(&["--addr", &rails.address(0)], &format!("{had} pumice0: name the same devices"));
+    output_text(&[&two[..], &["--device", "rail0"]].concat(), &format!("{had} rail0, rail1"));
 
     let report = of_two(&record, ".faults");
     let whole = fs::read_to_string(&report).expect("a report");
     fs::write(&report, whole.replace("\"pumice1\"", "\"pumice7\"")).expect("a file of ours");
-    said(&two, "the process had no device \"pumice7\": the record is damaged, record the run again");
+    output_text(&two, "the process had no device \"pumice7\": the record is damaged, record the run again");
     fs::write(&report, whole).expect("a file of ours");
     for (damage, sentence) in [
         ("0 pumice0\n17 pumice1\n", "line 2: the number of the device is \"17\", and 1 is next"),
@@ -289,8 +297,8 @@ fn a_record_with_damaged_devices_and_a_replay_with_others_are_refused() {
         ("0 pumice0\n1 pumice2\n", "-pumice1.pcapng: it is of a device that the process did not have"),
     ] {
         fs::write(&list, damage).expect("a file of ours");
-        said(&two, sentence);
+        output_text(&two, sentence);
     }
     fs::remove_file(&list).expect("a file of ours");
-    said(&two, "-pumice1.pcapng: it is of a device that the process did not have");
+    output_text(&two, "-pumice1.pcapng: it is of a device that the process did not have");
 }

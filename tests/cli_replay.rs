@@ -12,16 +12,16 @@ mod scratch;
 use scratch::{Scratch, compile};
 
 /// A program that is recorded and replayed on an address of its own.
-struct Subject<'a> {
+struct ReplaySubject<'a> {
     scratch: &'a Scratch,
     record: PathBuf,
     address: String,
     wire: &'static str,
 }
 
-impl Subject<'_> {
-    fn new<'a>(scratch: &'a Scratch, end: u8, wire: &'static str) -> Subject<'a> {
-        Subject { scratch, record: scratch.0.join("record"), address: scratch::address(end), wire }
+impl ReplaySubject<'_> {
+    fn new<'a>(scratch: &'a Scratch, end: u8, wire: &'static str) -> ReplaySubject<'a> {
+        ReplaySubject { scratch, record: scratch.0.join("record"), address: scratch::address(end), wire }
     }
 
     fn run(&self, by: &[&str], program: &[&str]) -> Output {
@@ -37,11 +37,12 @@ impl Subject<'_> {
     /// Exit code, what the program and the replay print, and the result.
     fn replayed(&self, program: &[&str]) -> (Option<i32>, String, Value) {
         let output = self.run(&["replay", "--json", path(&self.record)], program);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        let last = said.lines().last().unwrap_or_default();
-        let result = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {said}{errors}"));
-        (output.status.code(), said + &errors, result)
+        let last = output_text.lines().last().unwrap_or_default();
+        let result =
+            serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {output_text}{errors}"));
+        (output.status.code(), output_text + &errors, result)
     }
 }
 
@@ -51,31 +52,31 @@ fn path(path: &Path) -> &str {
 
 /// A failure of order comes again: what came first when the run was recorded is let through first, though the
 /// program sends it last now.
-fn order_comes_again(name: &str, end: u8, wire: &'static str) {
+fn order_is_replayed(name: &str, end: u8, wire: &'static str) {
     let scratch = Scratch::new(name);
     let Some(program) = compile(&scratch, "turns") else { return };
     let program = path(&program);
-    let subject = Subject::new(&scratch, end, wire);
+    let subject = ReplaySubject::new(&scratch, end, wire);
     let recorded = subject.recorded(&[program, "told"]);
     assert_eq!(recorded.status.code(), Some(1), "{recorded:?}");
-    let (code, said, result) = subject.replayed(&[program, "free"]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.starts_with("the first message is that of writer 1\n"), "{said}");
+    let (code, output_text, result) = subject.replayed(&[program, "free"]);
+    assert_eq!(code, Some(1), "{output_text}");
+    assert!(output_text.starts_with("the first message is that of writer 1\n"), "{output_text}");
     assert_eq!((&result["exit"], &result["recorded_exit"]), (&1.into(), &1.into()), "{result}");
     assert_eq!(result["ended_otherwise"], false, "{result}");
-    assert_eq!(result["order"]["departures"], Value::Array(Vec::new()), "{said}");
+    assert_eq!(result["order"]["departures"], Value::Array(Vec::new()), "{output_text}");
     assert_eq!(result["order"]["in_order"], result["order"]["points"], "{result}");
     assert!(result["order"]["points"].as_u64() > Some(30), "{result}");
 }
 
 #[test]
-fn the_order_of_arrivals_comes_again_in_shared_memory() {
-    order_comes_again("replay-order", 1, "auto");
+fn the_order_of_arrivals_is_replayed_in_shared_memory() {
+    order_is_replayed("replay-order", 1, "auto");
 }
 
 #[test]
-fn the_order_of_arrivals_comes_again_by_udp() {
-    order_comes_again("replay-udp", 2, "udp");
+fn the_order_of_arrivals_is_replayed_by_udp() {
+    order_is_replayed("replay-udp", 2, "udp");
 }
 
 #[test]
@@ -83,33 +84,33 @@ fn connections_of_tcp_are_made_in_the_recorded_order() {
     let scratch = Scratch::new("replay-dialers");
     let Some(program) = compile(&scratch, "dialers") else { return };
     let program = path(&program);
-    let subject = Subject::new(&scratch, 8, "auto");
+    let subject = ReplaySubject::new(&scratch, 8, "auto");
     let recorded = subject.recorded(&[program, "told"]);
     assert_eq!(recorded.status.code(), Some(1), "{recorded:?}");
     for _ in 0..3 {
-        let (code, said, result) = subject.replayed(&[program, "free"]);
-        assert_eq!(code, Some(1), "{said}");
-        assert!(said.starts_with("the first connection is that of dialer 1\n"), "{said}");
-        assert_eq!(result["order"]["departures"], Value::Array(Vec::new()), "{said}");
+        let (code, output_text, result) = subject.replayed(&[program, "free"]);
+        assert_eq!(code, Some(1), "{output_text}");
+        assert!(output_text.starts_with("the first connection is that of dialer 1\n"), "{output_text}");
+        assert_eq!(result["order"]["departures"], Value::Array(Vec::new()), "{output_text}");
     }
 }
 
 #[test]
-fn an_order_that_cannot_be_had_is_said_at_once_and_ends() {
+fn an_impossible_order_is_reported_at_once_and_ends() {
     let scratch = Scratch::new("replay-departs");
     let Some(program) = compile(&scratch, "turns") else { return };
     let program = path(&program);
-    let subject = Subject::new(&scratch, 3, "auto");
+    let subject = ReplaySubject::new(&scratch, 3, "auto");
     let recorded = subject.recorded(&[program, "told"]);
     assert_eq!(recorded.status.code(), Some(1), "{recorded:?}");
     // What writer 0 is to wait for does not come: it is let through after a time that is named.
-    let (code, said, result) = subject.replayed(&[program, "one"]);
-    assert!(said.starts_with("the first message is that of writer 0\n"), "{said}");
+    let (code, output_text, result) = subject.replayed(&[program, "one"]);
+    assert!(output_text.starts_with("the first message is that of writer 0\n"), "{output_text}");
     let departures = result["order"]["departures"].as_array().expect("an array");
     assert!(!departures.is_empty(), "{result}");
-    assert!(said.contains("of the recorded order"), "{said}");
+    assert!(output_text.contains("of the recorded order"), "{output_text}");
     // What failed then has not failed now, and that is no success.
-    assert_eq!((code, &result["ended_otherwise"]), (Some(1), &true.into()), "{said}");
+    assert_eq!((code, &result["ended_otherwise"]), (Some(1), &true.into()), "{output_text}");
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn a_damaged_order_is_refused() {
     let scratch = Scratch::new("replay-damaged");
     let Some(program) = compile(&scratch, "turns") else { return };
     let program = path(&program);
-    let subject = Subject::new(&scratch, 4, "auto");
+    let subject = ReplaySubject::new(&scratch, 4, "auto");
     assert_eq!(subject.recorded(&[program, "told"]).status.code(), Some(1));
     let files = fs::read_dir(&subject.record).expect("a record").map(|entry| entry.expect("a file").path());
     let order = files.into_iter().find(|file| file.extension().is_some_and(|it| it == "order"));
@@ -131,7 +132,7 @@ fn a_damaged_order_is_refused() {
 #[test]
 fn a_replay_that_passes_where_the_recorded_run_failed_is_no_success() {
     let scratch = Scratch::new("replay-ends");
-    let subject = Subject::new(&scratch, 5, "auto");
+    let subject = ReplaySubject::new(&scratch, 5, "auto");
     let ends = |code: u8| ["sh".to_owned(), "-c".to_owned(), format!("exit {code}")];
     let words = |ends: &[String; 3]| ends.clone();
     let run = |code| {
@@ -151,18 +152,19 @@ fn a_replay_that_passes_where_the_recorded_run_failed_is_no_success() {
     let (code, _, result) = replay(3);
     assert_eq!((code, &result["ended_otherwise"]), (Some(3), &false.into()));
     let output = subject.run(&["replay", path(&subject.record)], &["sh", "-c", "exit 0"]);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     let sentence = "the recorded run ended with 3, and this one with 0: what failed then has not failed now";
-    assert!(said.contains(sentence) && output.status.code() == Some(1), "{said}");
+    assert!(output_text.contains(sentence) && output.status.code() == Some(1), "{output_text}");
 }
 
 #[test]
 fn a_recorded_program_ends_as_it_would_alone() {
     let scratch = Scratch::new("replay-signal");
-    let subject = Subject::new(&scratch, 6, "auto");
+    let subject = ReplaySubject::new(&scratch, 6, "auto");
     let killed = subject.recorded(&["sh", "-c", "kill -KILL $$"]);
     assert_eq!(killed.status.code(), Some(128 + 9), "{killed:?}");
     // A signal that comes to pumice is the program's.
-    let told = subject.recorded(&["sh", "-c", "trap 'exit 5' TERM; kill -TERM $PPID; while :; do :; done"]);
-    assert_eq!(told.status.code(), Some(5), "{told:?}");
+    let terminated =
+        subject.recorded(&["sh", "-c", "trap 'exit 5' TERM; kill -TERM $PPID; while :; do :; done"]);
+    assert_eq!(terminated.status.code(), Some(5), "{terminated:?}");
 }

@@ -326,10 +326,13 @@ fn a_program_of_musl_gets_one_sentence_and_runs_without_the_library() {
         &["--", "env", "sh", script],
     ] {
         let output = run(line);
-        let said = err(&output);
-        assert_eq!(said.lines().count(), 1, "{line:?}: {said}");
+        let stderr_text = err(&output);
+        assert_eq!(stderr_text.lines().count(), 1, "{line:?}: {stderr_text}");
         let begin = format!("pumice: {program} is linked with musl (its loader is /lib/ld-musl-");
-        assert!(said.starts_with(&begin) && said.contains("libpumice.so with glibc"), "{line:?}: {said}");
+        assert!(
+            stderr_text.starts_with(&begin) && stderr_text.contains("libpumice.so with glibc"),
+            "{line:?}: {stderr_text}"
+        );
         assert_eq!(output.status.code(), Some(3), "{line:?}: {output:?}");
     }
     // One program among others of a shell: the others keep the device.
@@ -337,5 +340,45 @@ fn a_program_of_musl_gets_one_sentence_and_runs_without_the_library() {
     assert!(
         err(&output).contains("is linked with musl") && out(&output).contains("LD_PRELOAD="),
         "{output:?}"
+    );
+}
+
+#[test]
+fn a_program_with_a_libibverbs_inside_is_named_and_runs() {
+    let folder = scratch("inside");
+    let at = |name: &str| folder.join(name).display().to_string();
+    let inside =
+        "const char *warning = \"libibverbs: Warning: no userspace device-specific driver found for %s\\n\";";
+    fs::write(at("engine.c"), format!("{inside}\nint call(void) {{ return *warning != 'l'; }}\n"))
+        .expect("written");
+    fs::write(at("program.c"), "int call(void);\nint main(void) { return call(); }\n").expect("written");
+    let compile = |words: &[&str]| Command::new("cc").current_dir(&folder).args(words).status();
+    if !compile(&["-shared", "-fPIC", "-o", "libengine.so", "engine.c"]).is_ok_and(|status| status.success())
+    {
+        return eprintln!("**** SKIPPED: apt-get install gcc");
+    }
+    let builds: [&[&str]; 3] = [
+        &["-o", "brings", "program.c", "-L.", "-lengine", "-Wl,-rpath,$ORIGIN"],
+        &["-o", "whole", "program.c", "engine.c"],
+        &["-o", "static", "-static", "program.c", "engine.c"],
+    ];
+    for words in builds {
+        assert!(compile(words).expect("cc runs").success(), "{words:?}");
+    }
+    for (program, holder) in
+        [("whole", at("whole")), ("brings", format!("{}, which {} loads,", at("libengine.so"), at("brings")))]
+    {
+        let output = run(&["--", "sh", "-c", &at(program)]);
+        let stderr_text = err(&output);
+        let begin = format!("{holder} has a libibverbs inside (it was linked with libibverbs.a)");
+        assert!(
+            output.status.success() && stderr_text.contains(&begin) && stderr_text.lines().count() == 1,
+            "{stderr_text}"
+        );
+    }
+    let stderr_text = err(&run(&["--", &at("static")]));
+    assert!(
+        stderr_text.contains("is linked statically") && !stderr_text.contains("libibverbs inside"),
+        "{stderr_text}"
     );
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{Hca, HcaConfig, QpInit};
+use pumice_device::platform::clock::Clock;
 use pumice_device::port::UdpConfig;
 use pumice_device::resources::CqSetup;
-use pumice_device::share::{ShareConfig, SharedPort};
+use pumice_device::sharing::{SharedPort, SharedPortConfig};
 use pumice_transport::host::Counter;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Mtu, QpCapacity, QpState, QpType};
@@ -31,7 +31,7 @@ impl TestRegistry {
     fn open(&self) -> SharedPort {
         let address = IpAddr::V4(Ipv4Addr::new(127, 108, 4, 1));
         let udp = UdpConfig { port: self.port, ..UdpConfig::new(address) };
-        let config = ShareConfig { folder: Some(self.folder.clone()), ..ShareConfig::new(udp) };
+        let config = SharedPortConfig { folder: Some(self.folder.clone()), ..SharedPortConfig::new(udp) };
         SharedPort::open(&config).expect("a port of our own")
     }
 
@@ -136,7 +136,7 @@ fn a_process_with_many_queue_pairs_is_asked_page_by_page() {
 }
 
 #[test]
-fn a_process_that_does_not_answer_is_said_to() {
+fn a_process_that_does_not_answer_is_reported() {
     let registry = TestRegistry::new("silent", 1);
     // No thread drives it.
     let _port = registry.open();

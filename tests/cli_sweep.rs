@@ -156,19 +156,19 @@ fn nothing_is_found_in_a_correct_program() {
 
     // What was interrupted goes on: results that are there are not made again.
     let written = fs::read_to_string(&journal).expect("results are written down");
-    let kept: String = written.split_inclusive('\n').take(4).collect();
-    fs::write(&journal, format!("{kept}{{\"call\":\"ibv_")).expect("the file is ours");
+    let journal_start: String = written.split_inclusive('\n').take(4).collect();
+    fs::write(&journal, format!("{journal_start}{{\"call\":\"ibv_")).expect("the file is ours");
     let resumed = sweep(&options, &program);
     assert!(resumed.status.success(), "{resumed:?}");
     let again = fs::read_to_string(&journal).expect("results are written down");
-    assert!(again.starts_with(&kept), "{again}");
+    assert!(again.starts_with(&journal_start), "{again}");
     assert_eq!(again.lines().count(), written.lines().count());
     let other = sweep(&["--resume", &journal_name], Path::new("/bin/true"));
     assert_eq!(other.status.code(), Some(1), "{other:?}");
 }
 
 #[test]
-fn a_sweep_that_control_c_stops_goes_on_where_it_was() {
+fn a_sweep_that_control_c_stops_resumes_where_it_was() {
     let Some(program) = compile("hangs_without_request") else { return };
     let journal = scratch("control-c").join("journal");
     let name = journal.to_string_lossy();
@@ -186,15 +186,15 @@ fn a_sweep_that_control_c_stops_goes_on_where_it_was() {
     let group = format!("-{}", stopped.id());
     let sent = Command::new("kill").args(["-INT", "--", &group]).status().expect("kill runs");
     let stopped = stopped.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&stopped.stderr);
-    assert!(sent.success() && stopped.status.code() == Some(1), "{said}");
-    assert!(said.contains("the same command goes on with what is left"), "{said}");
-    let kept = read();
-    assert!(kept.ends_with('\n') && !kept.contains("\"hang\""), "{kept}");
+    let stderr_text = String::from_utf8_lossy(&stopped.stderr);
+    assert!(sent.success() && stopped.status.code() == Some(1), "{stderr_text}");
+    assert!(stderr_text.contains("the same command goes on with what is left"), "{stderr_text}");
+    let journal_start = read();
+    assert!(journal_start.ends_with('\n') && !journal_start.contains("\"hang\""), "{journal_start}");
 
     let resumed = sweep(&["--resume", &name, "--timeout", "2s", "--json"], &program);
     assert_eq!(resumed.status.code(), Some(1), "{resumed:?}");
-    assert!(read().starts_with(&kept), "{}", read());
+    assert!(read().starts_with(&journal_start), "{}", read());
     let found = findings(&resumed);
     assert!(found.iter().any(|finding| finding["verdict"] == "hang"), "{found:#?}");
     assert_eq!(read().lines().count(), found.len(), "the run without faults, and a heading: {found:#?}");
@@ -230,8 +230,8 @@ fn what_cannot_be_swept_is_refused_in_a_sentence() {
         (&["--sweep-server"], "/bin/true", 2, "--server"),
     ] {
         let output = sweep(options, Path::new(program));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(exit), "{program} {options:?}: {said}");
-        assert!(said.contains(about), "{program} {options:?}: {said}");
+        let stderr_text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(exit), "{program} {options:?}: {stderr_text}");
+        assert!(stderr_text.contains(about), "{program} {options:?}: {stderr_text}");
     }
 }

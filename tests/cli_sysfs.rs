@@ -29,7 +29,7 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 /// What `ibv_devinfo -v` says behind "name:".
-fn said<'a>(devinfo: &'a str, name: &str) -> Option<&'a str> {
+fn field_of<'a>(devinfo: &'a str, name: &str) -> Option<&'a str> {
     devinfo.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':').map(str::trim))
 }
 
@@ -52,28 +52,29 @@ fn files_and_verbs_say_the_same() {
             text.strip_suffix('\n').expect("files end with a newline").to_owned()
         };
         for name in ["node_guid", "sys_image_guid"] {
-            assert_eq!(said(&devinfo, name), Some(file(name).as_str()), "{profile} {name}");
+            assert_eq!(field_of(&devinfo, name), Some(file(name).as_str()), "{profile} {name}");
         }
         // The program leaves out an empty version.
-        assert_eq!(said(&devinfo, "fw_ver").unwrap_or_default(), file("fw_ver"), "{profile}");
-        assert_eq!(said(&devinfo, "hw_ver").map(|hex| hex.trim_start_matches("0x").to_owned()), {
+        assert_eq!(field_of(&devinfo, "fw_ver").unwrap_or_default(), file("fw_ver"), "{profile}");
+        assert_eq!(field_of(&devinfo, "hw_ver").map(|hex| hex.trim_start_matches("0x").to_owned()), {
             let text = file("hw_rev");
             Some(if text == "0" { "0".to_owned() } else { text.to_uppercase() })
         });
-        if let Some(board) = said(&devinfo, "board_id") {
+        if let Some(board) = field_of(&devinfo, "board_id") {
             assert_eq!(board, file("board_id"), "{profile}");
         }
-        assert_eq!(said(&devinfo, "state"), Some("PORT_ACTIVE (4)"));
+        assert_eq!(field_of(&devinfo, "state"), Some("PORT_ACTIVE (4)"));
         assert_eq!(file("ports/1/state"), "4: ACTIVE");
         let (_, cap) = devinfo.split_once("port_cap_flags:").expect("a line of -v");
         let cap = cap.split_whitespace().next().expect("a number").trim_start_matches("0x");
         assert_eq!(file("ports/1/cap_mask"), format!("0x{cap:0>8}"), "{profile}");
-        assert_eq!(said(&devinfo, "link_layer"), Some(file("ports/1/link_layer").as_str()));
+        assert_eq!(field_of(&devinfo, "link_layer"), Some(file("ports/1/link_layer").as_str()));
         let rate = match profile {
             "connectx" => ("4X (2)", "25.0 Gbps (32)", "100 Gb/sec (4X EDR)"),
             _ => ("1X (1)", "2.5 Gbps (1)", "2.5 Gb/sec (1X SDR)"),
         };
-        let shown = (said(&devinfo, "active_width"), said(&devinfo, "active_speed"), file("ports/1/rate"));
+        let shown =
+            (field_of(&devinfo, "active_width"), field_of(&devinfo, "active_speed"), file("ports/1/rate"));
         assert_eq!(shown, (Some(rate.0), Some(rate.1), rate.2.to_owned()), "{profile}");
         assert_eq!(file("ports/1/gids/0"), "0000:0000:0000:0000:0000:ffff:7f66:0909");
         assert!(devinfo.contains("::ffff:127.102.9.9, RoCE v2"), "{devinfo}");
@@ -304,8 +305,8 @@ fn questions_through_netlink_are_answered() {
     }
     let other =
         run(&["rdma", "link", "add", "rxe7", "type", "rxe", "netdev", "lo"]).output().expect("it runs");
-    let said = String::from_utf8_lossy(&other.stderr);
-    assert!(!other.status.success() && said.contains("\"pumice run --device rxe7\"\n"), "{said}");
+    let field_of = String::from_utf8_lossy(&other.stderr);
+    assert!(!other.status.success() && field_of.contains("\"pumice run --device rxe7\"\n"), "{field_of}");
     fs::remove_dir_all(&runtime).expect("a folder of ours");
 }
 

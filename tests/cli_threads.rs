@@ -11,18 +11,18 @@ mod scratch;
 use scratch::{Scratch, compile};
 
 /// A program whose threads race, on an address of its own.
-struct Makers {
+struct MakersRun {
     scratch: Scratch,
     program: PathBuf,
     address: String,
 }
 
-impl Makers {
+impl MakersRun {
     /// None if it cannot be compiled.
-    fn new(name: &str, end: u8) -> Option<Makers> {
+    fn new(name: &str, end: u8) -> Option<MakersRun> {
         let scratch = Scratch::new(name);
         let program = compile(&scratch, "makers")?;
-        Some(Makers { scratch, program, address: scratch::address(end) })
+        Some(MakersRun { scratch, program, address: scratch::address(end) })
     }
 
     /// The sorted report of a run with these options.
@@ -65,7 +65,7 @@ fn assert_same(one: &[String], other: &[String]) {
 
 #[test]
 fn reports_of_threads_that_race_are_equal_and_are_plans() {
-    let Some(makers) = Makers::new("makers", 61) else { return };
+    let Some(makers) = MakersRun::new("makers", 61) else { return };
     let options = ["--seed", "3", "--fault", "drop chance=20%", "--fault", "note"];
     let first = makers.report(&options);
     for _ in 0..7 {
@@ -82,7 +82,7 @@ fn reports_of_threads_that_race_are_equal_and_are_plans() {
 
 #[test]
 fn rules_name_queue_pairs_of_one_thread_or_of_any() {
-    let Some(makers) = Makers::new("named", 62) else { return };
+    let Some(makers) = MakersRun::new("named", 62) else { return };
     let met = |rule: &str| queue_pairs(&makers.report(&["--fault", rule]));
     assert_eq!(met("drop qp=2:0 opcode=send nth=2"), ["2:0"]);
     assert_eq!(met("drop qp=1.0:2.. opcode=send nth=1"), ["1.0:2"]);

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 #[path = "fault/scratch.rs"]
 mod scratch;
 
-use scratch::{Paced, Scratch, compile};
+use scratch::{LineDrivenProgram, Scratch, compile};
 
 const ROWS: u16 = 24;
 const COLUMNS: u16 = 100;
@@ -75,7 +75,7 @@ impl Terminal {
 fn a_program_is_watched_by_keys_and_the_terminal_is_given_back() {
     let scratch = Scratch::new("top");
     let Some(program) = compile(&scratch, "paced") else { return };
-    let mut paced = Paced::alone(&scratch, &program, 21, &["--tag", "watched"]);
+    let mut paced = LineDrivenProgram::alone(&scratch, &program, 21, &["--tag", "watched"]);
     paced.sends(40);
     let pid = paced.child.id();
     let Some(mut terminal) = Terminal::open(&scratch, &format!("--interval 0.1 --pid {pid}")) else { return };
@@ -112,7 +112,10 @@ fn control_c_ends_it_and_without_a_terminal_it_says_what_to_do() {
     assert!(code == Some(0) && written.contains("\x1b[?1049l"), "{written}");
 
     let output = scratch.pumice(&["top"]).stdin(Stdio::null()).output().expect("it can be run");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("top needs a terminal") && said.contains("pumice stat --watch"), "{said}");
+    let stderr_text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr_text}");
+    assert!(
+        stderr_text.contains("top needs a terminal") && stderr_text.contains("pumice stat --watch"),
+        "{stderr_text}"
+    );
 }

@@ -25,8 +25,8 @@ const STAR: &str = "kind = \"star\"\nhosts = [\n\"127.77.0.2\",\n\
 #[test]
 fn a_star_is_drawn_and_its_ports_are_listed() {
     let file = scratch("star.toml", STAR);
-    let (code, out, said) = texts(&pumice(&["topology", path_of(&file)]));
-    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let (code, out, output_text) = texts(&pumice(&["topology", path_of(&file)]));
+    assert_eq!((code, output_text.as_str()), (Some(0), ""));
     let drawn = "switch ─┬─ 127.77.0.2  1000 Mbit/s, 5000 ns\n        └─ 127.77.0.3  100 Mbit/s, 5000 ns\n\
                  each port has a queue of 200000 bytes, marks no packet, and loses what does not fit\n\n";
     assert!(out.starts_with(drawn), "{out}");
@@ -45,8 +45,8 @@ fn two_tiers_are_drawn_too() {
     let text = STAR.replace("star", "two-tier").replace("hosts", "leaves = 2\nspines = 2\nhosts")
         + "[switch.pause]\nxoff_bytes = 100000\nxon_bytes = 50000\n";
     let file = scratch("two-tier.toml", &text);
-    let (code, out, said) = texts(&pumice(&["topology", path_of(&file)]));
-    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let (code, out, output_text) = texts(&pumice(&["topology", path_of(&file)]));
+    assert_eq!((code, output_text.as_str()), (Some(0), ""));
     let drawn = "spine 0   spine 1\n  │  1000 Mbit/s, 5000 ns from each leaf to each spine\n\
                  leaf 0 ─── 127.77.0.2  1000 Mbit/s, 5000 ns\nleaf 1 ─── 127.77.0.3  100 Mbit/s, 5000 ns\n";
     assert!(out.starts_with(drawn), "{out}");
@@ -55,7 +55,7 @@ fn two_tiers_are_drawn_too() {
 
 #[test]
 fn what_is_wrong_is_one_sentence_with_the_line() {
-    for (wrong, right, said) in [
+    for (wrong, right, output_text) in [
         ("star", "ring", "line 1: unknown variant `ring`, expected `star` or `two-tier`"),
         ("127.77.0.2", "host-a", "line 3: \"host-a\" is no address of a host"),
         ("127.77.0.2", "127.77.0.3", "line 4: 127.77.0.3 is the address of two hosts, number 0 and number 1"),
@@ -68,15 +68,15 @@ fn what_is_wrong_is_one_sentence_with_the_line() {
         {
             let (code, out, sentence) = texts(&pumice(arguments));
             assert_eq!((code, out.as_str()), (Some(2), ""), "{sentence}");
-            assert!(sentence.contains(said) && sentence.matches('\n').count() == 1, "{sentence}");
+            assert!(sentence.contains(output_text) && sentence.matches('\n').count() == 1, "{sentence}");
         }
     }
     let file = scratch("good.toml", STAR);
     let (code, _, sentence) =
         texts(&pumice(&["run", "--addr", "127.77.0.9", "--topology", path_of(&file), "--", "true"]));
     assert_eq!(code, Some(2), "{sentence}");
-    let said = "no address of pumice0 (127.77.0.9) is one of its hosts (127.77.0.2, 127.77.0.3)";
-    assert!(sentence.contains("--topology ") && sentence.contains(said), "{sentence}");
+    let output_text = "no address of pumice0 (127.77.0.9) is one of its hosts (127.77.0.2, 127.77.0.3)";
+    assert!(sentence.contains("--topology ") && sentence.contains(output_text), "{sentence}");
     let (code, _, sentence) = texts(&pumice(&["topology", "/nowhere.toml"]));
     assert_eq!((code, sentence.matches('\n').count()), (Some(2), 1), "{sentence}");
     assert!(sentence.contains("/nowhere.toml: the file cannot be read: No such file"), "{sentence}");

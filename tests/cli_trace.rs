@@ -189,9 +189,9 @@ fn a_capture_stands_in_for_the_trace_of_a_peer() {
     assert!(server.wait().expect("a child of ours").success());
     let output = trace(&["to-perfetto", &server_trace, &capture, "-o", &json]);
     // The two have no clock in common but their packets.
-    let said = err(&output);
-    assert!(output.status.success() && said.contains("was put beside another one's by"), "{output:?}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let stderr_text = err(&output);
+    assert!(output.status.success() && stderr_text.contains("was put beside another one's by"), "{output:?}");
+    assert_eq!(stderr_text.lines().count(), 1, "{stderr_text}");
     let found = checked(Path::new(&json));
     assert_eq!((found["requests"].as_u64(), &found["arrows"]), (Some(200), &found["across"]), "{found}");
     let processes = found["processes"].to_string();
@@ -293,8 +293,11 @@ fn a_trace_has_its_limit_and_is_for_its_owner_only() {
     let output = client(&["--addr", "127.101.2.6"], &port, MANY_PACKETS);
     assert!(output.status.success(), "{output:?}");
     let server = server.wait_with_output().expect("a child of ours");
-    let said = err(&server);
-    assert!(said.contains("records were left out") && said.contains("limit of 1 MiB"), "{said}");
+    let stderr_text = err(&server);
+    assert!(
+        stderr_text.contains("records were left out") && stderr_text.contains("limit of 1 MiB"),
+        "{stderr_text}"
+    );
     let about = fs::metadata(&own).expect("a trace");
     assert!(about.mode() & 0o7777 == 0o600 && about.len() <= 1 << 20, "{about:?}");
     let output = trace(&["why", &own]);

@@ -55,8 +55,8 @@ fn packets(file: &str) -> usize {
 fn every_packet_of_a_capture_goes_from_its_sender_to_its_receiver() {
     for name in ["rc-send", "rc-read", "rc-write", "rc-atomic", "tool-rc_pingpong", "cm-rping"] {
         let file = golden(name);
-        let (events, said) = timeline(&[&file]);
-        assert_eq!((of_phase(&events, "s").len(), said.as_str()), (packets(&file), ""), "{name}");
+        let (events, stderr_text) = timeline(&[&file]);
+        assert_eq!((of_phase(&events, "s").len(), stderr_text.as_str()), (packets(&file), ""), "{name}");
         let names: Vec<&str> = of_phase(&events, "M")
             .iter()
             .filter(|event| event["name"] == "process_name")
@@ -145,9 +145,12 @@ fn captures_of_two_hosts_with_other_clocks_are_put_together_by_their_packets() {
     let folder = scratch("clocks");
     let (one, other) = (golden("rc-send"), folder.join("other.pcap").display().to_string());
     fs::write(&other, later(&one, 5_000_123)).expect("a new file");
-    let (events, said) = timeline(&[&one, &other]);
-    assert!(said.contains("was put beside another one's by ") && said.lines().count() == 1, "{said}");
-    assert!(said.contains("right within 0 ns"), "{said}");
+    let (events, stderr_text) = timeline(&[&one, &other]);
+    assert!(
+        stderr_text.contains("was put beside another one's by ") && stderr_text.lines().count() == 1,
+        "{stderr_text}"
+    );
+    assert!(stderr_text.contains("right within 0 ns"), "{stderr_text}");
     assert_eq!(of_phase(&events, "s").len(), packets(&one));
     let last = |events: &[Value]| {
         let times = events.iter().filter_map(|event| event["ts"].as_f64());
@@ -155,8 +158,8 @@ fn captures_of_two_hosts_with_other_clocks_are_put_together_by_their_packets() {
     };
     assert_eq!(last(&events), last(&timeline(&[&one]).0), "both begin at the same time");
     // Captures without a packet in common.
-    let (_, said) = timeline(&[&one, &golden("tool-send_bw")]);
-    assert!(said.contains("no packets say how their clocks differ"), "{said}");
+    let (_, stderr_text) = timeline(&[&one, &golden("tool-send_bw")]);
+    assert!(stderr_text.contains("no packets say how their clocks differ"), "{stderr_text}");
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 

@@ -68,13 +68,14 @@ fn a_program_that_uses_tcp_is_no_rdma() {
     let report = folder.join("report.xml");
     let words = ["run", "--require", "rdma.bytes > 0", "--require", "no rnr", "--require-report"];
     let output = ended(pumice(&words).arg(&report).args(["--", "python3", "-c", tcp]));
-    let said = err(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let stderr_text = err(&output);
+    assert_eq!(output.status.code(), Some(1), "{stderr_text}");
     assert!(
-        said.contains("NOT MET: rdma.bytes > 0: rdma.bytes is 0 B") && said.contains("such as TCP"),
-        "{said}"
+        stderr_text.contains("NOT MET: rdma.bytes > 0: rdma.bytes is 0 B")
+            && stderr_text.contains("such as TCP"),
+        "{stderr_text}"
     );
-    assert!(said.contains("1 of 2 requirements are not met"), "{said}");
+    assert!(stderr_text.contains("1 of 2 requirements are not met"), "{stderr_text}");
     let xml = fs::read_to_string(&report).expect("a report");
     assert!(
         xml.contains("tests=\"2\" failures=\"1\"") && xml.contains("name=\"rdma.bytes &gt; 0\""),
@@ -92,8 +93,8 @@ fn a_program_that_uses_verbs_is_rdma_and_what_it_is_required_to_be() {
         ["run", "--trace", &trace, "--require", "rdma.bytes > 16KB", "--require", "no retransmission"];
     let more = ["--require", "peers == 1", "--require", "p50(write) < 10s", "--require", "no failures", "--"];
     let output = ended(pumice(&words).args(more).arg(&program));
-    let said = err(&output);
-    assert!(output.status.success() && said.matches("pumice: met: ").count() == 5, "{said}");
+    let stderr_text = err(&output);
+    assert!(output.status.success() && stderr_text.matches("pumice: met: ").count() == 5, "{stderr_text}");
     // Of the trace that is there.
     let files: Vec<PathBuf> =
         fs::read_dir(&folder).expect("ours").flatten().map(|entry| entry.path()).collect();

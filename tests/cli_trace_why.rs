@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::Value;
 
 /// A run, and the cause that it has.
-struct Row {
+struct CauseRow {
     /// What `tests/trace/causes.c` is to do.
     words: &'static [&'static str],
     /// Options of `pumice run`.
@@ -19,23 +19,23 @@ struct Row {
     /// The cause of the first paragraph.
     cause: &'static str,
     /// What the paragraph must have.
-    says: &'static str,
+    sentence: &'static str,
 }
 
 const fn row(
     words: &'static [&'static str],
     options: &'static [&'static str],
     cause: &'static str,
-    says: &'static str,
-) -> Row {
-    Row { words, options, cause, says }
+    sentence: &'static str,
+) -> CauseRow {
+    CauseRow { words, options, cause, sentence }
 }
 
 /// Faults have this name, so that each paragraph about one has it as well.
 const UDP: &str = "--wire=udp";
 
 /// What a fault plan makes: the paragraph names the rule.
-const INJECTED: &[Row] = &[
+const INJECTED: &[CauseRow] = &[
     row(
         &["single"],
         &[UDP, "--fault", "drop name=it opcode=write nth=9"],
@@ -146,7 +146,7 @@ const INJECTED: &[Row] = &[
 ];
 
 /// What the program, the peer, the link or the host makes.
-const SEEN: &[Row] = &[
+const SEEN: &[CauseRow] = &[
     row(&["late-peer", "300"], &[], "peer-posts-late", "its program posted one"),
     row(&["lazy-peer", "300"], &[], "peer-polls-late", "its program polled slowly"),
     row(&["lazy", "300"], &[], "polls-late", "the program polled it"),
@@ -160,7 +160,7 @@ const SEEN: &[Row] = &[
 ];
 
 /// In a world no process is stopped by a signal. A machine that is busy makes the same cause.
-const STOPPED: &[Row] = &[
+const STOPPED: &[CauseRow] = &[
     row(&["stopped", "2000"], &[], "scheduler", "had no processor for"),
     // While nothing happens, too.
     row(&["stopped-idle", "400"], &[], "scheduler", "had no processor for"),
@@ -217,18 +217,18 @@ fn out(output: &Output) -> String {
 
 /// How the run of a row goes on.
 #[derive(Clone, Copy)]
-enum Time {
+enum ClockKind {
     /// In virtual time: each run is the same.
     World,
     Real,
 }
 
 /// What `why` says of the run of a row, as text and as JSON.
-fn why(row: &Row, time: Time, program: &Path, trace: &Path) -> (String, Value) {
+fn why(row: &CauseRow, time: ClockKind, program: &Path, trace: &Path) -> (String, Value) {
     let mut command = pumice();
     match time {
-        Time::World => command.args(["world", "--seed", "1"]),
-        Time::Real => command.arg("run"),
+        ClockKind::World => command.args(["world", "--seed", "1"]),
+        ClockKind::Real => command.arg("run"),
     };
     command.args(["--log", "off", "--trace"]).arg(trace).args(row.options).arg("--").arg(program);
     command.args(row.words).output().expect("it can be run");
@@ -251,7 +251,7 @@ fn of_first(json: &Value) -> Option<&Value> {
 }
 
 /// Rows whose first paragraph is about something else.
-fn wrong(rows: &[Row], time: Time, name: &str) -> Vec<String> {
+fn wrong(rows: &[CauseRow], time: ClockKind, name: &str) -> Vec<String> {
     let Some(program) = program() else { return Vec::new() };
     let folder = scratch(name);
     let mut wrong = Vec::new();
@@ -261,7 +261,7 @@ fn wrong(rows: &[Row], time: Time, name: &str) -> Vec<String> {
         let paragraph = first(&text);
         let is_injected = row.options.contains(&"--fault");
         let names_rule = paragraph.contains("rule \"it\"") || !is_injected;
-        if cause != row.cause || !paragraph.contains(row.says) || !names_rule {
+        if cause != row.cause || !paragraph.contains(row.sentence) || !names_rule {
             wrong.push(format!("{:?} {:?}: {} wanted: {text}", row.words, row.options, row.cause));
         }
     }
@@ -270,20 +270,20 @@ fn wrong(rows: &[Row], time: Time, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_a_plan_did_is_said_to_be_injected() {
-    let wrong = wrong(INJECTED, Time::World, "injected");
+fn what_a_plan_did_is_reported_as_injected() {
+    let wrong = wrong(INJECTED, ClockKind::World, "injected");
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), INJECTED.len(), wrong.join("\n"));
 }
 
 #[test]
 fn what_is_seen_is_judged_by_its_evidence() {
-    let wrong = wrong(SEEN, Time::World, "seen");
+    let wrong = wrong(SEEN, ClockKind::World, "seen");
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), SEEN.len(), wrong.join("\n"));
 }
 
 #[test]
 fn a_process_that_was_stopped_had_no_processor() {
-    let wrong = wrong(STOPPED, Time::Real, "stopped");
+    let wrong = wrong(STOPPED, ClockKind::Real, "stopped");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -325,7 +325,7 @@ fn siblings_are_one_paragraph() {
         row(&["burst"], &["--fault", "slow call=ibv_poll_cq nth=1 time=90ms"], "", ""),
     ];
     for (number, row) in rows.iter().enumerate() {
-        let (_, json) = why(row, Time::World, program, &folder.join(format!("{number}.trace")));
+        let (_, json) = why(row, ClockKind::World, program, &folder.join(format!("{number}.trace")));
         let paragraphs = json["slowest"].as_array().expect("a list");
         let mut causes: Vec<String> = paragraphs
             .iter()

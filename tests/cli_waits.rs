@@ -18,7 +18,7 @@ const PLANTED: [(&str, &str); 28] = [
     ("solicited", "armed for solicited completions only, and the sender did not set IBV_SEND_SOLICITED"),
     ("unsignaled", "all send requests since the last completion, 5, are unsignaled"),
     ("once_too_often", "nothing is outstanding: no request is posted that completes there"),
-    ("other_queue", "the program polls another completion queue"),
+    ("other_queue", "and the program polls completion queue 1, in which nothing can complete"),
     ("other_channel", "that queue has no channel"),
     ("no_receive", "the peer has no receive request for it"),
     ("read_depth", "max_rd_atomic"),
@@ -32,9 +32,9 @@ const PLANTED: [(&str, &str); 28] = [
     ("datagram_too_long", "a datagram of 8 needs 48: 40 for the GRH come in front"),
     ("no_such_number", "which no queue pair has: is remote_qpn the qp_num of the receiver?"),
     ("not_attached", "no queue pair of this user is attached to it"),
-    ("sleeps_unsignaled", "all send requests since the last completion, 1, are unsignaled"),
+    ("sleeps_unsignaled", "the newest send request is unsignaled, which completes without a word"),
     ("drained", "the queue pair is in SQD, where no request begins"),
-    ("overran", "polls completion queue 1 of 2 entries, which overran or failed"),
+    ("overran", "polls completion queue 0 of 2 entries, which overran or failed"),
     ("wrong_number", "is connected to this one: dest_qp_num has to be"),
     ("other_srq", "the peer has no receive request for it"),
     ("limit_once", "its limit is not armed: IBV_EVENT_SRQ_LIMIT_REACHED comes once"),
@@ -104,30 +104,30 @@ fn started_by(words: &[&str], program: &Path, after: &str) -> Command {
 }
 
 /// A program that waits in vain, until it is dropped.
-struct Waiting {
+struct WaitingProgram {
     child: Child,
-    said: BufReader<ChildStderr>,
-    heard: String,
+    stderr_lines: BufReader<ChildStderr>,
+    output_so_far: String,
 }
 
-impl Waiting {
-    fn start(program: &Path, after: &str) -> Waiting {
-        Waiting::of(&mut run(program, after))
+impl WaitingProgram {
+    fn start(program: &Path, after: &str) -> WaitingProgram {
+        WaitingProgram::of(&mut run(program, after))
     }
 
-    fn of(command: &mut Command) -> Waiting {
+    fn of(command: &mut Command) -> WaitingProgram {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program can be run");
-        let said = BufReader::new(child.stderr.take().expect("a pipe"));
-        Waiting { child, said, heard: String::new() }
+        let stderr_lines = BufReader::new(child.stderr.take().expect("a pipe"));
+        WaitingProgram { child, stderr_lines, output_so_far: String::new() }
     }
 
     /// Reads until a line has this. The program ends itself after a while.
-    fn hears(&mut self, wanted: &str) -> String {
+    fn read_until_line(&mut self, wanted: &str) -> String {
         loop {
             let mut line = String::new();
-            let read = self.said.read_line(&mut line).expect("text");
-            assert!(read > 0, "it ended without {wanted:?}: {}", self.heard);
-            self.heard.push_str(&line);
+            let read = self.stderr_lines.read_line(&mut line).expect("text");
+            assert!(read > 0, "it ended without {wanted:?}: {}", self.output_so_far);
+            self.output_so_far.push_str(&line);
             if line.contains(wanted) {
                 return line;
             }
@@ -140,13 +140,13 @@ impl Waiting {
         assert!(Command::new("kill").arg(&number).status().expect("kill runs").success());
         let mut rest = String::new();
         // A child of the program may live a moment longer.
-        self.said.read_to_string(&mut rest).expect("text");
+        self.stderr_lines.read_to_string(&mut rest).expect("text");
         let _ = self.child.wait();
         rest
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingProgram {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -154,41 +154,41 @@ impl Drop for Waiting {
 }
 
 #[test]
-fn each_reason_is_said_by_itself_and_with_its_line() {
+fn each_reason_is_reported_alone_and_with_its_line() {
     for (name, wanted) in PLANTED {
         let Some(program) = compile(name, &[]) else { return };
-        let mut waiting = Waiting::start(&program, "500ms");
-        waiting.hears(wanted);
+        let mut waiting = WaitingProgram::start(&program, "500ms");
+        waiting.read_until_line(wanted);
         let text = fs::read_to_string(source(name)).expect("the source is there");
         if let Some(line) = text.lines().position(|line| line.contains("// HERE")) {
-            waiting.hears(&format!("{name}.c:{}", line + 1));
+            waiting.read_until_line(&format!("{name}.c:{}", line + 1));
         }
     }
 }
 
 #[test]
-fn of_corrected_programs_nothing_is_said() {
+fn corrected_programs_are_not_reported() {
     for (name, _) in PLANTED {
         let Some(program) = compile(name, &["-DFIXED"]) else { return };
         let output = run_in_a_world(&program, "500ms").output().expect("the program can be run");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && !said.contains("waits in vain"), "{name}: {output:?}");
+        let stderr_lines = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !stderr_lines.contains("waits in vain"), "{name}: {output:?}");
     }
 }
 
 #[test]
 fn what_a_program_waits_for_is_the_last_thing_that_is_said_when_it_is_ended() {
     let Some(program) = compile("unarmed", &[]) else { return };
-    let mut waiting = Waiting::start(&program, "300ms");
-    waiting.hears(BEGIN);
-    waiting.hears("unarmed.c:");
+    let mut waiting = WaitingProgram::start(&program, "300ms");
+    waiting.read_until_line(BEGIN);
+    waiting.read_until_line("unarmed.c:");
     let rest = waiting.terminate();
     let last = rest.lines().last().unwrap_or_default();
     assert!(last.starts_with("pumice: the program is ended while it waits in vain: "), "{rest}");
 }
 
 #[test]
-fn nothing_is_said_if_it_is_turned_off() {
+fn nothing_is_reported_if_it_is_turned_off() {
     let Some(program) = compile("unarmed", &[]) else { return };
     let mut command = run(&program, "0");
     // It ends itself by a signal.
@@ -210,7 +210,7 @@ fn pumice_hang_names_the_circle_of_two_programs_at_once() {
     let runtime = tempfile::tempdir().expect("the folder of temporary files is writable");
     let hang = |arguments: &[&str]| hang(runtime.path(), arguments);
     // It says nothing itself before it ends.
-    let _waiting = Waiting::of(run(&program, "60s").env("XDG_RUNTIME_DIR", runtime.path()));
+    let _waiting = WaitingProgram::of(run(&program, "60s").env("XDG_RUNTIME_DIR", runtime.path()));
     let folder = scratch();
     let (svg, dot) = (folder.join("hang.svg"), folder.join("hang.dot"));
     let (svg, dot) = (svg.to_string_lossy(), dot.to_string_lossy());

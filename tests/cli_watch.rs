@@ -9,7 +9,7 @@ use serde_json::Value;
 #[path = "fault/scratch.rs"]
 mod scratch;
 
-use scratch::{Paced, Scratch, compile};
+use scratch::{LineDrivenProgram, Scratch, compile};
 
 /// Of this process only: other tests run beside this one.
 fn stat(scratch: &Scratch, pid: &str) -> Value {
@@ -32,8 +32,12 @@ fn lines(child: &mut Child) -> impl Iterator<Item = String> + use<> {
 fn queue_pairs_are_shown_with_peer_counts_and_faults() {
     let scratch = Scratch::new("watch-qps");
     let Some(program) = compile(&scratch, "paced") else { return };
-    let mut paced =
-        Paced::alone(&scratch, &program, 41, &["--tag", "one", "--fault", "drop opcode=send nth=3"]);
+    let mut paced = LineDrivenProgram::alone(
+        &scratch,
+        &program,
+        41,
+        &["--tag", "one", "--fault", "drop opcode=send nth=3"],
+    );
     paced.sends(5);
     let all = stat(&scratch, &paced.child.id().to_string());
     assert_eq!((&all[0]["tag"], all.as_array().map(Vec::len)), (&"one".into(), Some(1)), "{all}");
@@ -71,15 +75,15 @@ fn queue_pairs_are_shown_with_peer_counts_and_faults() {
 fn packets_go_through_shared_memory_unless_udp_is_set() {
     let scratch = Scratch::new("watch-wire");
     let Some(program) = compile(&scratch, "paced") else { return };
-    let medium = |paced: &Paced| {
+    let medium = |paced: &LineDrivenProgram| {
         let all = stat(&scratch, &paced.child.id().to_string());
         all[0]["objects"]["qps"][0]["medium"].as_str().expect("a peer has a medium").to_owned()
     };
-    let mut paced = Paced::alone(&scratch, &program, 45, &["--wire", "udp"]);
+    let mut paced = LineDrivenProgram::alone(&scratch, &program, 45, &["--wire", "udp"]);
     paced.sends(3);
     assert_eq!(medium(&paced), "UDP: this process uses UDP only");
     paced.ends();
-    let mut paced = Paced::alone(&scratch, &program, 46, &[]);
+    let mut paced = LineDrivenProgram::alone(&scratch, &program, 46, &[]);
     let begun = Instant::now();
     // The first packets go by UDP, until there is a ring.
     while medium(&paced) != "shared memory" {
@@ -94,7 +98,7 @@ fn rnr_naks_are_counted_for_the_queue_pair_that_they_are_for() {
     let scratch = Scratch::new("watch-rnr");
     let Some(program) = compile(&scratch, "paced") else { return };
     let rule = "answer with=rnr timer=0.01ms times=1 qp=0 message=1";
-    let mut paced = Paced::alone(&scratch, &program, 42, &["--fault", rule]);
+    let mut paced = LineDrivenProgram::alone(&scratch, &program, 42, &["--fault", rule]);
     paced.sends(3);
     let all = stat(&scratch, &paced.child.id().to_string());
     let qp = &all[0]["objects"]["qps"][0];
@@ -106,7 +110,7 @@ fn rnr_naks_are_counted_for_the_queue_pair_that_they_are_for() {
 fn watching_gives_rates_until_it_is_interrupted() {
     let scratch = Scratch::new("watch-rates");
     let Some(program) = compile(&scratch, "paced") else { return };
-    let mut paced = Paced::alone(&scratch, &program, 43, &["--tag", "one"]);
+    let mut paced = LineDrivenProgram::alone(&scratch, &program, 43, &["--tag", "one"]);
     let pid = paced.child.id().to_string();
     paced.sends(7);
     let mut child = watch(&scratch, &pid, &["--json"]);
@@ -138,7 +142,7 @@ fn watching_gives_rates_until_it_is_interrupted() {
 fn watching_ends_after_its_count_and_with_its_reader() {
     let scratch = Scratch::new("watch-ends");
     let Some(program) = compile(&scratch, "paced") else { return };
-    let mut paced = Paced::alone(&scratch, &program, 44, &["--tag", "a tag"]);
+    let mut paced = LineDrivenProgram::alone(&scratch, &program, 44, &["--tag", "a tag"]);
     let pid = paced.child.id().to_string();
     paced.sends(1);
     let mut child = watch(&scratch, &pid, &["--count", "2"]);

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A folder of this test, which goes with it.
-struct Scratch(PathBuf);
+struct ScratchFolder(PathBuf);
 
-impl Scratch {
-    fn new(name: &str) -> Scratch {
+impl ScratchFolder {
+    fn new(name: &str) -> ScratchFolder {
         let folder = std::env::temp_dir().join(format!("pumice-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::DirBuilder::new().mode(0o700).create(&folder).expect("a folder can be made");
-        Scratch(folder)
+        ScratchFolder(folder)
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -40,7 +40,7 @@ const INSTRUMENTS: [&str; 10] = [
 ];
 
 /// The files of a run by name, and what it said; `None`: this machine does not have the program.
-fn files(scratch: &Scratch, program: &[&str]) -> Option<(BTreeMap<String, Vec<u8>>, String)> {
+fn files(scratch: &ScratchFolder, program: &[&str]) -> Option<(BTreeMap<String, Vec<u8>>, String)> {
     if !Path::new("/usr/bin").join(program[0]).exists() {
         return None;
     }
@@ -53,27 +53,30 @@ fn files(scratch: &Scratch, program: &[&str]) -> Option<(BTreeMap<String, Vec<u8
     command.args(["--", "sh", "-c", PAIR, "sh"]).args(program);
     let ran =
         command.current_dir(&folder).env("XDG_RUNTIME_DIR", &scratch.0).output().expect("it can be run");
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(ran.status.success() && said.contains("pumice: certified: this run repeats"), "{said}");
+    let output_text = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(
+        ran.status.success() && output_text.contains("pumice: certified: this run repeats"),
+        "{output_text}"
+    );
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(&folder).expect("the folder is there") {
         let path = entry.expect("an entry can be read").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         files.insert(name, std::fs::read(&path).expect("a file can be read"));
     }
-    Some((files, said))
+    Some((files, output_text))
 }
 
 fn are_equal(name: &str, program: &[&str]) {
-    let scratch = Scratch::new(name);
-    let Some((first, said)) = files(&scratch, program) else { return };
+    let scratch = ScratchFolder::new(name);
+    let Some((first, output_text)) = files(&scratch, program) else { return };
     let Some((second, again)) = files(&scratch, program) else { return };
     assert_eq!(first.len(), 8, "two processes, four files each: {:?}", first.keys());
     assert_eq!(first.keys().collect::<Vec<_>>(), second.keys().collect::<Vec<_>>());
     for (file, bytes) in &first {
         assert!(!bytes.is_empty() && second.get(file) == Some(bytes), "{file} differs, or is empty");
     }
-    assert_eq!(said, again);
+    assert_eq!(output_text, again);
 }
 
 #[test]

@@ -34,8 +34,8 @@ fn each_engine_says_which_seeds_are_this_machines() {
         let found = found.expect("the program can be run");
         assert_eq!(code(&found), Some(0), "{found:?}");
         assert!(text(&found.stdout).starts_with("2 seeds of shard 2/3 in "), "{found:?}");
-        let said = format!("pumice: {name} says that this is shard 2/3 of the seeds\n");
-        assert_eq!(text(&found.stderr), said);
+        let output_text = format!("pumice: {name} says that this is shard 2/3 of the seeds\n");
+        assert_eq!(text(&found.stderr), output_text);
         let result = scratch.read("world-failures/shard-2-of-3.json");
         let result: serde_json::Value = serde_json::from_str(&result).expect("it is JSON");
         assert_eq!((&result["shard"], &result["runs"]), (&"2/3".into(), &2.into()), "{result}");
@@ -46,9 +46,10 @@ fn each_engine_says_which_seeds_are_this_machines() {
         let (wrong, _) = variables[0];
         let refused = scratch.command(&arguments).envs(variables.iter().copied()).env(wrong, "x").output();
         let refused = refused.expect("the program can be run");
-        let said = format!("pumice: {wrong}=x is no whole number from 0: correct it, or give --shard K/N");
+        let output_text =
+            format!("pumice: {wrong}=x is no whole number from 0: correct it, or give --shard K/N");
         assert_eq!(code(&refused), Some(2), "{refused:?}");
-        assert!(text(&refused.stderr).starts_with(&said), "{refused:?}");
+        assert!(text(&refused.stderr).starts_with(&output_text), "{refused:?}");
         assert_eq!(text(&refused.stderr).lines().count(), 1, "{refused:?}");
     }
 }
@@ -69,13 +70,19 @@ fn results_of_shards_are_one_result() {
         let report = format!("report.{format}");
         let merged = scratch.world(&["merge", "--report", &report, three, one, two]);
         assert_eq!(code(&merged), Some(1), "{merged:?}");
-        let said = text(&merged.stdout);
-        assert!(said.starts_with("6 seeds in ") && said.contains(" s: 6 failed, in 1 way\n"), "{said}");
-        assert!(said.contains("\nexit code 3: broken #\n  seeds: 1, 2, 3, 4, 5, 6 (6 in all);"), "{said}");
+        let output_text = text(&merged.stdout);
+        assert!(
+            output_text.starts_with("6 seeds in ") && output_text.contains(" s: 6 failed, in 1 way\n"),
+            "{output_text}"
+        );
+        assert!(
+            output_text.contains("\nexit code 3: broken #\n  seeds: 1, 2, 3, 4, 5, 6 (6 in all);"),
+            "{output_text}"
+        );
         let report = scratch.read(&report);
         match format {
-            "txt" => assert_eq!(report, said),
-            "xml" => assert!(report.contains("<testsuite") && report.contains("6 times"), "{report}"),
+            "txt" => assert_eq!(report, output_text),
+            "xml" => assert!(report.contains("<testsuite") && report.contains("exit code 3"), "{report}"),
             "md" => assert!(report.contains("exit code 3: broken"), "{report}"),
             _ => {
                 let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
@@ -92,7 +99,7 @@ fn results_of_shards_are_one_result() {
 }
 
 #[test]
-fn a_shard_that_is_missing_is_said_and_is_not_good() {
+fn a_missing_shard_is_reported_and_is_not_good() {
     let scratch = Scratch::new("missing");
     for shard in ["1/4", "3/4"] {
         let found = scratch.world(&["search", "--seeds", "1..4", "--shard", shard, "--", "true"]);
@@ -101,9 +108,12 @@ fn a_shard_that_is_missing_is_said_and_is_not_good() {
     let (one, three) = ("world-failures/shard-1-of-4.json", "world-failures/shard-3-of-4.json");
     let merged = scratch.world(&["merge", "--report", "m.xml", one, three]);
     assert_eq!(code(&merged), Some(1), "{merged:?}");
-    let said = text(&merged.stdout);
-    assert!(said.starts_with("2 seeds in ") && said.contains("2 shards are missing"), "{said}");
-    assert!(said.contains(": 2, 4\n"), "{said}");
+    let output_text = text(&merged.stdout);
+    assert!(
+        output_text.starts_with("2 seeds in ") && output_text.contains("2 shards are missing"),
+        "{output_text}"
+    );
+    assert!(output_text.contains(": 2, 4\n"), "{output_text}");
     assert!(scratch.read("m.xml").contains("failures=\"1\""), "{}", scratch.read("m.xml"));
     // With all of them it is good.
     for shard in ["2/4", "4/4"] {
@@ -163,10 +173,13 @@ fn a_search_says_what_it_left_out() {
     let mut arguments = vec!["search", "--first", "--jobs", "1", "--seeds", "1..50", "--result", "r.json"];
     arguments.extend(FAILS);
     let found = scratch.world(&arguments);
-    let said = text(&found.stdout);
+    let output_text = text(&found.stdout);
     assert_eq!(code(&found), Some(1), "{found:?}");
-    assert!(said.starts_with("1 seed in "), "{said}");
-    assert!(said.contains("49 of 50 seeds were not run, because of the first failure\n"), "{said}");
+    assert!(output_text.starts_with("1 seed in "), "{output_text}");
+    assert!(
+        output_text.contains("49 of 50 seeds were not run, because of the first failure\n"),
+        "{output_text}"
+    );
     assert!(scratch.read("r.json").contains("\"end\": \"first\""));
     let found = scratch.world(&["search", "--time", "0", "--seeds", "1..50", "--", "true"]);
     assert_eq!(code(&found), Some(0), "{found:?}");
@@ -182,14 +195,14 @@ fn finds(name: &str, end: &str) {
     let Some(program) = scratch.program(name, &[]) else { return };
     let Some(corrected) = scratch.program(name, &["-DFIXED"]) else { return };
     let found = scratch.world(&["search", "--first", "--jobs", "1", "--seeds", "1..200", "--", &program]);
-    let said = text(&found.stdout);
+    let output_text = text(&found.stdout);
     assert_eq!(code(&found), Some(1), "{found:?}");
-    assert!(said.contains(&format!("\n{end}\n  seeds: ")), "{said}");
-    assert!(said.contains("run again 3 times, the same 3 times"), "{said}");
+    assert!(output_text.contains(&format!("\n{end}\n  seeds: ")), "{output_text}");
+    assert!(output_text.contains("run again 3 times, the same 3 times"), "{output_text}");
     // One rest is what the mistake needs; what cannot be left out alone may stay beside it.
-    let needs = said.lines().filter(|line| line.starts_with("    p")).count();
-    assert!((1..=4).contains(&needs), "{said}");
-    let file = said.lines().find_map(|line| line.trim().strip_prefix("again: pumice world replay "));
+    let needs = output_text.lines().filter(|line| line.starts_with("    p")).count();
+    assert!((1..=4).contains(&needs), "{output_text}");
+    let file = output_text.lines().find_map(|line| line.trim().strip_prefix("again: pumice world replay "));
     let again = scratch.world(&["replay", file.expect("the failure is recorded")]);
     assert!(!matches!(code(&again), None | Some(0)), "what was recorded fails: {again:?}");
     let found = scratch.world(&["search", "--seeds", "1..40", "--", &corrected]);

@@ -1,7 +1,7 @@
-//! librdmacm's calls on pumice and on the kernel's rdma_rxe, line by line: the probes of `tests/probes` print
-//! what calls return and which events come. rxe's lines are in `tests/golden/6.12/probes.txt`
-//! (`scripts/accept/rxe probes` prints them anew); pumice's are the same, but for those that docs/rdma_rxe.md
-//! lists.
+//! Calls of librdmacm and libibverbs on pumice and on the kernel's rdma_rxe, line by line: the probes of
+//! `tests/probes` print what calls return and which events come. rxe's lines are in
+//! `tests/golden/6.12/probes.txt` (`scripts/accept/rxe probes` prints them anew); pumice's are the same, but
+//! for those that docs/rdma_rxe.md lists.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +12,9 @@ use std::process::{Command, Output};
 /// A network with the device's address, and room for one where no host is.
 const NETWORK: &str = "set -e
 ip link set lo up
-ip link add probe0 type veth peer name probe1
+ip link add probe0 mtu 4500 type veth peer name probe1 mtu 4500
 ip address add 10.9.0.1/24 dev probe0
+ip address add fd00:9::1/64 dev probe0 nodad
 ip link set probe1 up
 ip link set probe0 up
 ";
@@ -58,7 +59,8 @@ fn lines(text: &str) -> Vec<(String, String)> {
 /// The rows of the table in docs/rdma_rxe.md: what rxe says, and what pumice says.
 fn differences() -> BTreeMap<String, (String, String)> {
     let text = fs::read_to_string(root().join("docs/rdma_rxe.md")).expect("the page is there");
-    let (_, section) = text.split_once("\n## Calls of librdmacm").expect("it has this section");
+    let (_, section) =
+        text.split_once("\n## Calls of librdmacm and libibverbs").expect("it has this section");
     let rows = section.lines().take_while(|line| !line.starts_with("## ")).filter_map(|line| {
         let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
         let [name, rxe, pumice, why] = cells.as_slice() else { panic!("four cells: {line}") };
@@ -72,7 +74,7 @@ fn differences() -> BTreeMap<String, (String, String)> {
 }
 
 #[test]
-fn calls_of_librdmacm_do_what_they_do_on_rdma_rxe_but_for_what_is_explained() {
+fn calls_do_what_they_do_on_rdma_rxe_but_for_what_is_explained() {
     let skip = |why: &str| {
         let _ = writeln!(std::io::stderr(), "**** SKIPPED: {why}");
     };
@@ -84,7 +86,7 @@ fn calls_of_librdmacm_do_what_they_do_on_rdma_rxe_but_for_what_is_explained() {
         .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&program)
         .args(
-            ["main", "probe", "addresses", "connections", "datagrams"]
+            ["main", "probe", "addresses", "connections", "datagrams", "verbs"]
                 .map(|part| root().join(format!("tests/probes/{part}.c"))),
         )
         .args(["-lrdmacm", "-libverbs"])
@@ -102,10 +104,10 @@ fn calls_of_librdmacm_do_what_they_do_on_rdma_rxe_but_for_what_is_explained() {
     let Some(output) = in_a_network(&script) else {
         return skip("unshare(1), ip(8) and veth are needed for a network of its own");
     };
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let stdout_text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout_text}\n{}", String::from_utf8_lossy(&output.stderr));
     let golden = fs::read_to_string(root().join("tests/golden/6.12/probes.txt")).expect("it is there");
-    let (of_rxe, of_pumice) = (lines(&golden), lines(&said));
+    let (of_rxe, of_pumice) = (lines(&golden), lines(&stdout_text));
     let names = |lines: &[(String, String)]| lines.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&of_pumice), names(&of_rxe), "the probes are the same");
     let mut explained = differences();

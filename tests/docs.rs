@@ -11,7 +11,8 @@
 //! * `may fail`: commands may end with any exit code that is not that of a wrong command line,
 //! * `exit code: N`: the last command of the block ends with it,
 //! * `servers go on`: servers in the background are stopped at the end of the block instead of waited for,
-//! * `printed`: every line stands in what the commands before it print; `…` stands for anything,
+//! * `printed`: every line stands in what the commands before it print; `…` stands for anything, and alone in
+//!   a line for the lines that are left out,
 //! * `profile`, `plan` or `topology`: what a TOML block is.
 
 #[path = "docs/blocks.rs"]
@@ -28,6 +29,10 @@ use std::sync::Mutex;
 
 use blocks::{blocks, documents};
 
+/// The languages of blocks.
+const KNOWN_LANGUAGES: [&str; 11] =
+    ["sh", "text", "toml", "rust", "c", "yaml", "powershell", "cmake", "meson", "groovy", ""];
+
 /// Documents that are asked for.
 fn wanted() -> Vec<PathBuf> {
     let part = std::env::var("PUMICE_DOCS").unwrap_or_default();
@@ -38,13 +43,13 @@ fn wanted() -> Vec<PathBuf> {
 fn every_block_is_of_a_known_kind_and_excuses_are_reasons() {
     let mut faults = Vec::new();
     for block in wanted().iter().flat_map(|document| blocks(document)) {
-        if !["sh", "text", "toml", "rust", "c", "yaml", "powershell", ""].contains(&block.language.as_str()) {
+        if !KNOWN_LANGUAGES.contains(&block.language.as_str()) {
             faults.push(format!("{}: no test reads blocks of {:?}", block.location(), block.language));
         }
         if block.excuse().is_some_and(|excuse| excuse.split_whitespace().count() < 3) {
             faults.push(format!("{}: say why it is not run", block.location()));
         }
-        if ["yaml", "powershell"].contains(&block.language.as_str()) && block.excuse().is_none() {
+        if ["yaml", "powershell", "groovy"].contains(&block.language.as_str()) && block.excuse().is_none() {
             faults.push(format!("{}: no test runs {}: say so, and why", block.location(), block.language));
         }
     }
@@ -65,8 +70,8 @@ fn command_lines_that_are_not_run_are_understood() {
             let output =
                 Command::new(env!("CARGO_BIN_EXE_pumice")).args(words).arg("--help").output().unwrap();
             if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr);
-                faults.push(format!("{}: {line}\n{said}", block.location()));
+                let stderr_text = String::from_utf8_lossy(&output.stderr);
+                faults.push(format!("{}: {line}\n{stderr_text}", block.location()));
             }
         }
     }

@@ -8,11 +8,15 @@
 mod circles;
 #[path = "floors/citations.rs"]
 mod citations;
+#[path = "floors/counters.rs"]
+mod counters;
 #[path = "floors/counts.rs"]
 #[expect(clippy::print_stdout, reason = "the counts are for people who ask for them")]
 mod counts;
 #[path = "floors/crates.rs"]
 mod crates;
+#[path = "floors/door.rs"]
+mod door;
 #[path = "floors/files.rs"]
 mod files;
 #[path = "floors/findings.rs"]

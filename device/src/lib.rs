@@ -1,7 +1,7 @@
-//! The software HCA. Here an adapter is put together ([`opening`]); its parts are crates of their own, and
-//! this one shows them under one name.
+//! The software HCA. This crate assembles an adapter ([`opening`]); its parts are crates of their own, and
+//! this one re-exports them under one name.
 
-// A program must not be ended by what comes from the network, from its arguments or from shared memory.
+// A program must not be ended by data from the network, from its arguments or from shared memory.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
@@ -10,28 +10,29 @@
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod opening;
+pub mod process_statuses;
 mod recording;
-pub mod standings;
 
+pub use pumice_analysis::{check, listeners, sysfs, waits};
+pub use pumice_engine::memory;
+pub use pumice_engine::objects;
 pub use pumice_engine::{hca, resources, world};
-pub use pumice_events as event;
-pub use pumice_events::recording as record_orders;
-pub use pumice_events::{counters, findings, inspect};
+pub use pumice_fabric as port;
+pub use pumice_fabric::sharing;
+pub use pumice_fabric::{ethernet, gsi};
 pub use pumice_faults as faults;
-pub use pumice_faults::shuffle;
-pub use pumice_ground as ground;
-pub use pumice_ground::outside;
-pub use pumice_instruments::{capture, check, listeners, sysfs, waits};
-pub use pumice_objects as objects;
-pub use pumice_objects::memory;
-pub use pumice_ports as port;
-pub use pumice_ports::{ethernet, gsi};
-pub use pumice_profile as profile;
-pub use pumice_profile::{addresses, settings};
-pub use pumice_share as share;
+pub use pumice_model::event;
+pub use pumice_model::profile;
+pub use pumice_model::recording as record_orders;
+pub use pumice_model::shuffle;
+pub use pumice_model::{addresses, settings};
+pub use pumice_model::{counters, findings, inspect};
+pub use pumice_platform as platform;
+pub use pumice_platform::outside;
+pub use pumice_recording::capture;
 
-/// Traces of messages: what records them, and what reads and judges them.
+/// Traces of messages: the recorder, and the code that reads and judges them.
 pub mod trace {
-    pub use pumice_instruments::trace::*;
-    pub use pumice_traces::*;
+    pub use pumice_recording::recorder::*;
+    pub use pumice_recording::*;
 }

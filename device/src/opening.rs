@@ -1,6 +1,6 @@
-//! How a device is opened: the one place where its parts are put together.
+//! The opening of a device: the one place where its parts are assembled.
 //!
-//! Settings and options become an [`Opening`]; it decides who listens, puts the port and its layers together,
+//! Settings and options become an [`Opening`]; it decides who subscribes, assembles the port and its layers,
 //! lowest first — the network, switches, the link, the tap where captures are made — and starts the engine
 //! and its driver. The C ABI, the Rust API and the command line open their devices here.
 
@@ -8,105 +8,112 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use pumice_analysis::listeners::{
+    AwaitedEvents, FaultOrigin, FaultReporter, LogHook, LogSubscriber, ReportSource, StepHook,
+    StepSubscriber, UnusedRules,
+};
 use pumice_engine::hca::{CallGate, CallWatch, Decisions, Hca, HcaConfig, HcaError};
 use pumice_engine::world::World;
-use pumice_events::counters::Counters;
-use pumice_events::{Subscribers, Topics};
+use pumice_fabric::sharing::{SharedPort, SharedPortConfig, SharingError, switches};
+use pumice_fabric::{LinkPort, SwitchedPort, Switching, TwoPorts, UdpConfig, UdpPort};
 use pumice_faults::calls::{CallFaults, CallRules};
-use pumice_faults::shuffle::{Shuffle, ShuffleOptions};
-use pumice_faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
-use pumice_ground::clock::Clock;
-use pumice_ground::outside;
-use pumice_ground::outside::output_file::{OutputFile, on_standard_error};
-use pumice_instruments::capture::{CaptureSubscriber, whole_blocks};
-use pumice_instruments::listeners::{
-    AwaitedEvents, FaultWitness, Faulted, LogHook, LogSubscriber, ReportSource, StepHook, StepSubscriber,
-};
-use pumice_instruments::trace::{ClockBase, TraceNetwork, TraceSource};
-use pumice_ports::{
-    Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts, UdpConfig, UdpPort,
-};
-use pumice_profile::settings::Wire;
-use pumice_share::{ShareConfig, ShareError, SharedPort, switches};
+use pumice_faults::{ActivePlan, FaultPlan, PlanError, Triggers};
+use pumice_model::counters::Counters;
+use pumice_model::event::{Subscribers, Topics};
+use pumice_model::network::link::Link;
+use pumice_model::network::topology::Topology;
+use pumice_model::port::traits::Port;
+use pumice_model::settings::Wire;
+use pumice_model::shuffle::{Shuffle, ShuffleOptions};
+use pumice_platform::clock::Clock;
+use pumice_platform::outside;
+use pumice_platform::outside::output_file::{OutputFile, on_standard_error};
+use pumice_platform::udp::socket::PortError;
+use pumice_recording::capture::{CaptureSubscriber, whole_blocks};
+use pumice_recording::recorder::{ClockBase, TraceNetwork, TraceSource};
+use pumice_recording::tap::TapPort;
 use pumice_transport::wire::ProcessIndex;
 
-use crate::recording::{LiveTraces, Recorded};
+use crate::recording::{LiveTraces, TracedDevice};
 
-/// Opens what a capture is written to, once the port is there.
+/// A function that opens the destination of a capture, once the port exists.
 pub type CaptureSource = Box<dyn FnOnce() -> io::Result<Box<dyn Write + Send>> + Send>;
 
-/// A device that is to be opened.
+/// The configuration of a device that is to be opened.
 pub struct Opening {
-    /// Name, addresses, limits, and who listens.
+    /// Name, addresses, limits, and subscribers.
     pub hca: HcaConfig,
-    /// What goes wrong on purpose.
+    /// Faults to inject.
     pub faults: FaultPlan,
-    /// What its rules wait for, if that is counted elsewhere in the process too; else the device counts.
+    /// Triggers of its rules, if they are counted elsewhere in the process too; otherwise the device counts.
     pub triggers: Option<Arc<Triggers>>,
-    /// What the plan calls this process: its fates depend on it. By default the name of the device.
+    /// Tag of this process in the plan: its fates depend on it. By default the name of the device.
     pub tag: Option<String>,
-    /// The device asks the plan about calls ([`Hca::calls`]); else that happens before calls reach it.
+    /// The device asks the plan about calls ([`Hca::calls`]); otherwise that happens before calls reach it.
     pub asks_about_calls: bool,
-    /// The gate that holds the rules about calls, if the device does not ask about them.
+    /// Gate that holds the rules about calls, if the device does not ask about them.
     pub call_rules: Option<Arc<dyn CallRules>>,
-    /// A seed decides what the specification leaves open to a device.
+    /// Seed that decides what the specification leaves open to a device.
     pub shuffle: Option<ShuffleOptions>,
-    /// What the link of the device does to packets.
+    /// Link of the device, through which packets pass.
     pub link: Option<Link>,
-    /// The switches between it and other processes of this user on this host. Only on UDP: a simulated
-    /// network has its own.
+    /// Switches between it and other processes of this user on this host. Only on UDP: a simulated network
+    /// has its own.
     pub topology: Option<Arc<Topology>>,
-    /// Told why queue pairs fail and messages are dropped: on a thread of its own, without locks
-    /// (in virtual time at once, inside the call that caused it).
+    /// Hook that is called when queue pairs fail and messages are dropped: on a thread of its own, without
+    /// locks (in virtual time at once, inside the call that caused it).
     pub log: Option<LogHook>,
-    /// Takes a line for every step of the queue pairs.
+    /// Hook that takes a line for every step of the queue pairs.
     pub steps: Option<StepHook>,
-    /// What takes a sentence for each fault that is applied.
+    /// Hook that takes a sentence for each fault that is applied.
     pub fault_log: Option<StepHook>,
-    /// Where the report of the faults is written to.
+    /// Destination of the report of the faults.
     pub fault_report: Option<ReportSource>,
-    /// The report and the sentences name the device: the process has others.
+    /// Record that reports at the end of the process which rules never applied; without it the device reports
+    /// them at its end.
+    pub unused_rules: Option<Arc<UnusedRules>>,
+    /// The report and the sentences name the device, because the process has others.
     pub names_device: bool,
-    /// Where packets are written to as they meet the network, after the faults.
+    /// Destination of a capture of the packets on the network, after the faults.
     pub capture: Option<CaptureSource>,
-    /// Where everything that happens is recorded.
+    /// File of a trace of everything that happens.
     pub trace: Option<TraceSource>,
 }
 
 /// UDP of the operating system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UdpNetwork {
-    /// The address whose UDP port is taken; unspecified: that of all addresses.
+    /// Address whose UDP port is taken; unspecified means that of all addresses.
     pub address: IpAddr,
     /// Keeps the UDP port to this process, instead of sharing it with others of the same user.
     pub exclusive: bool,
-    /// Bytes asked for as socket buffers, each way; 4 MiB by default.
+    /// Size asked for socket buffers, each way, in bytes; 4 MiB by default.
     pub buffer_bytes: Option<usize>,
-    /// How packets reach other processes of this host.
+    /// Medium by which packets reach other processes of this host.
     pub wire: Wire,
     /// The process has other devices on other addresses, which its published counters are kept apart from.
     pub one_of_several: bool,
-    /// The addresses of the device's ports, if it has two; `address` is that of all then.
+    /// Addresses of the device's ports, if it has two; `address` is that of all then.
     pub ports: Vec<IpAddr>,
 }
 
 /// A device on UDP.
 pub struct Opened {
-    /// The device.
+    /// Device that was opened.
     pub hca: Hca,
-    /// What the user should know about how the port is shared.
+    /// Sentence for the user about how the port is shared.
     pub notice: Option<String>,
 }
 
-/// Why a device was not opened.
+/// The reason why a device was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The UDP port cannot be had.
+    /// The UDP port cannot be opened.
     #[error(transparent)]
     Port(PortError),
     /// The UDP port cannot be shared.
     #[error(transparent)]
-    Share(ShareError),
+    Share(SharingError),
     /// The capture cannot be written.
     #[error("packets cannot be captured: {0}")]
     Capture(io::Error),
@@ -116,7 +123,7 @@ pub enum OpenError {
     /// The report of the faults cannot be written.
     #[error("the report of faults cannot be written: {0}")]
     Report(io::Error),
-    /// The fault plan makes no sense.
+    /// The fault plan is invalid.
     #[error("the fault plan cannot be used: {0}")]
     Faults(#[from] PlanError),
     /// The switches cannot be used.
@@ -128,7 +135,7 @@ pub enum OpenError {
 }
 
 impl Opening {
-    /// A device without faults and captures.
+    /// Creates the configuration of a device without faults and captures.
     pub fn new(hca: HcaConfig) -> Opening {
         Opening {
             hca,
@@ -144,14 +151,15 @@ impl Opening {
             steps: None,
             fault_log: None,
             fault_report: None,
+            unused_rules: None,
             names_device: false,
             capture: None,
             trace: None,
         }
     }
 
-    /// The same with a capture to a new file, which replaces an old one. That it cannot be written any more
-    /// is said on standard error.
+    /// Adds a capture to a new file, which replaces an old one. A failure to write to it later is reported on
+    /// standard error.
     #[must_use]
     pub fn captured_to(mut self, file: impl Into<std::path::PathBuf>) -> Opening {
         let file = file.into();
@@ -164,7 +172,7 @@ impl Opening {
         self
     }
 
-    /// Opens it on UDP, with the operating system's clock and a background thread.
+    /// Opens the device on UDP, with the operating system's clock and a background thread.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -179,11 +187,11 @@ impl Opening {
             self.hca.process = ProcessIndex::NONE;
             Box::new(UdpPort::bind(&udp).map_err(OpenError::Port)?)
         } else {
-            let share = ShareConfig {
+            let share = SharedPortConfig {
                 udp_only: network.wire == Wire::Udp,
                 counts_apart: network.one_of_several,
                 ports: network.ports.clone(),
-                ..ShareConfig::new(udp)
+                ..SharedPortConfig::new(udp)
             };
             let mut shared = SharedPort::open(&share).map_err(OpenError::Share)?;
             self.hca.process = shared.process();
@@ -208,7 +216,7 @@ impl Opening {
         Ok(Opened { hca, notice })
     }
 
-    /// The switches behind which the device is.
+    /// Returns the switches behind which the device is.
     fn switching(&self, topology: &Arc<Topology>) -> Result<Switching, OpenError> {
         topology.check().map_err(OpenError::Topology)?;
         let own: Vec<IpAddr> = self.hca.gids.iter().map(|entry| entry.ip).collect();
@@ -216,17 +224,17 @@ impl Opening {
         switches(topology).map_err(OpenError::Share)
     }
 
-    /// Opens it on the simulated network of a world, in virtual time.
+    /// Opens the device on the simulated network of a world, in virtual time.
     ///
     /// # Errors
-    /// [`OpenError::Capture`], [`OpenError::Hca`].
+    /// Fails with [`OpenError::Capture`] or [`OpenError::Hca`].
     pub fn in_world(self, world: &mut World) -> Result<Arc<Hca>, OpenError> {
         let addresses: Vec<IpAddr> = self.hca.gids.iter().map(|entry| entry.ip).collect();
         world.add_opened(&addresses, |port, clock| self.on_port(Box::new(port), clock, 0, String::new()))
     }
 
-    /// `time_base_ns` makes the time of a capture of the clock's; `switches`: those that it is behind, in
-    /// words.
+    /// Opens the device on a port. `time_base_ns` converts a time of the clock to that of a capture;
+    /// `switches` are those that it is behind, in words.
     fn on_port(
         mut self,
         mut port: Box<dyn Port>,
@@ -238,11 +246,11 @@ impl Opening {
         let tag = self.tag.take().unwrap_or_else(|| self.hca.name.clone());
         let triggers = self.triggers.take().unwrap_or_else(|| Triggers::new(&self.faults, &clock));
         self.faults = self.faults.of_device(&self.hca.name);
-        let mut faults = PlanAtWork::new(&self.faults, &tag, &triggers, &clock).on(&self.hca.name);
+        let mut faults = ActivePlan::new(&self.faults, &tag, &triggers, &clock).on(&self.hca.name);
         let own_plan = if self.asks_about_calls { self.faults.clone() } else { FaultPlan::new() };
         let own_calls = CallFaults::new(&own_plan, &tag, &triggers);
         if let Some(source) = self.capture.take() {
-            faults.keep_notes();
+            faults.store_notes();
             let out = source().map_err(OpenError::Capture)?;
             let capture = CaptureSubscriber::new(out, time_base_ns).map_err(OpenError::Capture)?;
             self.hca.subscribers.push(Box::new(capture));
@@ -257,10 +265,11 @@ impl Opening {
         let mut names = faults.names();
         names.extend(own_calls.names().map(str::to_owned));
         let device = self.names_device.then(|| self.hca.name.clone());
-        let of = Faulted { tag: tag.clone(), seed: self.faults.seed(), device };
-        let witness = FaultWitness::new(of, names, report, hook);
-        let witness = witness.map_err(OpenError::Report)?.of_calls(self.asks_about_calls);
-        self.hca.subscribers.push(Box::new(witness));
+        let of = FaultOrigin { tag: tag.clone(), seed: self.faults.seed(), device };
+        let fault_reporter = FaultReporter::new(of, names, report, hook);
+        let fault_reporter = fault_reporter.map_err(OpenError::Report)?.of_calls(self.asks_about_calls);
+        let fault_reporter = fault_reporter.of_process(self.unused_rules.take());
+        self.hca.subscribers.push(Box::new(fault_reporter));
         let calls = CallWatch::default();
         self.hca.subscribers.push(Box::new(calls.clone()));
         if let Some(hook) = self.log.take() {
@@ -290,17 +299,17 @@ impl Opening {
         faults.calls = if self.asks_about_calls { Some(calls.rules()) } else { self.call_rules };
         let decisions = Decisions::new(Some(Box::new(faults)), shuffle);
         let hca = Hca::open_with(self.hca, port, clock, calls, decisions)?;
-        triggers.attend(hca.call_attendant());
+        triggers.add_hook(hca.call_hook());
         if !hca.clock().is_virtual() {
             hca.add_recorder(Box::new(LiveTraces::new(recorded, hca.events())));
         }
         Ok(hca)
     }
 
-    /// What traces say of the device.
-    fn recorded(&self, tag: &str, switches: String, clock: &Clock) -> Recorded {
+    /// Returns the description of the device for traces.
+    fn recorded(&self, tag: &str, switches: String, clock: &Clock) -> TracedDevice {
         let link = self.link.map_or_else(String::new, |link| link.settings().to_string());
-        Recorded {
+        TracedDevice {
             device: self.hca.name.clone(),
             tag: tag.to_owned(),
             addresses: self.hca.gids.iter().map(|entry| entry.ip).collect(),

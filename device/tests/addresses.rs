@@ -8,9 +8,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::outside::interface::{gid_addresses, interfaces};
+use pumice_device::outside::neighbour::{Neighbours, Reachability};
+use pumice_device::platform::clock::Clock;
 use pumice_device::port::{UdpConfig, UdpPort, wait_readable};
 use pumice_transport::types::{AsyncEventType, Gid, Mtu};
 
@@ -135,6 +136,35 @@ fn a_cable_that_is_pulled_at_the_other_end_and_a_changed_mtu_are_noticed() {
     assert!(ip("link set v0 mtu 1500"));
     assert!(eventually(|| hca.active_mtu() == Mtu::Mtu1024));
     assert!(hca.async_events().try_event().is_none(), "and no event tells of it");
+}
+
+#[test]
+fn the_host_of_a_peer_is_found_or_not() {
+    // SAFETY: no memory is involved; only this thread, and those that it starts, move.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return skip("a network namespace of its own needs root");
+    }
+    if !ip("link set lo up") || !ip("link add v0 type veth peer name v1") {
+        return skip("the program ip(8) is not there, or the kernel has no veth");
+    }
+    for step in ["address add 10.78.0.1/24 dev v0", "link set v0 up", "link set v1 up"] {
+        assert!(ip(step), "{step}");
+    }
+    let tables = Neighbours::new().unwrap();
+    let way = |peer: &str| tables.reachability("10.78.0.1".parse().unwrap(), peer.parse().unwrap());
+    assert_eq!(way("10.78.0.1:1"), Reachability::Assumed, "its own address");
+    assert_eq!(way("198.51.100.7:1"), Reachability::NoRoute);
+    let Reachability::Neighbour(silent) = way("10.78.0.77:1") else { panic!("a host of the link") };
+    assert_eq!(silent.address(), "10.78.0.77".parse::<IpAddr>().unwrap());
+    assert!(!tables.find(&silent, Duration::from_millis(20)), "no host answers");
+    assert!(ip("neighbour replace 10.78.0.77 lladdr 02:00:00:00:00:01 dev v0"));
+    assert!(tables.find(&silent, Duration::ZERO));
+    assert!(ip("route add 198.51.100.0/24 via 10.78.0.9"));
+    let Reachability::Neighbour(gateway) = way("198.51.100.7:1") else { panic!("by a gateway") };
+    assert_eq!(gateway.address(), "10.78.0.9".parse::<IpAddr>().unwrap());
+    // Nothing has to be found behind an interface that resolves no addresses, such as a tunnel.
+    assert!(ip("link set v0 arp off"));
+    assert_eq!(way("10.78.0.5:1"), Reachability::Assumed);
 }
 
 /// Several changes are told by one event or by several.

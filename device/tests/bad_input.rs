@@ -4,10 +4,10 @@ mod kit;
 
 use kit::scene::Scene;
 use kit::{ALL_ACCESS, Connection, Random, address_vector};
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, HcaError, ObjectCounts, QpInit, SrqSetup};
 use pumice_device::memory::{RegionChange, WindowType};
 use pumice_device::objects::srq::SrqChange;
+use pumice_device::platform::table::Handle;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
@@ -98,7 +98,7 @@ fn sizes_out_of_range_are_refused() {
             assert_eq!(hca.query_srq(srq).unwrap().limit, 0);
         }
         hca.destroy_srq(srq).unwrap();
-        type Spoil = fn(&mut QpInit, &pumice_device::ground::limits::Limits);
+        type Spoil = fn(&mut QpInit, &pumice_device::platform::limits::Limits);
         let spoils: [Spoil; 12] = [
             |init, limits| init.capacity.max_send_wr = limits.max_qp_wr + 1,
             |init, limits| init.capacity.max_recv_wr = limits.max_qp_wr + 1,

@@ -16,16 +16,16 @@ use std::time::Duration;
 
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::faults::{Fault, FaultPlan};
-use pumice_device::ground::clock::Clock;
 use pumice_device::gsi::{BindingId, CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::opening::Opening;
+use pumice_device::platform::clock::Clock;
 use pumice_device::port::{FabricConfig, UdpConfig, wait_readable};
-use pumice_device::share::{ShareConfig, SharedPort};
+use pumice_device::sharing::{SharedPort, SharedPortConfig};
 use pumice_device::world::World;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, RejectParams,
-    ResolveParams, Served, SidrReply, State, UnansweredMessage,
+    AcceptParams, BacklogOverflow, CmEvent, CmPath, CmState, ConnectParams, ListenScope, MadRoute,
+    RejectParams, ResolveParams, Served, SidrReply, UnansweredMessage,
 };
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{
@@ -83,12 +83,12 @@ impl Node {
         self.hca.cm_resolve(&params, &self.channel).unwrap()
     }
 
-    fn event(&self) -> Option<Event> {
+    fn event(&self) -> Option<CmEvent> {
         self.hca.cm_event(&self.channel)
     }
 
     /// The next event, which comes while other threads drive.
-    fn wait(&self) -> Event {
+    fn wait(&self) -> CmEvent {
         loop {
             if let Some(event) = self.event() {
                 return event;
@@ -100,14 +100,14 @@ impl Node {
     }
 
     /// Accepts a request that the peer of `client` made, and answers until both are established.
-    fn accept(&self, client: &Node, request: Event, qpn: u32) -> (CommId, CommId) {
-        let Event::ConnectRequest { id: server_id, .. } = request else { panic!("{request:?}") };
+    fn accept(&self, client: &Node, request: CmEvent, qpn: u32) -> (CommId, CommId) {
+        let CmEvent::ConnectRequest { id: server_id, .. } = request else { panic!("{request:?}") };
         self.hca.cm_accept(server_id, &AcceptParams::new(Qpn::new(qpn), Psn::new(qpn))).unwrap();
         let response = client.wait();
-        let Event::ConnectResponse { id: client_id, .. } = response else { panic!("{response:?}") };
+        let CmEvent::ConnectResponse { id: client_id, .. } = response else { panic!("{response:?}") };
         client.hca.cm_send_rtu(client_id, &[]).unwrap();
         let established = self.wait();
-        assert!(matches!(established, Event::Established { id, .. } if id == server_id), "{established:?}");
+        assert!(matches!(established, CmEvent::Established { id, .. } if id == server_id), "{established:?}");
         (server_id, client_id)
     }
 }
@@ -128,29 +128,31 @@ fn two_adapters_connect_and_disconnect_in_virtual_time() {
     server.listen(SERVICE);
     let id = client.connect(server.address, 0x21);
     assert!(world.run_until(SECOND_NS, || server.channel.queued() > 0));
-    let Some(Event::ConnectRequest { id: server_id, request, route, .. }) = server.event() else { panic!() };
+    let Some(CmEvent::ConnectRequest { id: server_id, request, route, .. }) = server.event() else {
+        panic!()
+    };
     assert_eq!((request.local_qpn, request.local_ca_guid), (Qpn::new(0x21), client.hca.cm_ca_guid()));
     assert_eq!((route.local, route.remote), (Gid::from(server.address), Gid::from(client.address)));
     server.hca.cm_accept(server_id, &AcceptParams::new(Qpn::new(0x22), Psn::new(5))).unwrap();
     assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
-    let Some(Event::ConnectResponse { reply, .. }) = client.event() else { panic!() };
+    let Some(CmEvent::ConnectResponse { reply, .. }) = client.event() else { panic!() };
     assert_eq!(reply.local_qpn, Qpn::new(0x22));
     let qp = client.hca.cm_qp_parameters(id).unwrap();
     assert_eq!((qp.dest_qpn, qp.sq_psn, qp.rq_psn), (Qpn::new(0x22), Psn::new(5), Some(Psn::new(0x21))));
     client.hca.cm_send_rtu(id, b"go").unwrap();
     assert!(world.run_until(SECOND_NS, || server.channel.queued() > 0));
-    let Some(Event::Established { private_data, .. }) = server.event() else { panic!("no connection") };
+    let Some(CmEvent::Established { private_data, .. }) = server.event() else { panic!("no connection") };
     assert!(private_data.starts_with(b"go"));
-    assert_eq!(server.hca.cm_state(server_id), Some(State::Established));
+    assert_eq!(server.hca.cm_state(server_id), Some(CmState::Established));
 
     client.hca.cm_disconnect(id, b"bye").unwrap();
     assert!(world.run_until(SECOND_NS, || server.channel.queued() > 0));
-    assert!(matches!(server.event(), Some(Event::DisconnectRequest { .. })));
+    assert!(matches!(server.event(), Some(CmEvent::DisconnectRequest { .. })));
     server.hca.cm_disconnect(server_id, &[]).unwrap();
     // Timewait is half a second of virtual time.
     assert!(world.run_until(SECOND_NS, || client.channel.queued() == 2 && server.channel.queued() == 1));
-    assert!(matches!(client.event(), Some(Event::Disconnected { .. })));
-    assert!(matches!(client.event(), Some(Event::TimewaitExit { .. })));
+    assert!(matches!(client.event(), Some(CmEvent::Disconnected { .. })));
+    assert!(matches!(client.event(), Some(CmEvent::TimewaitExit { .. })));
     client.hca.cm_destroy(id).unwrap();
     server.hca.cm_destroy(server_id).unwrap();
     assert_eq!(server.channel.queued(), 0, "events go with their connection");
@@ -165,7 +167,7 @@ fn what_a_peer_answers_comes_before_what_it_asks_for_later() {
     server.listen(SERVICE);
     let id = client.connect(server.address, 0x21);
     assert!(world.run_until(SECOND_NS, || server.channel.queued() > 0));
-    let Some(Event::ConnectRequest { id: server_id, .. }) = server.event() else { panic!() };
+    let Some(CmEvent::ConnectRequest { id: server_id, .. }) = server.event() else { panic!() };
     let unaccepted = Arc::new(CmChannel::new().unwrap());
     server.hca.cm_migrate(server_id, &unaccepted).unwrap();
     let parameters = AcceptParams::new(Qpn::new(0x22), Psn::new(5));
@@ -175,8 +177,8 @@ fn what_a_peer_answers_comes_before_what_it_asks_for_later() {
     client.connect(server.address, 0x23);
     assert!(world.run_until(SECOND_NS, || server.channel.queued() == 2));
     assert_eq!(unaccepted.queued(), 0);
-    assert!(matches!(server.event(), Some(Event::Established { id, .. }) if id == server_id));
-    assert!(matches!(server.event(), Some(Event::ConnectRequest { .. })));
+    assert!(matches!(server.event(), Some(CmEvent::Established { id, .. }) if id == server_id));
+    assert!(matches!(server.event(), Some(CmEvent::ConnectRequest { .. })));
     // A request that is gone is not accepted, and its channel stays.
     assert!(server.hca.cm_accept_on(CommId(77), &parameters, &unaccepted).is_err());
 }
@@ -190,10 +192,10 @@ fn a_request_waits_a_moment_for_its_listener_and_no_longer() {
     assert_eq!((client.channel.queued(), server.channel.queued()), (0, 0));
     server.listen(SERVICE);
     assert!(world.run_until(SECOND_NS / 50, || server.channel.queued() > 0));
-    let Some(Event::ConnectRequest { id, .. }) = server.event() else { panic!() };
+    let Some(CmEvent::ConnectRequest { id, .. }) = server.event() else { panic!() };
     server.hca.cm_reject(id, &RejectParams::consumer(&[])).unwrap();
     assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
-    let Some(Event::Rejected { rejection, .. }) = client.event() else { panic!() };
+    let Some(CmEvent::Rejected { rejection, .. }) = client.event() else { panic!() };
     assert_eq!(rejection.reason, RejectReason::CONSUMER);
 
     // More than a few are told at once.
@@ -212,13 +214,13 @@ fn no_host_there_and_no_listener_there_are_told_apart() {
     let [client, server] = pair(&mut world);
     let id = client.connect(server.address, 1);
     assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
-    let Some(Event::Rejected { rejection, .. }) = client.event() else { panic!() };
+    let Some(CmEvent::Rejected { rejection, .. }) = client.event() else { panic!() };
     assert_eq!((rejection.reason, rejection.local_id), (RejectReason::INVALID_SERVICE_ID, CommId::NONE));
     client.hca.cm_destroy(id).unwrap();
 
     client.resolve(server.address);
     assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
-    let Some(Event::SidrResolved { reply, .. }) = client.event() else { panic!() };
+    let Some(CmEvent::SidrResolved { reply, .. }) = client.event() else { panic!() };
     assert_eq!(reply.status, SidrStatus::UNSUPPORTED);
 
     let begun_ns = world.now_ns();
@@ -226,7 +228,7 @@ fn no_host_there_and_no_listener_there_are_told_apart() {
     assert!(world.run_until(100 * SECOND_NS, || client.channel.queued() > 0));
     let event = client.event();
     assert!(
-        matches!(event, Some(Event::Unreachable { unanswered: UnansweredMessage::Req, .. })),
+        matches!(event, Some(CmEvent::Unreachable { unanswered: UnansweredMessage::Req, .. })),
         "{event:?}"
     );
     // Sixteen times 4.608 s.
@@ -289,11 +291,11 @@ fn datagram_queue_pairs_are_found() {
     server.listen(DATAGRAMS);
     client.resolve(server.address);
     assert!(world.run_until(SECOND_NS, || server.channel.queued() > 0));
-    let Some(Event::SidrRequest { id, .. }) = server.event() else { panic!() };
+    let Some(CmEvent::SidrRequest { id, .. }) = server.event() else { panic!() };
     server.hca.cm_sidr_reply(id, &SidrReply::queue_pair(Qpn::new(9), 0x0123_4567, b"hello")).unwrap();
     server.hca.cm_destroy(id).unwrap();
     assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
-    let Some(Event::SidrResolved { reply, .. }) = client.event() else { panic!() };
+    let Some(CmEvent::SidrResolved { reply, .. }) = client.event() else { panic!() };
     assert_eq!((reply.qpn, reply.q_key), (Qpn::new(9), 0x0123_4567));
 }
 
@@ -322,18 +324,18 @@ fn a_lossy_network_delays_connections_and_no_more() {
         let done = world.run_until(200 * SECOND_NS, || {
             while let Some(event) = server.event() {
                 match event {
-                    Event::ConnectRequest { id, request, .. } => {
+                    CmEvent::ConnectRequest { id, request, .. } => {
                         server.hca.cm_accept(id, &AcceptParams::new(request.local_qpn, Psn::new(1))).unwrap();
                     }
-                    Event::Established { .. } => established += 1,
-                    Event::MraReceived { .. } => {}
+                    CmEvent::Established { .. } => established += 1,
+                    CmEvent::MraReceived { .. } => {}
                     other => panic!("seed {seed}: {other:?}"),
                 }
             }
             while let Some(event) = client.event() {
                 match event {
-                    Event::ConnectResponse { id, .. } => client.hca.cm_send_rtu(id, &[]).unwrap(),
-                    Event::MraReceived { .. } => {}
+                    CmEvent::ConnectResponse { id, .. } => client.hca.cm_send_rtu(id, &[]).unwrap(),
+                    CmEvent::MraReceived { .. } => {}
                     other => panic!("seed {seed}: {other:?}"),
                 }
             }
@@ -350,7 +352,7 @@ fn closing_an_adapter_disconnects_and_migrated_connections_tell_their_new_channe
     server.listen(SERVICE);
     let id = client.connect(server.address, 1);
     assert!(world.run_until(SECOND_NS, || server.channel.queued() > 0));
-    let Some(Event::ConnectRequest { id: server_id, .. }) = server.event() else { panic!() };
+    let Some(CmEvent::ConnectRequest { id: server_id, .. }) = server.event() else { panic!() };
     server.hca.cm_accept(server_id, &AcceptParams::new(Qpn::new(2), Psn::new(5))).unwrap();
     assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
     // The event that waits moves as well.
@@ -364,7 +366,7 @@ fn closing_an_adapter_disconnects_and_migrated_connections_tell_their_new_channe
     server.event();
     server.hca.cm_destroy(server_id).unwrap();
     assert!(world.run_until(SECOND_NS, || other.queued() > 0));
-    assert!(matches!(client.hca.cm_event(&other), Some(Event::DisconnectRequest { .. })));
+    assert!(matches!(client.hca.cm_event(&other), Some(CmEvent::DisconnectRequest { .. })));
 }
 
 #[test]
@@ -441,8 +443,10 @@ impl Scene {
 
     fn node(&self, last: u8) -> Node {
         let address = self.address(last);
-        let config =
-            ShareConfig { folder: Some(self.folder.clone()), ..ShareConfig::new(UdpConfig::new(address)) };
+        let config = SharedPortConfig {
+            folder: Some(self.folder.clone()),
+            ..SharedPortConfig::new(UdpConfig::new(address))
+        };
         let port = SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"));
         let gids = vec![GidEntry::new(address, "lo", 1, Mtu::Mtu1024)];
         let config = HcaConfig { process: port.process(), ..HcaConfig::new("pumice0", gids) };
@@ -470,10 +474,10 @@ fn child() {
     std::thread::spawn(move || {
         loop {
             match server.wait() {
-                Event::ConnectRequest { id, .. } => {
+                CmEvent::ConnectRequest { id, .. } => {
                     server.hca.cm_accept(id, &AcceptParams::new(Qpn::new(0x22), Psn::new(1))).unwrap();
                 }
-                Event::DisconnectRequest { id, .. } => server.hca.cm_disconnect(id, &[]).unwrap(),
+                CmEvent::DisconnectRequest { id, .. } => server.hca.cm_disconnect(id, &[]).unwrap(),
                 _ => {}
             }
         }
@@ -494,7 +498,7 @@ fn a_killed_process_leaves_its_service_and_survivors_answer_for_it() {
     client.hca.cm_reject(greeting.id(), &RejectParams::consumer(&[])).unwrap();
     let id = client.connect(scene.address(1), 0x31);
     let response = client.wait();
-    assert!(matches!(response, Event::ConnectResponse { .. }), "{response:?}");
+    assert!(matches!(response, CmEvent::ConnectResponse { .. }), "{response:?}");
     client.hca.cm_send_rtu(id, &[]).unwrap();
     assert_eq!(survivor.hca.cm_bind(&everywhere(SERVICE)).unwrap_err().errno(), libc::EADDRINUSE);
 
@@ -503,14 +507,14 @@ fn a_killed_process_leaves_its_service_and_survivors_answer_for_it() {
     // No process has the connection any more, and a process of the address says so.
     client.hca.cm_disconnect(id, &[]).unwrap();
     let event = client.wait();
-    assert!(matches!(event, Event::Disconnected { private_data: Some(_), .. }), "{event:?}");
+    assert!(matches!(event, CmEvent::Disconnected { private_data: Some(_), .. }), "{event:?}");
     client.hca.cm_destroy(id).unwrap();
     client.connect(scene.address(1), 0x32);
-    let Event::Rejected { rejection, .. } = client.wait() else { panic!() };
+    let CmEvent::Rejected { rejection, .. } = client.wait() else { panic!() };
     assert_eq!(rejection.reason, RejectReason::INVALID_SERVICE_ID);
     survivor.listen(SERVICE);
     client.connect(scene.address(1), 0x33);
-    assert!(matches!(survivor.wait(), Event::ConnectRequest { .. }));
+    assert!(matches!(survivor.wait(), CmEvent::ConnectRequest { .. }));
 }
 
 #[test]
@@ -533,28 +537,28 @@ fn requests_find_the_process_that_listens_and_answers_the_one_that_asked() {
     }
     for client in [&client, &elsewhere, &bystander] {
         let id = client.resolve(server.address);
-        let Event::SidrRequest { id: asked, .. } = server.wait() else { panic!() };
+        let CmEvent::SidrRequest { id: asked, .. } = server.wait() else { panic!() };
         server.hca.cm_sidr_reply(asked, &SidrReply::queue_pair(Qpn::new(9), 1, &[])).unwrap();
-        assert!(matches!(client.wait(), Event::SidrResolved { id: resolved, .. } if resolved == id));
+        assert!(matches!(client.wait(), CmEvent::SidrResolved { id: resolved, .. } if resolved == id));
     }
     // The server disconnects; each client is told, and confirms.
     for (client, client_id, server_id) in connections {
         server.hca.cm_disconnect(server_id, &[]).unwrap();
         loop {
             match client.wait() {
-                Event::DisconnectRequest { id, .. } if id == client_id => break,
-                Event::TimewaitExit { .. } => {}
+                CmEvent::DisconnectRequest { id, .. } if id == client_id => break,
+                CmEvent::TimewaitExit { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
         client.hca.cm_disconnect(client_id, &[]).unwrap();
         loop {
             match server.wait() {
-                Event::Disconnected { id, private_data, .. } if id == server_id => {
+                CmEvent::Disconnected { id, private_data, .. } if id == server_id => {
                     assert!(private_data.is_some(), "it was confirmed");
                     break;
                 }
-                Event::TimewaitExit { .. } => {}
+                CmEvent::TimewaitExit { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -563,15 +567,15 @@ fn requests_find_the_process_that_listens_and_answers_the_one_that_asked() {
     let id = client.connect(server.address, 0x41);
     let request = loop {
         match server.wait() {
-            Event::TimewaitExit { .. } => {}
+            CmEvent::TimewaitExit { .. } => {}
             other => break other,
         }
     };
     server.hca.cm_reject(request.id(), &RejectParams::consumer(b"no")).unwrap();
     let rejection = loop {
         match client.wait() {
-            Event::TimewaitExit { .. } => {}
-            Event::Rejected { id: rejected, rejection } if rejected == id => break rejection,
+            CmEvent::TimewaitExit { .. } => {}
+            CmEvent::Rejected { id: rejected, rejection } if rejected == id => break rejection,
             other => panic!("{other:?}"),
         }
     };
@@ -585,7 +589,7 @@ fn requests_find_the_process_that_listens_and_answers_the_one_that_asked() {
     server.hca.cm_unbind(datagrams).unwrap();
     bystander.listen(SERVICE);
     client.connect(server.address, 0x51);
-    assert!(matches!(bystander.wait(), Event::ConnectRequest { .. }));
+    assert!(matches!(bystander.wait(), CmEvent::ConnectRequest { .. }));
     for node in [&bystander, &client, &server, &elsewhere] {
         assert_eq!(node.hca.counters().value(Counter::RxUnknownQpn), 0);
     }
@@ -597,7 +601,7 @@ fn who_goes_leaves_no_service_and_no_peer_behind() {
     let first = scene.node(1);
     let client = scene.node(2);
     let id = client.connect(first.address, 0x31);
-    let Event::Rejected { rejection, .. } = client.wait() else { panic!() };
+    let CmEvent::Rejected { rejection, .. } = client.wait() else { panic!() };
     assert_eq!(rejection.reason, RejectReason::INVALID_SERVICE_ID);
     client.hca.cm_destroy(id).unwrap();
 
@@ -607,15 +611,15 @@ fn who_goes_leaves_no_service_and_no_peer_behind() {
     let request = server.wait();
     server.accept(&client, request, 0x132);
     drop(server);
-    assert!(matches!(client.wait(), Event::DisconnectRequest { id: gone, .. } if gone == id));
+    assert!(matches!(client.wait(), CmEvent::DisconnectRequest { id: gone, .. } if gone == id));
     // No process has that index any more: another process at the address answers.
     client.hca.cm_disconnect(id, &[]).unwrap();
     client.hca.cm_destroy(id).unwrap();
     client.connect(first.address, 0x33);
-    let Event::Rejected { rejection, .. } = client.wait() else { panic!() };
+    let CmEvent::Rejected { rejection, .. } = client.wait() else { panic!() };
     assert_eq!(rejection.reason, RejectReason::INVALID_SERVICE_ID);
     // And the service is free.
     first.listen(SERVICE);
     client.connect(first.address, 0x34);
-    assert!(matches!(first.wait(), Event::ConnectRequest { .. }));
+    assert!(matches!(first.wait(), CmEvent::ConnectRequest { .. }));
 }

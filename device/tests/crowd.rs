@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use kit::{Connection, Node};
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::ground::clock::Clock;
 use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
+use pumice_device::platform::clock::Clock;
 use pumice_device::port::{FabricConfig, UdpConfig, UdpPort, wait_readable};
 use pumice_device::world::World;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served,
+    AcceptParams, BacklogOverflow, CmEvent, CmPath, ConnectParams, ListenScope, MadRoute, Served,
 };
 use pumice_transport::mad::{CommId, IpHeader, PortSpace, ServiceId};
 use pumice_transport::types::{Mtu, QpCapacity, QpType};
@@ -77,26 +77,26 @@ impl Side {
         while let Some(event) = self.node.hca.cm_event(&self.channel) {
             let hca = &self.node.hca;
             match event {
-                Event::ConnectRequest { id, request, .. } => {
+                CmEvent::ConnectRequest { id, request, .. } => {
                     let qpn = self.create_qp();
                     self.node.to_rtr(qpn, true, peer, request.local_qpn, numbers);
                     self.node.to_rts(qpn, true, numbers);
                     hca.cm_accept(id, &AcceptParams::new(qpn, Psn::new(0x10))).unwrap();
                 }
-                Event::ConnectResponse { id, .. } => {
+                CmEvent::ConnectResponse { id, .. } => {
                     hca.cm_send_rtu(id, &[]).unwrap();
                     self.established.push(id);
                 }
-                Event::Established { id, .. } => self.established.push(id),
-                Event::DisconnectRequest { id, .. } => {
+                CmEvent::Established { id, .. } => self.established.push(id),
+                CmEvent::DisconnectRequest { id, .. } => {
                     hca.cm_disconnect(id, &[]).unwrap();
                     self.over += 1;
                 }
-                Event::Disconnected { private_data, .. } => {
+                CmEvent::Disconnected { private_data, .. } => {
                     assert!(private_data.is_some(), "it was confirmed");
                     self.over += 1;
                 }
-                Event::TimewaitExit { id } => hca.cm_destroy(id).unwrap(),
+                CmEvent::TimewaitExit { id } => hca.cm_destroy(id).unwrap(),
                 other => panic!("{other:?}"),
             }
         }

@@ -11,7 +11,7 @@ use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served,
+    AcceptParams, BacklogOverflow, CmEvent, CmPath, ConnectParams, ListenScope, MadRoute, Served,
 };
 use pumice_transport::mad::{IpHeader, PortSpace, RejectReason, ServiceId};
 use pumice_transport::types::*;
@@ -63,21 +63,21 @@ impl Ends {
     }
 
     /// The next event of the client (0) or the server (1); both answer what has one answer.
-    fn event(&mut self, end: usize) -> Event {
+    fn event(&mut self, end: usize) -> CmEvent {
         let Ends { world, client, server, channels, qps, .. } = self;
         let mut found = None;
         let came = world.run_until(600 * SECOND_NS, || {
             for (index, node) in [&*client, &*server].into_iter().enumerate() {
                 while let Some(event) = node.hca.cm_event(&channels[index]) {
                     match &event {
-                        Event::ConnectRequest { id, .. } => {
+                        CmEvent::ConnectRequest { id, .. } => {
                             node.hca.cm_accept(*id, &AcceptParams::new(qps[1], Psn::new(1))).unwrap();
                         }
-                        Event::ConnectResponse { id, .. } => node.hca.cm_send_rtu(*id, &[]).unwrap(),
-                        Event::DisconnectRequest { id, .. } => node.hca.cm_disconnect(*id, &[]).unwrap(),
+                        CmEvent::ConnectResponse { id, .. } => node.hca.cm_send_rtu(*id, &[]).unwrap(),
+                        CmEvent::DisconnectRequest { id, .. } => node.hca.cm_disconnect(*id, &[]).unwrap(),
                         _ => {}
                     }
-                    if index == end && !matches!(event, Event::MraReceived { .. }) && found.is_none() {
+                    if index == end && !matches!(event, CmEvent::MraReceived { .. }) && found.is_none() {
                         found = Some(event);
                     }
                 }
@@ -123,11 +123,11 @@ fn a_request_is_rejected_for_the_reason_of_the_rule_and_the_next_one_is_served()
         everywhere(&[rule], 1, |ends| {
             ends.ask();
             let event = ends.event(0);
-            let Event::Rejected { rejection, .. } = event else { panic!("{event:?}") };
+            let CmEvent::Rejected { rejection, .. } = event else { panic!("{event:?}") };
             assert_eq!(rejection.reason, reason);
             ends.ask();
-            assert!(matches!(ends.event(1), Event::ConnectRequest { .. }));
-            assert!(matches!(ends.event(1), Event::Established { .. }));
+            assert!(matches!(ends.event(1), CmEvent::ConnectRequest { .. }));
+            assert!(matches!(ends.event(1), CmEvent::Established { .. }));
         });
     }
 }
@@ -142,7 +142,7 @@ fn what_the_peer_says_with_a_rejection_is_in_the_rule() {
         everywhere(&[rule], 1, |ends| {
             ends.ask();
             let event = ends.event(0);
-            let Event::Rejected { rejection, .. } = event else { panic!("{event:?}") };
+            let CmEvent::Rejected { rejection, .. } = event else { panic!("{event:?}") };
             assert_eq!(rejection.private_data.split_at(said.len()), (said, &[0; 148][said.len()..]));
         });
     }
@@ -157,8 +157,8 @@ fn requests_that_are_ignored_or_doubled_and_lost_rtus_only_take_time() {
     ] {
         everywhere(&[rule], lines, |ends| {
             ends.ask();
-            assert!(matches!(ends.event(1), Event::ConnectRequest { .. }));
-            assert!(matches!(ends.event(1), Event::Established { .. }));
+            assert!(matches!(ends.event(1), CmEvent::ConnectRequest { .. }));
+            assert!(matches!(ends.event(1), CmEvent::Established { .. }));
         });
     }
 }
@@ -167,8 +167,8 @@ fn requests_that_are_ignored_or_doubled_and_lost_rtus_only_take_time() {
 fn a_connection_ends_after_so_many_messages() {
     everywhere(&["event kind=disconnect qp=0 message=3"], 1, |ends| {
         ends.ask();
-        assert!(matches!(ends.event(1), Event::ConnectRequest { .. }));
-        assert!(matches!(ends.event(1), Event::Established { .. }));
+        assert!(matches!(ends.event(1), CmEvent::ConnectRequest { .. }));
+        assert!(matches!(ends.event(1), CmEvent::Established { .. }));
         for k in 0..5 {
             let request = SendRequest {
                 sges: &[ends.client.sge(0, 100)],
@@ -178,8 +178,8 @@ fn a_connection_ends_after_so_many_messages() {
             };
             ends.client.hca.post_send(ends.qps[0], &request).unwrap();
         }
-        assert!(matches!(ends.event(1), Event::DisconnectRequest { .. }));
-        assert!(matches!(ends.event(0), Event::Disconnected { .. }));
+        assert!(matches!(ends.event(1), CmEvent::DisconnectRequest { .. }));
+        assert!(matches!(ends.event(0), CmEvent::Disconnected { .. }));
         // The queue pair is the program's, which is told.
         assert_eq!(ends.client.drain().len(), 5);
     });

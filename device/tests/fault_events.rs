@@ -4,10 +4,10 @@ mod kit;
 
 use kit::planned::{named, node, plan};
 use kit::{Connection, Node, connect};
+use pumice_device::event::async_event::AsyncElement;
 use pumice_device::faults::{Fault, FaultPlan, WirePlan};
-use pumice_device::ground::link_rate::{Speed, Width};
 use pumice_device::hca::SrqSetup;
-use pumice_device::objects::async_event::AsyncElement;
+use pumice_device::platform::link_rate::{Speed, Width};
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::host::Counter;
@@ -26,7 +26,7 @@ struct Pair {
     a: Node,
     b: Node,
     qps: [(Qpn, Qpn); 2],
-    srq: pumice_device::ground::table::Handle,
+    srq: pumice_device::platform::table::Handle,
     report: kit::planned::FaultReport,
 }
 

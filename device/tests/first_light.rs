@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, QpInit};
 use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::platform::table::Handle;
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::qp::{AttributeMask, QpAttributes};

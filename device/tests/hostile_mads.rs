@@ -14,7 +14,7 @@ use pumice_device::gsi::{BindingId, CmChannel, ServiceEntry};
 use pumice_device::hca::Hca;
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
-use pumice_transport::cm::{AcceptParams, BacklogOverflow, Event, ListenScope, Served, State};
+use pumice_transport::cm::{AcceptParams, BacklogOverflow, CmEvent, CmState, ListenScope, Served};
 use pumice_transport::mad::{
     CmMessage, CommId, Drep, Dreq, GSI_Q_KEY, MAD_BYTES, Mad, MadHeader, Mra, MraOf, PortSpace, PrivateData,
     Rej, RejectReason, Rejected, Rep, Req, Rtu, ServiceId, SidrRep, SidrReq, SidrStatus, class, method,
@@ -223,7 +223,7 @@ fn a_conversation_that_is_replayed_does_nothing_again() {
     let mut scene = Scene::new(BacklogOverflow::Ignore);
     let mut said = vec![CmMessage::Req(request(7))];
     assert_eq!(scene.tell(said[0]), []);
-    let Some(Event::ConnectRequest { id, .. }) = scene.hca.cm_event(&scene.channel) else { panic!() };
+    let Some(CmEvent::ConnectRequest { id, .. }) = scene.hca.cm_event(&scene.channel) else { panic!() };
     // While the consumer has not answered, a repeated request is answered by an MRA, which asks for time.
     let answers = scene.tell(said[0]);
     assert!(matches!(answers[..], [CmMessage::Mra(_)]), "{answers:?}");
@@ -231,7 +231,7 @@ fn a_conversation_that_is_replayed_does_nothing_again() {
     said.push(CmMessage::Rtu(Rtu { local_id: CommId(7), remote_id: id, private_data: PrivateData::NONE }));
     let answers = scene.tell(said[1]);
     assert!(matches!(answers[..], [CmMessage::Rep(_)]), "{answers:?}");
-    assert!(matches!(scene.hca.cm_event(&scene.channel), Some(Event::Established { .. })));
+    assert!(matches!(scene.hca.cm_event(&scene.channel), Some(CmEvent::Established { .. })));
     let dreq = Dreq {
         local_id: CommId(7),
         remote_id: id,
@@ -241,11 +241,11 @@ fn a_conversation_that_is_replayed_does_nothing_again() {
     // While it is established.
     for message in &said {
         assert_eq!(scene.tell(*message), [], "{message:?}");
-        assert_eq!(scene.hca.cm_state(id), Some(State::Established));
+        assert_eq!(scene.hca.cm_state(id), Some(CmState::Established));
     }
     said.push(CmMessage::Dreq(dreq));
     assert_eq!(scene.tell(said[2]), []);
-    assert!(matches!(scene.hca.cm_event(&scene.channel), Some(Event::DisconnectRequest { .. })));
+    assert!(matches!(scene.hca.cm_event(&scene.channel), Some(CmEvent::DisconnectRequest { .. })));
     scene.hca.cm_disconnect(id, &[]).unwrap();
     scene.arrive();
     assert_eq!(scene.peer.answers(&scene.world).len(), 1);

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use kit::{Connection, Node, address_vector, connect};
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::hca::{CqSetup, SrqSetup};
-use pumice_device::objects::async_event::AsyncElement;
+use pumice_device::event::async_event::AsyncElement;
+use pumice_device::hca::{CqSetup, HcaConfig, SrqSetup};
 use pumice_device::objects::completion_channel::CompletionChannel;
 use pumice_device::objects::srq::SrqChange;
 use pumice_device::port::FabricConfig;
+use pumice_device::profile::QpnReuse;
 use pumice_device::world::World;
 use pumice_transport::host::Counter;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
@@ -365,4 +366,94 @@ fn a_queue_pair_destroyed_under_traffic_leaves_nothing_behind() {
     write(&scene, 4, 900_000);
     scene.run(100_000_000);
     assert_eq!(scene.a.drain()[0].wr_id, 4);
+}
+
+/// A node of a device that `change` makes another one.
+fn node_of(world: &mut World, change: impl FnOnce(&mut HcaConfig)) -> Node {
+    let ip: IpAddr = "10.0.0.1".parse().unwrap();
+    let mut config = HcaConfig::new("pumice0", vec![GidEntry::new(ip, "sim", 0, Mtu::Mtu4096)]);
+    change(&mut config);
+    Node::on(world.add_hca_with(config, |port| Box::new(port)).unwrap(), ip, 1 << 12, 256)
+}
+
+/// The completions of a queue pair with two flushed receives, after it was destroyed or reset.
+fn flushes_left(outlive: bool, end: impl FnOnce(&Node, Qpn)) -> Vec<(u64, WcStatus)> {
+    let mut world = World::new(FabricConfig::default());
+    let node = node_of(&mut world, |config| config.completions_outlive_qp = outlive);
+    let qpn = node.create_qp(QpType::Rc);
+    node.to_init(qpn);
+    node.post_recv(qpn, 1, 0, 64);
+    node.post_recv(qpn, 2, 0, 64);
+    node.move_to(qpn, QpState::Err);
+    end(&node, qpn);
+    node.drain().iter().map(|completion| (completion.wr_id, completion.status)).collect()
+}
+
+#[test]
+fn completions_of_a_destroyed_queue_pair_stay_where_the_device_is_one_that_leaves_them() {
+    let both = vec![(1, WcStatus::WrFlushErr), (2, WcStatus::WrFlushErr)];
+    let destroy = |node: &Node, qpn| node.hca.destroy_qp(qpn).unwrap();
+    let reset = |node: &Node, qpn| node.move_to(qpn, QpState::Reset);
+    assert_eq!(flushes_left(true, destroy), both);
+    assert_eq!(flushes_left(true, reset), both);
+    assert_eq!((flushes_left(false, destroy), flushes_left(false, reset)), (vec![], vec![]));
+}
+
+#[test]
+fn a_reset_queue_pair_has_its_whole_send_queue_though_old_completions_stay() {
+    let mut world = World::new(FabricConfig::default());
+    let node = node_of(&mut world, |config| config.completions_outlive_qp = true);
+    let qpn = node.create_qp(QpType::Rc);
+    node.to_init(qpn);
+    for round in 0..2 {
+        node.move_to(qpn, QpState::Err);
+        for wr_id in 0..16 {
+            node.send(qpn, wr_id, 0, 8);
+        }
+        let full = SendRequest::new(16, SendOpcode::Send);
+        assert!(node.hca.post_send(qpn, &full).is_err(), "round {round}");
+        node.move_to(qpn, QpState::Reset);
+        node.to_init(qpn);
+    }
+    assert_eq!(node.drain().len(), 32);
+    node.move_to(qpn, QpState::Err);
+    for wr_id in 0..16 {
+        node.send(qpn, wr_id, 0, 8);
+    }
+    assert!(
+        node.hca.post_send(qpn, &SendRequest::new(16, SendOpcode::Send)).is_err(),
+        "old ones free nothing"
+    );
+}
+
+#[test]
+fn the_number_of_a_destroyed_queue_pair_is_given_again_late_or_at_once() {
+    for (reuse, is_at_once) in [(QpnReuse::Late, false), (QpnReuse::AtOnce, true)] {
+        let mut world = World::new(FabricConfig::default());
+        let node = node_of(&mut world, |config| config.qpn_reuse = reuse);
+        let (first, second) = (node.create_qp(QpType::Rc), node.create_qp(QpType::Rc));
+        node.hca.destroy_qp(first).unwrap();
+        node.hca.destroy_qp(second).unwrap();
+        let next = [node.create_qp(QpType::Ud), node.create_qp(QpType::Rc)];
+        assert_eq!(next == [second, first], is_at_once, "{reuse:?}: {next:?}");
+        assert!(!next.contains(&node.create_qp(QpType::Rc)));
+    }
+}
+
+#[test]
+fn a_late_packet_meets_the_queue_pair_that_has_the_number_now() {
+    let mut world = World::new(FabricConfig::default());
+    let a = Node::new(&mut world, "10.0.0.2", 1 << 12, 256);
+    let b = node_of(&mut world, |config| config.qpn_reuse = QpnReuse::AtOnce);
+    let (qa, old) = (a.create_qp(QpType::Uc), b.create_qp(QpType::Uc));
+    connect(&a, qa, &b, old, false, Connection::default());
+    a.send(qa, 1, 0, 16);
+    // It is still on its way.
+    b.hca.destroy_qp(old).unwrap();
+    let (qc, new) = (a.create_qp(QpType::Uc), b.create_qp(QpType::Uc));
+    assert_eq!(new, old);
+    connect(&a, qc, &b, new, false, Connection::default());
+    b.post_recv(new, 7, 0, 64);
+    world.run_until(1_000_000, || false);
+    assert_eq!(b.drain().iter().map(|completion| completion.wr_id).collect::<Vec<_>>(), [7]);
 }

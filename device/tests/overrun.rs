@@ -3,8 +3,8 @@
 mod kit;
 
 use kit::{Connection, Node, connect, drain};
+use pumice_device::event::async_event::AsyncElement;
 use pumice_device::hca::{CqSetup, HcaError};
-use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::qp::PostError;

@@ -12,13 +12,13 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::ground::clock::Clock;
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig, OwnedMemory, QpInit, SrqSetup};
 use pumice_device::memory::WindowType;
 use pumice_device::objects::completion_channel::CompletionChannel;
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::objects::srq::SrqChange;
+use pumice_device::platform::clock::Clock;
+use pumice_device::platform::table::Handle;
 use pumice_device::port::{UdpConfig, UdpPort};
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;

@@ -28,7 +28,7 @@ impl Subscriber for Listener {
         Topics::all()
     }
 
-    fn hear(&self, at_ns: u64, event: &Event<'_>) {
+    fn on_event(&self, at_ns: u64, event: &Event<'_>) {
         self.0.lock().unwrap().push(format!("{at_ns} {event:?}"));
     }
 }

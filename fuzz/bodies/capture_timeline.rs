@@ -1,7 +1,7 @@
 //! Any bytes as a capture that stands in for a trace: nothing panics, refusals are one sentence, and what is
 //! read makes a timeline and reasons.
 
-use pumice_device::trace::{Reasons, Timeline, TimelineProcess};
+use pumice_device::trace::{MessageStories, Timeline, TimelineProcess};
 
 use super::processes::processes;
 
@@ -30,7 +30,7 @@ fn read(captures: Vec<(String, &[u8])>) -> usize {
         // What a capture is called goes to terminals.
         assert!(!process.header.tag.contains(char::is_control), "{:?}", process.header.tag);
     }
-    let reasons = Reasons::of(&timeline, 3);
+    let reasons = MessageStories::of(&timeline, 3);
     for story in reasons.slowest.iter().chain(&reasons.failed) {
         assert!(!story.to_string().contains(char::is_control), "{story}");
     }
@@ -46,7 +46,7 @@ fn read(captures: Vec<(String, &[u8])>) -> usize {
 fn packets(process: &TimelineProcess) -> usize {
     for qp in &process.queue_pairs {
         for packet in &qp.packets {
-            assert!(packet.way.is_none_or(|way| (way as usize) < qp.ways.len()), "{packet:?}");
+            assert!(packet.path.is_none_or(|path| (path as usize) < qp.paths.len()), "{packet:?}");
         }
     }
     process.queue_pairs.iter().map(|qp| qp.packets.len()).sum()

@@ -4,8 +4,6 @@
 pub(crate) mod decode;
 #[path = "../../src/capture/file.rs"]
 pub(crate) mod file;
-#[path = "../../src/capture/homes.rs"]
-mod homes;
 #[path = "../../src/capture/management.rs"]
 mod management;
 #[path = "../../src/capture/messages.rs"]
@@ -18,6 +16,8 @@ mod processes;
 pub(crate) mod record;
 #[path = "../../src/capture/plan/sighting.rs"]
 mod sighting;
+#[path = "../../src/capture/vantages.rs"]
+mod vantages;
 
 #[path = "capture_timeline.rs"]
 pub(crate) mod capture_timeline;

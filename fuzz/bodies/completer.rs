@@ -7,14 +7,14 @@ use pumice_transport::types::{
 };
 use pumice_transport::wire::Position;
 
-use super::scene::{IOVA, MEMORY_BYTES, Scene, packets};
+use super::scene::{FuzzScene, IOVA, MEMORY_BYTES, packets};
 
 /// Answers are stored below this offset; no request owns the bytes behind it.
 const ANSWERS_END: usize = 1024;
 
 /// How much of the input meant something.
 pub(crate) fn survive(bytes: &[u8]) -> usize {
-    let mut scene = Scene::new(Access::empty());
+    let mut scene = FuzzScene::new(Access::empty());
     let guard: Vec<u8> = (ANSWERS_END..MEMORY_BYTES).map(|at| (at * 7) as u8).collect();
     assert!(scene.memory.write(ANSWERS_END, &guard));
     let qpn = scene.queue_pair(&scene.init(QpType::Rc), QpState::Rts);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use pumice_transport::types::{Access, Gid, QpState, QpType, WcStatus};
 
-use super::scene::{MEMORY_BYTES, Scene, packets};
+use super::scene::{FuzzScene, MEMORY_BYTES, packets};
 
 const RECEIVES: usize = 8;
 /// Bytes of each receive, the GRH's 40 included; no receive owns the other bytes of its share.
@@ -14,7 +14,7 @@ const SHARE_BYTES: usize = MEMORY_BYTES / RECEIVES;
 
 /// How much of the input meant something.
 pub(crate) fn survive(bytes: &[u8]) -> usize {
-    let mut scene = Scene::new(Access::empty());
+    let mut scene = FuzzScene::new(Access::empty());
     assert!(scene.memory.write(0, &[0xee; MEMORY_BYTES]));
     let qpn = scene.queue_pair(&scene.init(QpType::Ud), QpState::Rts);
     let _ = scene.hca.attach_mcast(qpn, Gid::from(IpAddr::from([239, 1, 2, 3])));

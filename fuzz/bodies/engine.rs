@@ -3,14 +3,14 @@
 
 use pumice_transport::types::{Access, QpState, QpType};
 
-use super::scene::{Scene, packets};
+use super::scene::{FuzzScene, packets};
 
 const RECEIVES: u64 = 4;
 
 /// How much of the input meant something.
 pub(crate) fn survive(bytes: &[u8]) -> usize {
     let rights = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-    let mut scene = Scene::new(rights);
+    let mut scene = FuzzScene::new(rights);
     let qps = [QpType::Rc, QpType::Uc].map(|kind| scene.queue_pair(&scene.init(kind), QpState::Rtr));
     for (qpn, first) in qps.into_iter().zip([0, RECEIVES]) {
         (first..first + RECEIVES).for_each(|wr_id| scene.post_recv(qpn, wr_id, 1024, 1024));

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served, SidrReply,
+    AcceptParams, BacklogOverflow, CmEvent, CmPath, ConnectParams, ListenScope, MadRoute, Served, SidrReply,
 };
 use pumice_transport::mad::{PortSpace, ServiceId};
 use pumice_transport::types::{Access, Gid, Mtu};
 use pumice_transport::wire::{Psn, Qpn};
 
-use super::scene::{Scene, packets};
+use super::scene::{FuzzScene, packets};
 
 const BACKLOG: usize = 4;
 /// Longer than all timers of the connection manager together.
@@ -19,7 +19,7 @@ const FOR_EVER_NS: u64 = 5_000_000_000_000;
 
 /// How much of the input meant something.
 pub(crate) fn survive(bytes: &[u8]) -> usize {
-    let mut scene = Scene::new(Access::empty());
+    let mut scene = FuzzScene::new(Access::empty());
     let hca = Arc::clone(&scene.hca);
     let channel = Arc::new(CmChannel::new().unwrap());
     let tcp = ServiceId::rdma_cm(PortSpace::Tcp, 1);
@@ -43,11 +43,11 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
             events += 1;
             ids.push(event.id());
             match event {
-                Event::ConnectRequest { id, .. } => {
+                CmEvent::ConnectRequest { id, .. } => {
                     let _ = hca.cm_accept(id, &AcceptParams::new(Qpn::new(0x22), Psn::new(0)));
                 }
-                Event::ConnectResponse { id, .. } => drop(hca.cm_send_rtu(id, &[])),
-                Event::SidrRequest { id, .. } => {
+                CmEvent::ConnectResponse { id, .. } => drop(hca.cm_send_rtu(id, &[])),
+                CmEvent::SidrRequest { id, .. } => {
                     let _ = hca.cm_sidr_reply(id, &SidrReply::queue_pair(Qpn::new(0x22), 1, &[]));
                 }
                 _ => {}

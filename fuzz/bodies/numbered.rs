@@ -7,12 +7,12 @@ use std::sync::Arc;
 use pumice_device::hca::{QpInit, SrqSetup};
 use pumice_transport::path::Path;
 use pumice_transport::types::{
-    Access, AddressVector, DcDestination, OwnService, QpState, QpType, RecvRequest, RemoteTarget, SendFlags,
-    SendOpcode, SendRequest, UdDestination, WcStatus,
+    Access, AddressVector, DcDestination, QpState, QpType, RecvRequest, RemoteTarget, SendFlags, SendOpcode,
+    SendRequest, UdDestination, VendorService, WcStatus,
 };
 use pumice_transport::wire::Qpn;
 
-use super::scene::{IOVA, Q_KEY, Scene, packets};
+use super::scene::{FuzzScene, IOVA, Q_KEY, packets};
 
 /// What targets of DC are asked with; seeds have it too.
 const ACCESS_KEY: u64 = 0x5eed;
@@ -34,7 +34,7 @@ const REQUESTS: [SendOpcode; 3] = [SendOpcode::Send, SendOpcode::RdmaRead, SendO
 const PEER: u32 = 0x22;
 
 /// The queue pairs that packets are for.
-struct Victims {
+struct NumberedTargets {
     srd: Qpn,
     initiator: Qpn,
     target: Qpn,
@@ -42,9 +42,9 @@ struct Victims {
     epochs: [[u8; 8]; 2],
 }
 
-impl Victims {
+impl NumberedTargets {
     /// Makes them; requests and receive requests of each are posted.
-    fn new(scene: &mut Scene) -> Victims {
+    fn new(scene: &mut FuzzScene) -> NumberedTargets {
         let hca = Arc::clone(&scene.hca);
         let dgid = scene.peer_gid();
         let to_peer = AddressVector { is_global: true, dgid, port_num: 1, ..AddressVector::default() };
@@ -56,7 +56,7 @@ impl Victims {
         let srq = SrqSetup { pd: scene.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc: None };
         let srq = hca.create_srq(&srq).unwrap();
         let target = QpInit { srq: Some(srq), send_cq: None, ..scene.init(QpType::Dct) };
-        let own = OwnService::DcTarget { access_key: ACCESS_KEY };
+        let own = VendorService::DcTarget { access_key: ACCESS_KEY };
         let target = scene.own_queue_pair(&target, Some(own), QpState::Rtr);
         for wr_id in 0..RECEIVES {
             let sges = [scene.memory.sge(wr_id * 256, RECEIVE_BYTES)];
@@ -67,12 +67,12 @@ impl Victims {
             }
         }
         let epochs = [(srd, FIRST_REQUEST), (initiator, FIRST_REQUEST + 10)]
-            .map(|(qpn, first)| Victims::post(scene, qpn, first, &path));
-        Victims { srd, initiator, target, epochs }
+            .map(|(qpn, first)| NumberedTargets::post(scene, qpn, first, &path));
+        NumberedTargets { srd, initiator, target, epochs }
     }
 
     /// Posts a request of each kind to the peer; the epoch that their packets have.
-    fn post(scene: &mut Scene, qpn: Qpn, first: u64, path: &Arc<Path>) -> [u8; 8] {
+    fn post(scene: &mut FuzzScene, qpn: Qpn, first: u64, path: &Arc<Path>) -> [u8; 8] {
         for (wr_id, opcode) in (first..).zip(REQUESTS) {
             let sges = [scene.memory.sge(3072, 300)];
             let request = SendRequest {
@@ -113,8 +113,8 @@ impl Victims {
 
 /// How much of the input meant something.
 pub(crate) fn survive(bytes: &[u8]) -> usize {
-    let mut scene = Scene::new(Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC);
-    let victims = Victims::new(&mut scene);
+    let mut scene = FuzzScene::new(Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC);
+    let victims = NumberedTargets::new(&mut scene);
     let mut ended = BTreeSet::new();
     let mut meant = 0;
     for packet in packets(bytes) {

@@ -3,21 +3,22 @@
 
 use super::protocol::connection_data::ConnectionData;
 use super::protocol::remote_buffer::RemoteBuffer;
-use super::protocol::ring::Piece;
-use super::protocol::sending::{FIRST_PIECE, Table, Transfer};
-use super::protocol::stream::{How, Sizes, Stream, StreamEnd};
-use super::protocol::word::Word;
+use super::protocol::ring::RingPiece;
+use super::protocol::sending::{EntryTable, FIRST_PIECE, Transfer};
+use super::protocol::stream::{ShutdownHow, StreamEnd, StreamProtocol, StreamSizes};
+use super::protocol::word::RsMessage;
 
-const SIZES: Sizes = Sizes { send_queue: 16, receive_queue: 16, send_buffer: 4096, receive_buffer: 8192 };
+const SIZES: StreamSizes =
+    StreamSizes { send_queue: 16, receive_queue: 16, send_buffer: 4096, receive_buffer: 8192 };
 const RING: RemoteBuffer = RemoteBuffer { address: 0x10_0000, key: 5, length: SIZES.receive_buffer };
 
 /// The table that the peer writes into, and every buffer that it ever gave.
-struct Given {
+struct OfferedBuffers {
     table: [RemoteBuffer; 2],
     all: Vec<RemoteBuffer>,
 }
 
-impl Given {
+impl OfferedBuffers {
     fn give(&mut self, entry: usize, buffer: RemoteBuffer) {
         self.table[entry % 2] = buffer;
         self.all.push(buffer);
@@ -32,7 +33,7 @@ impl Given {
     }
 }
 
-impl Table for Given {
+impl EntryTable for OfferedBuffers {
     fn take(&mut self, entry: usize) -> Option<RemoteBuffer> {
         Some(std::mem::take(&mut self.table[entry])).filter(|buffer| buffer.length != 0)
     }
@@ -43,9 +44,9 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
     let (private_data, script) = bytes.split_at(bytes.len().min(ConnectionData::LEN));
     let Ok(peer) = ConnectionData::parse(private_data) else { return 0 };
     assert_eq!(ConnectionData::parse(&peer.emit()).map(|again| again.first), Ok(peer.first));
-    let mut stream = Stream::new(&SIZES, RING);
+    let mut stream = StreamProtocol::new(&SIZES, RING);
     stream.begin(&peer);
-    let mut given = Given { table: [RemoteBuffer::default(); 2], all: vec![peer.first] };
+    let mut given = OfferedBuffers { table: [RemoteBuffer::default(); 2], all: vec![peer.first] };
     let mut posted: Vec<Transfer> = Vec::new();
     let mut controls: Vec<bool> = Vec::new();
     let mut exchanged = 0;
@@ -56,7 +57,7 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
         let bits = u32::from_be_bytes(bits);
         match what % 8 {
             0 | 1 => {
-                if stream.handle_word(Word::from_bits(bits), u32::from(argument), &mut given).is_err() {
+                if stream.handle_word(RsMessage::from_bits(bits), u32::from(argument), &mut given).is_err() {
                     stream.handle_end(StreamEnd::Failed(libc_econnreset()));
                 }
             }
@@ -88,16 +89,16 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
             }
             6 => {
                 if let Some(control) = stream.poll_control() {
-                    controls.push(control.word == Word::Disconnect);
+                    controls.push(control.word == RsMessage::Disconnect);
                 } else if !controls.is_empty() {
                     stream.handle_control_done(controls.remove(0));
                 }
             }
             _ => match argument % 4 {
-                0 => stream.shut(How::Read),
-                1 => stream.shut(How::Write),
-                2 => stream.say_so(),
-                _ => stream.handle_end(StreamEnd::Parted),
+                0 => stream.shut(ShutdownHow::Read),
+                1 => stream.shut(ShutdownHow::Write),
+                2 => stream.queue_shutdown_word(),
+                _ => stream.handle_end(StreamEnd::Graceful),
             },
         }
         assert!(stream.available() <= SIZES.receive_buffer);
@@ -105,7 +106,7 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
     exchanged
 }
 
-fn within(piece: &Piece, ring_bytes: u32) {
+fn within(piece: &RingPiece, ring_bytes: u32) {
     assert!(piece.offset + piece.first <= ring_bytes && piece.second <= ring_bytes, "{piece:?}");
 }
 

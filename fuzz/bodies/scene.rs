@@ -5,16 +5,16 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, OwnedMemory, QpInit};
 use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::platform::table::Handle;
 use pumice_device::port::{FabricConfig, GsoBatch, Port, SimPort};
 use pumice_device::world::World;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::qp::QpAttributes;
 use pumice_transport::qp::transition::transition;
 use pumice_transport::types::{
-    Access, AddressVector, Gid, Mtu, OwnService, QpCapacity, QpState, QpType, RecvRequest, WorkCompletion,
+    Access, AddressVector, Gid, Mtu, QpCapacity, QpState, QpType, RecvRequest, VendorService, WorkCompletion,
 };
 use pumice_transport::wire::{Qpn, icrc};
 
@@ -30,7 +30,7 @@ const DEPTH: u32 = 16;
 /// Longest packet of an input.
 const MAX_PACKET_BYTES: usize = 4300;
 
-pub(crate) struct Scene {
+pub(crate) struct FuzzScene {
     pub(crate) world: World,
     pub(crate) hca: Arc<Hca>,
     pub(crate) pd: Handle,
@@ -40,9 +40,9 @@ pub(crate) struct Scene {
     peer: SimPort,
 }
 
-impl Scene {
+impl FuzzScene {
     /// `rights`: what peers may do with the memory.
-    pub(crate) fn new(rights: Access) -> Scene {
+    pub(crate) fn new(rights: Access) -> FuzzScene {
         let mut world = World::new(FabricConfig::default());
         let (victim, peer): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 9].into());
         let hca = world.add_hca(victim).unwrap();
@@ -51,10 +51,10 @@ impl Scene {
         let memory =
             OwnedMemory::register(&hca, pd, MEMORY_BYTES, IOVA, Access::LOCAL_WRITE | rights).unwrap();
         let flow =
-            Flow { source: peer, destination: victim, source_port: 50_000, destination_port: ROCE_PORT };
+            Flow { source: peer, destination: victim, source_port: ROCE_PORT, destination_port: ROCE_PORT };
         let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
         let peer = world.fabric().attach(&[peer]);
-        Scene { world, hca, pd, cq, memory, path, peer }
+        FuzzScene { world, hca, pd, cq, memory, path, peer }
     }
 
     /// What to make a queue pair of.
@@ -76,9 +76,9 @@ impl Scene {
         self.own_queue_pair(init, None, state)
     }
 
-    /// As [`Scene::queue_pair`], of a vendor's own service.
-    pub(crate) fn own_queue_pair(&self, init: &QpInit, own: Option<OwnService>, state: QpState) -> Qpn {
-        let (qpn, _) = self.hca.create_own_qp(init, own).unwrap();
+    /// As [`FuzzScene::queue_pair`], of a vendor's own service.
+    pub(crate) fn own_queue_pair(&self, init: &QpInit, own: Option<VendorService>, state: QpState) -> Qpn {
+        let (qpn, _) = self.hca.create_vendor_qp(init, own).unwrap();
         let mut attributes = QpAttributes {
             port_num: 1,
             access: 15,

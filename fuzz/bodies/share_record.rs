@@ -3,7 +3,7 @@
 
 /// How much of the input meant something.
 pub(crate) fn survive(bytes: &[u8]) -> usize {
-    let stable = pumice_device::fuzzing::share_record_is_stable(bytes);
+    let stable = pumice_device::fuzzing::registry_record_is_stable(bytes);
     assert_ne!(stable, Some(false));
     usize::from(stable.is_some())
 }

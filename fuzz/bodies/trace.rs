@@ -1,6 +1,6 @@
 //! Any bytes as a trace: nothing panics, refusals are one sentence, and what is read makes a timeline.
 
-use pumice_device::trace::{Item, Reasons, Timeline, TraceReader};
+use pumice_device::trace::{Item, MessageStories, Timeline, TraceReader};
 
 /// How much of the input meant something.
 pub(crate) fn survive(bytes: &[u8]) -> usize {
@@ -26,7 +26,7 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
     let halves = bytes.split_at(bytes.len() / 2);
     let one = [("one".to_owned(), bytes), ("other".to_owned(), bytes)];
     if let Ok(timeline) = Timeline::read(one) {
-        let reasons = Reasons::of(&timeline, 3);
+        let reasons = MessageStories::of(&timeline, 3);
         for story in reasons.slowest.iter().chain(&reasons.failed) {
             // What a trace says goes to terminals.
             assert!(!story.to_string().contains(char::is_control), "{story}");

@@ -4,7 +4,7 @@
 use pumice_device::hca::SrqSetup;
 use pumice_transport::types::{Access, QpState, QpType, RecvRequest, SendOpcode, SendRequest};
 
-use super::scene::{IOVA, Scene, packets};
+use super::scene::{FuzzScene, IOVA, packets};
 
 /// In an input the SRQ is called by this number.
 const SRQ_PLACEHOLDER: [u8; 4] = [0, 0, 0, 1];
@@ -12,7 +12,7 @@ const RECEIVES: u64 = 4;
 
 /// How much of the input meant something.
 pub(crate) fn survive(bytes: &[u8]) -> usize {
-    let mut scene = Scene::new(Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC);
+    let mut scene = FuzzScene::new(Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC);
     let hca = std::sync::Arc::clone(&scene.hca);
     let domain = hca.open_xrcd().unwrap();
     let setup =

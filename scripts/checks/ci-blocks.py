@@ -30,6 +30,8 @@ until [[ -e done ]]; do sleep 0.05; done
 [[ $FAILS != last ]]
 """
 ONE_SIDE = '#!/bin/sh\n[ "$FAILS" = nothing ]\n'
+# A test that opens a device, without which `pumice check --check-exit` is red.
+A_TEST = '#!/bin/sh\n/usr/bin/ibv_devinfo >/dev/null 2>&1\n[ "$FAILS" = nothing ]\n'
 STAND_INS = {
     "ibv_rc_pingpong": TWO_SIDES,
     "ibv_devinfo": ONE_SIDE,
@@ -73,6 +75,25 @@ def gitlab(text: str) -> str:
     after = "\n".join([*lines, *job["after_script"]])
     return f"""bash -c {quoted(main)}; code=$?
 CI_JOB_STATUS=$([ $code = 0 ] && echo success || echo failed) bash -c {quoted(after)}
+exit $code"""
+
+
+def jenkins(text: str) -> str:
+    """The steps of all stages up to the first that fails, then those of `post`; each in a shell of its own, as Jenkins has it."""
+    def steps(part: str) -> list[str]:
+        return [f"sh -xe -c {quoted(command)}" for command in re.findall(r"\bsh '([^'\n]*)'", part)]
+
+    stages, _, post = text.partition("\n    post {")
+    (trace,) = re.findall(r'PUMICE_TRACE = "\$\{env.WORKSPACE\}(/[^"]*)"', stages)
+    (report,) = re.findall(r"junit testResults: '([^']*)'", post)
+    (on_failure,) = steps(post)
+    assert len(steps(stages)) == 2 and "failure { sh" in post, text
+    # A report of findings is there whichever way the test ends, and Jenkins can read it.
+    is_junit = f"python3 -c 'import sys, xml.etree.ElementTree as t; sys.exit(not t.parse(\"{report}\").getroot().tag.startswith(\"testsuite\"))'"
+    return f"""export PUMICE_TRACE="$PWD{trace}"; code=0
+{{ {" && ".join(steps(stages))}; }} || code=$?
+{is_junit} || exit 125
+[ $code = 0 ] || {{ {on_failure} && [ -s reports/trace.html ] || exit 126; }}
 exit $code"""
 
 
@@ -180,6 +201,8 @@ def jobs(page: str):
         if language == "sh" and "pumice.sh" in text:
             for shell in ["bash -e", "sh", "bash -eo pipefail"]:
                 yield f"{page}, lines for {shell}", any_other(text, shell)
+        elif language == "groovy":
+            yield f"{page}, Jenkins", jenkins(text)
         elif language == "yaml":
             yield (f"{page}, GitLab", gitlab(text)) if "extends" in text else (f"{page}, workflow", github(text))
 
@@ -189,7 +212,7 @@ def run(script: str, fails: str, place: Path, pumice: Path) -> subprocess.Comple
         (place / name).write_text(text)
         (place / name).chmod(0o755)
     for name in ["test-rdma", "your_test"]:
-        (place / name).write_text(ONE_SIDE)
+        (place / name).write_text(A_TEST)
         (place / name).chmod(0o755)
     (place / ".github").symlink_to(ACTION.parents[2])
     environment = dict(

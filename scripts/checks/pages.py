@@ -24,6 +24,8 @@ NAMES = {
     "Debian": r"apt(?:-get)? install (?:-\S+ )*pumice\b(?![-_])",
     "Docker Hub": r"docker (?:run|pull) (?:-\S+ )*pumice(?:-rdma)?/",
 }
+# A published archive to download is a name here as well: "releases".
+OF_A_RELEASE = r"\[Download the \w+\]|releases/download|actions/pumice@v|raw/v\d"
 # Recipes whose first lines do not yet say how long they take and what they need.
 WITHOUT_TIME = {"fault-plans.md", "world.md", "personalities.md", "trace.md", "checks/README.md", "sweep-findings.md", "checks/found.md"}
 # Pages of these parts are looked up, and not worked through.
@@ -46,8 +48,8 @@ WITHOUT_COMMAND = {
     "platforms.md": "its commands build for minutes, on other processors",
     "quick-start/kind.md": "scripts/accept/quick-starts runs its steps",
     "rdma_rxe.md": "its laboratory boots a kernel",
+    "rooms.md": "a table, for those who change the source",
     "rust.md": "verbs/tests compiles its blocks",
-    "statements.md": "a table of rules, for those who change the source",
     "sweep-findings.md": "what was found once",
     "threat-model.md": "tests are named beside each promise",
     "tutorials/real-peers.md": "its laboratory boots a kernel",
@@ -110,6 +112,14 @@ def names() -> None:
                 faults.append(f"{file}: {found!r}: {registry} does not have pumice yet; say what works from a checkout or a file")
 
 
+def downloads() -> None:
+    """A page that sends its reader to a release says that there is none, as long as that is so."""
+    for page in [Path("README.md"), Path("verbs/python/README.md"), *sorted(DOCS.rglob("*.md"))]:
+        text = page.read_text()
+        if re.search(OF_A_RELEASE, text) and "releases" not in PUBLISHED:
+            must("is no release" in " ".join(text.split()), f"{page} downloads from a release: say that there is no release yet, and what to do")
+
+
 def questions() -> None:
     """README, a page of questions, an answer."""
     start = {(page, name) for page, name in links(Path("README.md")) if page == DOCS / "faq.md"}
@@ -155,6 +165,7 @@ def main() -> None:
     sidebar()
     groups(sys.argv[1])
     names()
+    downloads()
     questions()
     headings()
     recipes()

@@ -5,7 +5,7 @@
 #
 #   scripts/checks/recipes.sh        a line for each recipe
 #   scripts/checks/recipes.sh apply  only whether each example applies: a second, and nothing is built
-#   PUMICE_RECIPE_TESTS=yes          runs the tests as well that the examples add to transport and to the library of device
+#   PUMICE_RECIPE_TESTS=yes          runs the tests of the examples as well, which the recipes name behind "its test:"
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -85,8 +85,22 @@ CARGO_MANIFEST_DIR=$place RUST_BACKTRACE=0 "$target_dir/recipes-floors" --quiet 
 }
 
 if [[ ${PUMICE_RECIPE_TESTS:-} == yes ]]; then
-    mapfile -t tests < <(sed -nE '/^\+ *#\[test\]$/ { n; s/^\+ *fn ([a-z_0-9]+)\(\).*/\1/p }' "${patches[@]}")
-    mapfile -t crates < <(sed -n 's/^name = "\(.*\)"/-p\n\1/p' device/*/Cargo.toml)
-    cargo test --quiet --locked -p pumice-transport "${crates[@]}" --lib --test ladder -- "${tests[@]}"
+    # One command for all of them, since each set of packages compiles others anew: the packages and targets of all, and the
+    # names of the tests, of which each has to be among those that passed.
+    mapfile -t commands < <(sed -nE 's/^Example: .*; its test: `cargo test (-p .*)`.*/\1/p' CONTRIBUTING.md)
+    mapfile -t targets < <(printf '%s\n' "${commands[@]}" | sed -E 's/ [^ ]+$//; s/ --/\n--/' | sort -u | tr ' ' '\n')
+    mapfile -t tests < <(printf '%s\n' "${commands[@]##* }")
+    cargo test --locked "${targets[@]}" -- "${tests[@]}" >"$complaints" 2>&1 || {
+        cat "$complaints" >&2
+        echo "recipes: a test of the examples fails"
+        exit 1
+    }
+    for test in "${tests[@]}"; do
+        grep -qE "^test (.*::)?$test.* ok$" "$complaints" || {
+            printf 'recipes: there is no test "%s", which CONTRIBUTING.md names for an example\n' "$test"
+            exit 1
+        }
+    done
+    printf 'recipes: %d tests of the examples passed\n' "${#tests[@]}"
 fi
 for patch in "${patches[@]}"; do printf 'recipe %s: applied and built\n' "$(basename "$patch" .patch)"; done

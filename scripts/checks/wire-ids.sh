@@ -2,7 +2,7 @@
 # Statement 4: packets on a real wire carry the IPv4 identification their ICRC was made with, also when the
 # kernel cuts a segmentation-offload batch. Two network namespaces, a veth pair that cannot segment in
 # "hardware", tcpdump on it, and two judges: our own decoder with the full IP header, and scapy.
-# Statement 4 of docs/statements.md.
+# Statement 4 of tests/statements.tsv.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -115,7 +115,7 @@ static void say(const char *format, ...)
 /* Something that must never be. */
 #define WRONG(...) (faults++, say("WRONG " __VA_ARGS__))
 
-static void give_up(const char *what)
+static void move_to_error(const char *what)
 {
 	say("WRONG cannot %s: %s", what, strerror(errno));
 	exit(1);
@@ -178,7 +178,7 @@ static void make_queues(void)
 	int shared = is_server && (mode == SRQ || mode == XRC);
 	cq = ibv_create_cq(context, 512, NULL, NULL, 0);
 	if (!cq)
-		give_up("create a completion queue");
+		move_to_error("create a completion queue");
 	if (shared) {
 		struct ibv_srq_init_attr_ex attr = {
 			.attr = {.max_wr = RECEIVES, .max_sge = 1},
@@ -194,7 +194,7 @@ static void make_queues(void)
 		}
 		srq = ibv_create_srq_ex(context, &attr);
 		if (!srq)
-			give_up("create a shared receive queue");
+			move_to_error("create a shared receive queue");
 	}
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = mode == UD ? IBV_QPT_UD : IBV_QPT_RC,
@@ -213,7 +213,7 @@ static void make_queues(void)
 		attr.qp_type = IBV_QPT_XRC_SEND, attr.recv_cq = NULL, attr.cap.max_recv_wr = 0;
 	qp = ibv_create_qp_ex(context, &attr);
 	if (!qp)
-		give_up("create a queue pair");
+		move_to_error("create a queue pair");
 }
 
 static void destroy_queues(void)
@@ -233,7 +233,7 @@ static void modify(struct ibv_qp_attr *attr, int mask, const char *what)
 {
 	errno = ibv_modify_qp(qp, attr, mask);
 	if (errno)
-		give_up(what);
+		move_to_error(what);
 }
 
 static struct ibv_ah_attr way_to(const struct introduction *peer)
@@ -292,9 +292,9 @@ static int begin_session(int fd, struct introduction *own, struct introduction *
 		.rkey = mr->rkey,
 	};
 	if (srq && mode == XRC && ibv_get_srq_num(srq, &own->srqn))
-		give_up("ask for the number of a shared receive queue");
+		move_to_error("ask for the number of a shared receive queue");
 	if (ibv_query_gid(context, 1, 0, &own->gid))
-		give_up("ask for the GID");
+		move_to_error("ask for the GID");
 	memory.counter = 0;
 	if (!exchange(fd, own, sizeof(*own), 1) || !exchange(fd, peer, sizeof(*peer), 0))
 		return 0;
@@ -306,7 +306,7 @@ static int begin_session(int fd, struct introduction *own, struct introduction *
 		struct ibv_ah_attr attr = way_to(peer);
 		ah = ibv_create_ah(pd, &attr);
 		if (!ah)
-			give_up("create an address handle");
+			move_to_error("create an address handle");
 	}
 	char ready = 'r';
 	return exchange(fd, &ready, 1, 1) && exchange(fd, &ready, 1, 0);
@@ -536,19 +536,19 @@ static void open_device(const char *domain)
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	context = list && *list ? ibv_open_device(*list) : NULL;
 	if (!context)
-		give_up("open the device");
+		move_to_error("open the device");
 	pd = ibv_alloc_pd(context);
 	mr = ibv_reg_mr(pd, &memory, sizeof(memory),
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 	if (!pd || !mr)
-		give_up("register memory");
+		move_to_error("register memory");
 	if (mode == XRC && is_server) {
 		struct ibv_xrcd_init_attr attr = {.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
 						  .fd = open(domain, O_RDWR | O_CREAT, 0600),
 						  .oflags = O_CREAT};
 		xrcd = ibv_open_xrcd(context, &attr);
 		if (!xrcd)
-			give_up("open an XRC domain");
+			move_to_error("open an XRC domain");
 	}
 }
 
@@ -557,7 +557,7 @@ static int open_listener(const struct sockaddr_in *address)
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (bind(listener, (const struct sockaddr *)address, sizeof(*address)) || listen(listener, 1))
-		give_up("listen on the TCP port");
+		move_to_error("listen on the TCP port");
 	return listener;
 }
 

@@ -1,30 +1,33 @@
-//! From a frame to what is shown of it.
+//! Decodes a frame into what is printed of it.
 
 use std::hash::{DefaultHasher, Hasher};
 
+use pumice_transport::mrc::constants::DEFAULT_DSCPS;
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::qp::NumberedPart;
-use pumice_transport::wire::{self, Bth, Datagram, LinkType, Packet, Verdict, decapsulate, icrc};
+use pumice_transport::wire::{self, Bth, Datagram, IcrcVerdict, LinkType, Packet, decapsulate, icrc};
 
 use super::file::Frame;
-use super::management::{Management, message_of};
-use super::record::{Congestion, Flags, Icrc, Part, Record};
+use super::management::{CmMessageText, message_of};
+use super::multipath::Multipath;
+use super::record::{Congestion, Flags, Icrc, NumberedPartText, Record};
 
-/// What a frame is.
+/// The result of decoding a frame.
 pub(crate) enum Decoded {
     /// A datagram to the RoCE port, well-formed or not: one packet, or those of a batch.
     Roce(Vec<Record>),
     /// The capture kept less of the frame than the base transport header.
     Cut,
-    /// Something else.
+    /// The frame is not of RoCE.
     Other,
 }
 
-/// Bytes of the longest frame: an IP packet, and what can be before it.
+/// Length of the longest frame, in bytes: an IP packet and the link header before it.
 const MAX_FRAME_BYTES: usize = (1 << 16) + 128;
-/// The shortest RoCE packet: BTH and ICRC.
+/// Length of the shortest RoCE packet, in bytes: BTH and ICRC.
 const MIN_BYTES: usize = 16;
-/// The longest: 4096 bytes of payload and the largest headers, generously.
+/// Upper bound of the length of a packet, in bytes: 4096 bytes of payload and the largest headers, rounded
+/// up.
 const MAX_BYTES: usize = 4096 + 128;
 
 /// Decodes a frame.
@@ -58,27 +61,27 @@ pub(crate) fn decode(frame: &Frame<'_>) -> Decoded {
     Decoded::Roce(vec![Record { comments, ..record(time_ns, &datagram, datagram.payload, verdict) }])
 }
 
-/// Decodes a frame of which the capture kept the beginning: with nothing but zeros behind it, all headers
-/// have their places, and say how long the packet was.
+/// Decodes a frame of which the capture kept only the beginning. Zeros are appended in place of the rest, so
+/// that all headers are found and say how long the packet was.
 fn decode_cut(link: LinkType, frame: &Frame<'_>) -> Decoded {
-    let mut whole = frame.bytes.to_vec();
-    whole.resize(frame.whole_bytes.min(MAX_FRAME_BYTES), 0);
-    let Ok(datagram) = decapsulate(link, &whole) else { return Decoded::Cut };
-    // Where the payload begins in the frame.
-    let begin = (datagram.payload.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-    let kept = frame.bytes.len().saturating_sub(begin).min(datagram.payload.len());
+    let mut padded_frame = frame.bytes.to_vec();
+    padded_frame.resize(frame.original_bytes.min(MAX_FRAME_BYTES), 0);
+    let Ok(datagram) = decapsulate(link, &padded_frame) else { return Decoded::Cut };
+    // Offset of the payload in the frame.
+    let begin = (datagram.payload.as_ptr() as usize).wrapping_sub(padded_frame.as_ptr() as usize);
+    let captured = frame.bytes.len().saturating_sub(begin).min(datagram.payload.len());
     if datagram.flow.destination_port != ROCE_PORT {
         return if frame.bytes.len() < begin { Decoded::Cut } else { Decoded::Other };
     }
-    if kept < Bth::LEN.min(datagram.payload.len()) {
+    if captured < Bth::LEN.min(datagram.payload.len()) {
         return Decoded::Cut;
     }
-    let is_whole = kept == datagram.payload.len();
+    let is_whole = captured == datagram.payload.len();
     let icrc = if is_whole { check_icrc(&datagram) } else { Icrc::NotCaptured };
     let mut record = record(time_ns(frame), &datagram, datagram.payload, icrc);
     record.comments = comments(frame);
     if !is_whole {
-        record.keep(datagram.payload.get(..kept).unwrap_or_default());
+        record.fill_from_payload(datagram.payload.get(..captured).unwrap_or_default());
     }
     Decoded::Roce(vec![record])
 }
@@ -88,21 +91,21 @@ fn time_ns(frame: &Frame<'_>) -> u64 {
 }
 
 fn comments(frame: &Frame<'_>) -> Vec<String> {
-    // It is printed, perhaps on a terminal.
+    // A comment is printed, perhaps on a terminal.
     let plain = |text: &str| text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     frame.comments.iter().map(|text| plain(text)).collect()
 }
 
 impl Record {
-    /// Takes back what was read behind the bytes that the capture kept.
-    fn keep(&mut self, kept: &[u8]) {
+    /// Removes the values that were read behind the bytes that the capture kept.
+    fn fill_from_payload(&mut self, captured: &[u8]) {
         let Some(headers) = self.headers.wire().copied() else { return };
-        if headers.len() > kept.len() {
+        if headers.len() > captured.len() {
             self.headers = wire::Headers::new(headers.bth).into();
         }
-        if self.payload_bytes + headers.len() > kept.len() {
+        if self.payload_bytes + headers.len() > captured.len() {
             (self.cm, self.message) = (None, None);
-            self.digest = digest(kept.get(headers.len()..).unwrap_or_default());
+            self.digest = digest(captured.get(headers.len()..).unwrap_or_default());
         }
     }
 }
@@ -128,28 +131,36 @@ fn record(time_ns: u64, datagram: &Datagram<'_>, payload: &[u8], icrc: Icrc) -> 
     match Packet::parse(payload) {
         Ok(packet) => {
             record.headers = packet.headers().into();
-            record.cm = Management::of(&packet);
+            record.cm = CmMessageText::of(&packet);
             record.message = record.cm.is_some().then(|| message_of(&packet)).flatten();
             if packet.headers().deth.is_some() {
                 record.digest = digest(packet.payload());
-                record.part = NumberedPart::of(packet.payload()).map(Part);
+                record.part = NumberedPart::of(packet.payload()).map(NumberedPartText);
             }
             record.payload_bytes = packet.payload().len();
         }
-        Err(error) => record.malformed = Some(error.to_string()),
+        Err(error) => match Multipath::of(payload, DEFAULT_DSCPS.trim(record.dscp).is_some()) {
+            Some(mrc) => {
+                (record.opcode, record.payload_bytes) = (mrc.name.to_owned(), mrc.payload_bytes);
+                // The flags of RoCE's BTH have other meanings.
+                record.flags = Flags::default();
+                record.mrc = Some(mrc);
+            }
+            None => record.malformed = Some(error.to_string()),
+        },
     }
     record
 }
 
-/// A digest by which datagrams are told apart.
+/// Returns a digest that identifies a datagram by its payload.
 fn digest(payload: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(payload);
     hasher.finish()
 }
 
-/// The capture has the whole IP header, so the check is exact. Where it fails, the identification for which
-/// the ICRC would be right tells a sender that computed it for another one from a damaged packet.
+/// Checks the ICRC, exactly, because the capture has the whole IP header. If it is wrong, an identification
+/// for which it would be right shows that the sender computed it for that one, rather than damage.
 fn check_icrc(datagram: &Datagram<'_>) -> Icrc {
     if datagram.payload.len() < MIN_BYTES {
         return Icrc::Missing;
@@ -158,9 +169,9 @@ fn check_icrc(datagram: &Datagram<'_>) -> Icrc {
         return Icrc::Ok;
     }
     match icrc::verify(&datagram.flow, 0, datagram.payload) {
-        Verdict::Recovered { ip_id } => Icrc::Bad { right_for_ip_id: Some(ip_id) },
-        Verdict::Exact => Icrc::Bad { right_for_ip_id: Some(0) },
-        Verdict::Bad => Icrc::Bad { right_for_ip_id: None },
+        IcrcVerdict::Recovered { ip_id } => Icrc::Bad { right_for_ip_id: Some(ip_id) },
+        IcrcVerdict::Exact => Icrc::Bad { right_for_ip_id: Some(0) },
+        IcrcVerdict::Bad => Icrc::Bad { right_for_ip_id: None },
     }
 }
 
@@ -171,7 +182,7 @@ fn batch_segment_bytes(datagram: &Datagram<'_>) -> Option<usize> {
     let payload = datagram.payload;
     (MIN_BYTES..MAX_BYTES.min(payload.len())).step_by(4).find(|&length| {
         let segment = payload.get(..length).unwrap_or_default();
-        icrc::verify(&datagram.flow, 0, segment) == Verdict::Exact
+        icrc::verify(&datagram.flow, 0, segment) == IcrcVerdict::Exact
     })
 }
 
@@ -180,9 +191,9 @@ fn check_segment(datagram: &Datagram<'_>, segment: &[u8], index: u16) -> Icrc {
         return Icrc::Missing;
     }
     match icrc::verify(&datagram.flow, index, segment) {
-        Verdict::Exact => Icrc::Ok,
-        Verdict::Recovered { ip_id } if ip_id == index => Icrc::Ok,
-        Verdict::Recovered { ip_id } => Icrc::Bad { right_for_ip_id: Some(ip_id) },
-        Verdict::Bad => Icrc::Bad { right_for_ip_id: None },
+        IcrcVerdict::Exact => Icrc::Ok,
+        IcrcVerdict::Recovered { ip_id } if ip_id == index => Icrc::Ok,
+        IcrcVerdict::Recovered { ip_id } => Icrc::Bad { right_for_ip_id: Some(ip_id) },
+        IcrcVerdict::Bad => Icrc::Bad { right_for_ip_id: None },
     }
 }

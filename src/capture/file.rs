@@ -1,4 +1,4 @@
-//! Frames out of a capture file, pcapng or pcap: its first bytes say which.
+//! Reads the frames of a capture file, pcapng or pcap, which its first bytes distinguish.
 
 use std::io::{Cursor, Read};
 use std::time::Duration;
@@ -11,30 +11,30 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, PcapError, TsResolution};
 
-/// One captured frame.
+/// A captured frame.
 pub(crate) struct Frame<'a> {
-    /// Since the file's epoch: 1970, or the beginning of virtual time.
+    /// Time since the file's epoch: 1970, or the beginning of virtual time.
     pub(crate) time: Duration,
     /// Link type number of the tcpdump registry.
     pub(crate) link_type: u32,
-    /// The bytes kept.
+    /// Bytes of the frame that the capture kept.
     pub(crate) bytes: &'a [u8],
-    /// How long it was; longer than what was kept if the capture cut it.
-    pub(crate) whole_bytes: usize,
-    /// Whether it was captured where it was sent, if the capture says so.
+    /// Length of the frame in bytes; more than was kept if the capture cut it.
+    pub(crate) original_bytes: usize,
+    /// Direction, if the capture has it: true if the frame was captured where it was sent.
     pub(crate) is_outbound: Option<bool>,
-    /// What the capture says about it.
+    /// Comments of the capture on the frame.
     pub(crate) comments: Vec<&'a str>,
 }
 
 impl Frame<'_> {
-    /// Whether the capture kept less than the whole frame.
+    /// Reports whether the capture kept less than the whole frame.
     pub(crate) fn is_cut(&self) -> bool {
-        self.bytes.len() < self.whole_bytes
+        self.bytes.len() < self.original_bytes
     }
 }
 
-/// Whether a file that begins with these bytes is a capture: true for pcapng, false for pcap.
+/// Recognizes a capture by its first bytes: true for pcapng, false for pcap, `None` for anything else.
 fn is_pcapng(magic: &[u8]) -> Option<bool> {
     match magic {
         [0x0a, 0x0d, 0x0d, 0x0a] => Some(true),
@@ -46,7 +46,7 @@ fn is_pcapng(magic: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether a file that begins with these four bytes is a capture.
+/// Reports whether a file that begins with these four bytes is a capture.
 pub(crate) fn is_capture(magic: &[u8]) -> bool {
     is_pcapng(magic).is_some()
 }
@@ -54,33 +54,33 @@ pub(crate) fn is_capture(magic: &[u8]) -> bool {
 /// Calls `each` with every frame of a capture, in order.
 ///
 /// # Errors
-/// `Reason::Broken` when the input is no capture or is damaged (frames before the damage have been
-/// handed out), and the error of `each` when it gave one.
+/// `FrameError::Broken` if the input is no capture or is damaged (`each` has been called for the frames
+/// before the damage), and the error that `each` returned.
 pub(crate) fn for_each_frame<E>(
     mut input: impl Read,
     mut each: impl FnMut(&Frame<'_>) -> Result<(), E>,
-) -> Result<(), Reason<E>> {
+) -> Result<(), FrameError<E>> {
     let mut magic = Vec::with_capacity(4);
-    input.by_ref().take(4).read_to_end(&mut magic).map_err(|error| Reason::Broken(error.to_string()))?;
+    input.by_ref().take(4).read_to_end(&mut magic).map_err(|error| FrameError::Broken(error.to_string()))?;
     let Some(pcapng) = is_pcapng(&magic) else {
-        return Err(Reason::Broken("it is neither a pcapng nor a pcap file".to_owned()));
+        return Err(FrameError::Broken("it is neither a pcapng nor a pcap file".to_owned()));
     };
     let input = Cursor::new(magic).chain(input);
     if pcapng { pcapng_frames(input, &mut each) } else { pcap_frames(input, &mut each) }
 }
 
-/// Why reading stopped early.
+/// The reason why reading stopped early.
 #[derive(Debug)]
-pub(crate) enum Reason<E> {
-    /// The file; the text says what is wrong with it.
+pub(crate) enum FrameError<E> {
+    /// The file is damaged; the text says how.
     Broken(String),
-    /// The callback wanted no more.
+    /// The callback returned this error.
     Callback(E),
 }
 
-impl<E> From<PcapError> for Reason<E> {
-    fn from(error: PcapError) -> Reason<E> {
-        Reason::Broken(match error {
+impl<E> From<PcapError> for FrameError<E> {
+    fn from(error: PcapError) -> FrameError<E> {
+        FrameError::Broken(match error {
             PcapError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 "it ends in the middle of a packet".to_owned()
             }
@@ -94,11 +94,11 @@ impl<E> From<PcapError> for Reason<E> {
 fn pcap_frames<E>(
     input: impl Read,
     each: &mut impl FnMut(&Frame<'_>) -> Result<(), E>,
-) -> Result<(), Reason<E>> {
+) -> Result<(), FrameError<E>> {
     let mut reader = PcapReader::new(input)?;
     let header = reader.header();
     let fraction_ns = if header.ts_resolution == TsResolution::NanoSecond { 1 } else { 1000 };
-    // Raw packets: the checked ones are refused when the snap length cut them.
+    // The raw packets are read: the reader would refuse a packet that the snap length cut.
     while let Some(packet) = reader.next_raw_packet() {
         let packet = packet?;
         let seconds = Duration::from_secs(u64::from(packet.ts_sec));
@@ -106,18 +106,18 @@ fn pcap_frames<E>(
             time: seconds + Duration::from_nanos(u64::from(packet.ts_frac) * fraction_ns),
             link_type: header.datalink.into(),
             bytes: &packet.data,
-            whole_bytes: packet.orig_len as usize,
+            original_bytes: packet.orig_len as usize,
             is_outbound: None,
             comments: Vec::new(),
         };
-        each(&frame).map_err(Reason::Callback)?;
+        each(&frame).map_err(FrameError::Callback)?;
     }
     Ok(())
 }
 
-/// What a packet block needs of its interface.
+/// The properties of an interface that a packet block depends on.
 #[derive(Clone, Copy)]
-struct Interface {
+struct CaptureInterface {
     link_type: u32,
     /// `if_tsresol`: units per second are 10^n, or 2^(n & 0x7f) with the top bit set.
     resolution: u8,
@@ -125,9 +125,9 @@ struct Interface {
     offset: u64,
 }
 
-impl Interface {
-    fn new(block: &InterfaceDescriptionBlock<'_>) -> Interface {
-        let mut interface = Interface { link_type: block.linktype.into(), resolution: 6, offset: 0 };
+impl CaptureInterface {
+    fn new(block: &InterfaceDescriptionBlock<'_>) -> CaptureInterface {
+        let mut interface = CaptureInterface { link_type: block.linktype.into(), resolution: 6, offset: 0 };
         for option in &block.options {
             match option {
                 InterfaceDescriptionOption::IfTsResol(resolution) => interface.resolution = *resolution,
@@ -155,31 +155,31 @@ impl Interface {
 fn pcapng_frames<E>(
     input: impl Read,
     each: &mut impl FnMut(&Frame<'_>) -> Result<(), E>,
-) -> Result<(), Reason<E>> {
+) -> Result<(), FrameError<E>> {
     let mut reader = PcapNgReader::new(input)?;
-    let mut interfaces: Vec<Interface> = Vec::new();
+    let mut interfaces: Vec<CaptureInterface> = Vec::new();
     while let Some(block) = reader.next_block() {
         match block? {
             Block::SectionHeader(_) => interfaces.clear(),
-            Block::InterfaceDescription(block) => interfaces.push(Interface::new(&block)),
+            Block::InterfaceDescription(block) => interfaces.push(CaptureInterface::new(&block)),
             Block::EnhancedPacket(packet) => {
                 let Some(interface) = interfaces.get(packet.interface_id as usize) else {
-                    return Err(Reason::Broken(format!(
+                    return Err(FrameError::Broken(format!(
                         "a packet names interface {}, which the file does not describe",
                         packet.interface_id
                     )));
                 };
-                // The reader gives the raw 64-bit count as nanoseconds, also where the unit is another.
+                // The reader gives the raw 64-bit count as nanoseconds, whatever the unit is.
                 let ticks = u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX);
                 let frame = Frame {
                     time: interface.time(ticks),
                     link_type: interface.link_type,
                     bytes: &packet.data,
-                    whole_bytes: packet.original_len as usize,
+                    original_bytes: packet.original_len as usize,
                     is_outbound: packet.options.iter().find_map(is_outbound),
                     comments: packet.options.iter().filter_map(comment).collect(),
                 };
-                each(&frame).map_err(Reason::Callback)?;
+                each(&frame).map_err(FrameError::Callback)?;
             }
             Block::SimplePacket(packet) => {
                 let length = packet.data.len().min(packet.original_len as usize);
@@ -187,11 +187,11 @@ fn pcapng_frames<E>(
                     time: Duration::ZERO,
                     link_type: interfaces.first().map_or(u32::from(DataLink::ETHERNET), |i| i.link_type),
                     bytes: packet.data.get(..length).unwrap_or_default(),
-                    whole_bytes: packet.original_len as usize,
+                    original_bytes: packet.original_len as usize,
                     is_outbound: None,
                     comments: Vec::new(),
                 };
-                each(&frame).map_err(Reason::Callback)?;
+                each(&frame).map_err(FrameError::Callback)?;
             }
             _ => {}
         }
@@ -199,7 +199,7 @@ fn pcapng_frames<E>(
     Ok(())
 }
 
-/// The direction in an option that is flags: the two lowest bits are 1 inbound, 2 outbound.
+/// Returns the direction in the flags option: the two lowest bits are 1 for inbound and 2 for outbound.
 fn is_outbound(option: &EnhancedPacketOption<'_>) -> Option<bool> {
     let EnhancedPacketOption::Flags(flags) = option else { return None };
     match flags & 3 {
@@ -209,7 +209,7 @@ fn is_outbound(option: &EnhancedPacketOption<'_>) -> Option<bool> {
     }
 }
 
-/// The text of an option that is a comment.
+/// Returns the text of a comment option.
 fn comment<'a>(option: &'a EnhancedPacketOption<'_>) -> Option<&'a str> {
     if let EnhancedPacketOption::Comment(text) = option { Some(text) } else { None }
 }
@@ -220,7 +220,7 @@ mod tests {
 
     type Seen = Vec<(Duration, u32, Vec<u8>, bool)>;
 
-    fn frames(file: &[u8]) -> (Seen, Result<(), Reason<()>>) {
+    fn frames(file: &[u8]) -> (Seen, Result<(), FrameError<()>>) {
         let mut seen = Vec::new();
         let end = for_each_frame(file, |frame| {
             seen.push((frame.time, frame.link_type, frame.bytes.to_vec(), frame.is_cut()));
@@ -268,26 +268,26 @@ mod tests {
 
     #[test]
     fn what_comes_before_the_damage_is_handed_out() {
-        let whole = pcapng(9, 0);
-        for length in 0..whole.len() {
-            let (seen, end) = frames(&whole[..length]);
+        let original = pcapng(9, 0);
+        for length in 0..original.len() {
+            let (seen, end) = frames(&original[..length]);
             assert!(seen.is_empty());
             // A file may end after any whole block.
             assert_eq!(end.is_ok(), length == 28 || length == 60, "cut at {length}");
         }
-        let mut file = whole.clone();
-        file.extend_from_slice(&whole[60..70]);
+        let mut file = original.clone();
+        file.extend_from_slice(&original[60..70]);
         let (seen, end) = frames(&file);
         assert_eq!(seen.len(), 1);
-        assert!(matches!(end, Err(Reason::Broken(text)) if text.contains("ends in the middle")));
+        assert!(matches!(end, Err(FrameError::Broken(text)) if text.contains("ends in the middle")));
     }
 
     #[test]
     fn no_flipped_byte_makes_the_reader_panic() {
-        let whole = pcapng(9, 77);
-        for index in 0..whole.len() {
+        let original = pcapng(9, 77);
+        for index in 0..original.len() {
             for value in [0x00, 0x01, 0x7f, 0x80, 0xff] {
-                let mut file = whole.clone();
+                let mut file = original.clone();
                 file[index] = value;
                 let _ = frames(&file);
             }

@@ -1,53 +1,52 @@
-//! The messages to queue pair 1: who connects to whom, and what they agree on.
+//! The messages to queue pair 1: which programs connect, and the parameters that they agree on.
 
 use std::io::{self, Write};
 
 use pumice_transport::mad::{
-    CmMessage, CommId, GSI_Q_KEY, IP_HEADER_BYTES, IpHeader, Mad, Mra, Rej, Rep, Req, ServiceId, SidrRep,
-    SidrReq,
+    CmMessage, CommId, GSI_Q_KEY, IpHeader, Mad, Mra, Rej, Rep, Req, ServiceId, SidrRep, SidrReq,
 };
 use pumice_transport::wire::Packet;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// A message of communication management, or a datagram to queue pair 1 that is none.
+/// A message of communication management, or another datagram to queue pair 1.
 #[derive(Debug)]
-pub(crate) struct Management {
+pub(crate) struct CmMessageText {
     message: &'static str,
-    fields: Vec<(&'static str, Value)>,
+    fields: Vec<(&'static str, FieldValue)>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Value {
+enum FieldValue {
     Number(u64),
-    /// A number that is read in hexadecimal.
+    /// A number that is printed in hexadecimal.
     Bits(u64),
     Text(String),
 }
 
-/// The fields of a message, in the order in which they are shown.
+/// The fields of a message, in the order in which they are printed.
 #[derive(Default)]
-struct Fields(Vec<(&'static str, Value)>);
+struct CmFields(Vec<(&'static str, FieldValue)>);
 
-impl Fields {
+impl CmFields {
     fn number(&mut self, name: &'static str, value: impl Into<u64>) {
-        self.0.push((name, Value::Number(value.into())));
+        self.0.push((name, FieldValue::Number(value.into())));
     }
 
     fn bits(&mut self, name: &'static str, value: impl Into<u64>) {
-        self.0.push((name, Value::Bits(value.into())));
+        self.0.push((name, FieldValue::Bits(value.into())));
     }
 
     fn text(&mut self, name: &'static str, value: impl ToString) {
-        self.0.push((name, Value::Text(value.to_string())));
+        self.0.push((name, FieldValue::Text(value.to_string())));
     }
 
-    /// What the two ends call the connection.
+    /// Adds the connection's ids at both ends.
     fn connection(&mut self, local: CommId, remote: CommId) {
         self.bits("local_id", local.0);
         self.bits("remote_id", remote.0);
     }
 
-    /// What the programs tell each other, without the zeros that fill the rest of the message.
+    /// Adds the private data, without the zeros that fill the rest of the message.
     fn private_data(&mut self, bytes: &[u8]) {
         let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         if used > 0 {
@@ -56,29 +55,30 @@ impl Fields {
         }
     }
 
-    /// Who asks for which service, and private data: RDMA-CM's services have addresses before it.
+    /// Adds the service and the private data; services of RDMA-CM have addresses before it.
     fn service(&mut self, id: ServiceId, private_data: &[u8]) {
         self.text("service", id);
-        let addresses = id.to_rdma_cm().and_then(|_| IpHeader::parse(private_data).ok());
+        let (addresses, private_bytes) = match id.to_rdma_cm() {
+            Some(_) => IpHeader::split(private_data),
+            None => (None, private_data),
+        };
         if let Some(IpHeader { source_port, source, destination }) = addresses {
             self.text("from", format!("{source} port {source_port}"));
             self.text("to", destination);
-            self.private_data(private_data.get(IP_HEADER_BYTES..).unwrap_or_default());
-        } else {
-            self.private_data(private_data);
         }
+        self.private_data(private_bytes);
     }
 }
 
-/// The message of connection management that a packet has, if it can be read.
+/// Returns the message of connection management in a packet, if it can be parsed.
 pub(crate) fn message_of(packet: &Packet<'_>) -> Option<Box<CmMessage>> {
     let mad = Mad::parse(packet.payload()).ok()?;
     CmMessage::parse(&mad).ok().map(Box::new)
 }
 
-impl Management {
-    /// What a packet says to queue pair 1; `None`: it is not for it.
-    pub(crate) fn of(packet: &Packet<'_>) -> Option<Management> {
+impl CmMessageText {
+    /// Parses a packet to queue pair 1; `None` if it is for another queue pair.
+    pub(crate) fn of(packet: &Packet<'_>) -> Option<CmMessageText> {
         let headers = packet.headers();
         let deth = headers.deth.as_ref()?;
         if headers.bth.destination.value() != 1 || deth.qkey != GSI_Q_KEY {
@@ -86,13 +86,16 @@ impl Management {
         }
         let message = Mad::parse(packet.payload()).and_then(|mad| CmMessage::parse(&mad));
         Some(message.map_or_else(
-            |error| Management { message: "other", fields: vec![("reason", Value::Text(error.to_string()))] },
-            |message| Management::of_message(&message),
+            |error| CmMessageText {
+                message: "other",
+                fields: vec![("reason", FieldValue::Text(error.to_string()))],
+            },
+            |message| CmMessageText::of_message(&message),
         ))
     }
 
-    fn of_message(message: &CmMessage) -> Management {
-        let mut fields = Fields::default();
+    fn of_message(message: &CmMessage) -> CmMessageText {
+        let mut fields = CmFields::default();
         let message = match message {
             CmMessage::Req(req) => request(&mut fields, req),
             CmMessage::Rep(rep) => reply(&mut fields, rep),
@@ -117,25 +120,25 @@ impl Management {
                 "DREP"
             }
         };
-        Management { message, fields: fields.0 }
+        CmMessageText { message, fields: fields.0 }
     }
 
-    /// `  CM MESSAGE  field value  field value`.
+    /// Writes `  CM MESSAGE  field value  field value`.
     pub(crate) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         write!(out, "  CM {}", self.message)?;
         for (name, value) in &self.fields {
             let name = name.replace('_', " ");
             match value {
-                Value::Number(number) => write!(out, "  {name} {number}")?,
-                Value::Bits(bits) => write!(out, "  {name} {bits:#x}")?,
-                Value::Text(text) => write!(out, "  {name} {text}")?,
+                FieldValue::Number(number) => write!(out, "  {name} {number}")?,
+                FieldValue::Bits(bits) => write!(out, "  {name} {bits:#x}")?,
+                FieldValue::Text(text) => write!(out, "  {name} {text}")?,
             }
         }
         Ok(())
     }
 }
 
-fn request(fields: &mut Fields, req: &Req) -> &'static str {
+fn request(fields: &mut CmFields, req: &Req) -> &'static str {
     fields.bits("local_id", req.local_id.0);
     fields.bits("qp", req.local_qpn.value());
     fields.number("starting_psn", req.starting_psn.value());
@@ -152,7 +155,7 @@ fn request(fields: &mut Fields, req: &Req) -> &'static str {
     "REQ"
 }
 
-fn reply(fields: &mut Fields, rep: &Rep) -> &'static str {
+fn reply(fields: &mut CmFields, rep: &Rep) -> &'static str {
     fields.connection(rep.local_id, rep.remote_id);
     fields.bits("qp", rep.local_qpn.value());
     fields.number("starting_psn", rep.starting_psn.value());
@@ -164,7 +167,7 @@ fn reply(fields: &mut Fields, rep: &Rep) -> &'static str {
     "REP"
 }
 
-fn rejection(fields: &mut Fields, rej: &Rej) -> &'static str {
+fn rejection(fields: &mut CmFields, rej: &Rej) -> &'static str {
     fields.connection(rej.local_id, rej.remote_id);
     fields.text("of", format!("{:?}", rej.rejected).to_uppercase());
     fields.text("reason", rej.reason);
@@ -172,7 +175,7 @@ fn rejection(fields: &mut Fields, rej: &Rej) -> &'static str {
     "REJ"
 }
 
-fn delay(fields: &mut Fields, mra: &Mra) -> &'static str {
+fn delay(fields: &mut CmFields, mra: &Mra) -> &'static str {
     fields.connection(mra.local_id, mra.remote_id);
     fields.text("of", format!("{:?}", mra.of).to_uppercase());
     fields.number("service_timeout", mra.service_timeout);
@@ -180,13 +183,13 @@ fn delay(fields: &mut Fields, mra: &Mra) -> &'static str {
     "MRA"
 }
 
-fn service_request(fields: &mut Fields, req: &SidrReq) -> &'static str {
+fn service_request(fields: &mut CmFields, req: &SidrReq) -> &'static str {
     fields.bits("request_id", req.request_id.0);
     fields.service(req.service_id, &req.private_data);
     "SIDR_REQ"
 }
 
-fn service_reply(fields: &mut Fields, rep: &SidrRep) -> &'static str {
+fn service_reply(fields: &mut CmFields, rep: &SidrRep) -> &'static str {
     fields.bits("request_id", rep.request_id.0);
     fields.text("status", rep.status);
     fields.bits("qp", rep.qpn.value());
@@ -196,14 +199,14 @@ fn service_reply(fields: &mut Fields, rep: &SidrRep) -> &'static str {
     "SIDR_REP"
 }
 
-impl Serialize for Management {
+impl Serialize for CmMessageText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("message", self.message)?;
         for (name, value) in &self.fields {
             match value {
-                Value::Number(number) | Value::Bits(number) => map.serialize_entry(name, number)?,
-                Value::Text(text) => map.serialize_entry(name, text)?,
+                FieldValue::Number(number) | FieldValue::Bits(number) => map.serialize_entry(name, number)?,
+                FieldValue::Text(text) => map.serialize_entry(name, text)?,
             }
         }
         map.end()
@@ -214,11 +217,13 @@ impl Serialize for Management {
 mod tests {
     use pumice_transport::mad::{PortSpace, PrivateData, RejectReason, Rejected};
 
+    use pumice_transport::mad::IP_HEADER_BYTES;
+
     use super::*;
 
     fn text(message: &CmMessage) -> String {
         let mut out = Vec::new();
-        Management::of_message(message).write_text(&mut out).expect("a Vec takes everything");
+        CmMessageText::of_message(message).write_text(&mut out).expect("a Vec takes everything");
         String::from_utf8(out).expect("a line is text")
     }
 
@@ -258,7 +263,7 @@ mod tests {
             "  CM SIDR_REQ  request id 0x7  service Udp port 7174  from 10.9.0.2 port 40000  to 10.9.0.1  \
              private data ab"
         );
-        let json = serde_json::to_value(Management::of_message(&req)).expect("a message is JSON");
+        let json = serde_json::to_value(CmMessageText::of_message(&req)).expect("a message is JSON");
         assert_eq!((&json["message"], &json["request_id"]), (&"SIDR_REQ".into(), &7.into()));
     }
 }

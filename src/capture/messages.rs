@@ -1,36 +1,37 @@
-//! Messages of a queue pair, from its packets: the first and the last one, and the acknowledgement.
+//! Rebuilds the messages of a queue pair from its packets: the first and the last one, and the
+//! acknowledgement.
 
 use std::collections::HashMap;
 
 use pumice_device::trace::{Message, RequestEnd, Setback, SetbackKind};
-use pumice_transport::types::{SendOpcode, WcStatus};
-use pumice_transport::wire::{NakCode, Operation, Position, Syndrome, rnr_timer_ns};
+use pumice_transport::types::{SendOpcode, WR_OPCODES, WcStatus};
+use pumice_transport::wire::{HeaderSet, NakCode, OpcodeInfo, Operation, Position, Syndrome, rnr_timer_ns};
 
 use super::plan::Sighting;
 
-/// What an atomic exchanges.
+/// Length of the operand of an atomic, in bytes.
 const ATOMIC_BYTES: u32 = 8;
-/// Low bits of a PSN.
+/// Mask of the 24 bits of a PSN.
 const PSN_MASK: u32 = 0x00ff_ffff;
-/// Of RNR NAKs: the attribute for any number.
+/// Value of the attribute `rnr_retry` for unlimited retries.
 const RETRIES_FOR_EVER: u8 = 7;
-/// Setbacks that a message keeps.
+/// Maximum number of setbacks that a message stores.
 const MAX_SETBACKS: usize = 64;
 
-/// Messages that are being put together.
+/// The messages that are being rebuilt.
 #[derive(Debug, Default)]
-pub(super) struct Messages {
+pub(super) struct MessageTracker {
     all: Vec<Message>,
-    /// How often each PSN was sent.
+    /// Number of transmissions of each PSN.
     sent: HashMap<u32, u32>,
     /// Messages before this index are over.
     over: usize,
-    /// When the last packet was sent.
+    /// Time at which the last packet was sent, in ns.
     sent_ns: u64,
 }
 
-impl Messages {
-    /// A request was sent: the message it belongs to, and which transmission it is.
+impl MessageTracker {
+    /// Adds a request packet that was sent; returns its message, and the number of its transmission.
     pub(super) fn sent(&mut self, at_ns: u64, one: &Sighting) -> (u64, u32) {
         self.sent_ns = at_ns;
         let times = self.sent.entry(one.psn).or_default();
@@ -49,7 +50,7 @@ impl Messages {
         message.packets_sent = message.packets_sent.saturating_add(1);
         message.transmissions = message.transmissions.max(transmission);
         if !one.info.service.is_reliable() {
-            // Without acknowledgements a message is over when it has left.
+            // Without acknowledgements, a message is over when it has been sent.
             message.end = end(at_ns, WcStatus::Success);
         }
         (message.number, transmission)
@@ -59,13 +60,13 @@ impl Messages {
         let number = self.all.len() as u64;
         let bytes = match one.info.operation {
             Operation::ReadRequest => one.memory.map_or(0, |(_, length)| length),
-            Operation::CompareSwap | Operation::FetchAdd => ATOMIC_BYTES,
+            _ if one.info.headers.contains(HeaderSet::ATOMIC_ETH) => ATOMIC_BYTES,
             _ => 0,
         };
         self.all.push(Message {
             number,
             wr_id: number,
-            opcode: opcode(one.info.operation) as u8,
+            opcode: opcode(one.info) as u8,
             bytes,
             psn: one.psn,
             packets: 1,
@@ -75,11 +76,11 @@ impl Messages {
         });
     }
 
-    /// An answer came.
+    /// Adds an answer that arrived.
     pub(super) fn answered(&mut self, at_ns: u64, one: &Sighting) {
         let Some((syndrome, _)) = one.answer else { return };
-        let whole = matches!(one.info.position, Position::Last | Position::Only);
-        if matches!(Syndrome::from_byte(syndrome), Syndrome::Ack { .. }) && whole {
+        let ends_message = matches!(one.info.position, Position::Last | Position::Only);
+        if matches!(Syndrome::from_byte(syndrome), Syndrome::Ack { .. }) && ends_message {
             self.acknowledge(at_ns, one.psn);
         }
         let status = match Syndrome::from_byte(syndrome) {
@@ -91,7 +92,7 @@ impl Messages {
             }
             Syndrome::RnrNak { timer_code } => {
                 let wait_ns = rnr_timer_ns(timer_code);
-                // A capture does not tell how many retries are left.
+                // A capture does not show how many retries are left.
                 let kind = SetbackKind::ReceiverNotReady { wait_ns, retries_left: RETRIES_FOR_EVER };
                 return self.set_back(at_ns, one.psn, kind);
             }
@@ -102,10 +103,10 @@ impl Messages {
         }
     }
 
-    /// Tells the message with this PSN, and those behind it, what keeps them from going on.
+    /// Adds a setback to the message with this PSN and those behind it.
     fn set_back(&mut self, at_ns: u64, psn: u32, kind: SetbackKind) {
         let silent_since_ns = self.sent_ns;
-        for message in self.all.iter_mut().skip(self.over).take(LOOKED_AT) {
+        for message in self.all.iter_mut().skip(self.over).take(MAX_SEARCHED_MESSAGES) {
             let own = ahead(message.psn, psn) < message.packets;
             let is_behind = ahead(psn, message.psn) < 1 << 23;
             if (own || is_behind) && message.setbacks.len() < MAX_SETBACKS {
@@ -114,7 +115,7 @@ impl Messages {
         }
     }
 
-    /// All messages up to this PSN are over.
+    /// Ends all messages up to this PSN.
     fn acknowledge(&mut self, at_ns: u64, psn: u32) {
         while let Some(message) = self.all.get_mut(self.over) {
             let last = message.psn.wrapping_add(message.packets.max(1) - 1) & PSN_MASK;
@@ -127,9 +128,13 @@ impl Messages {
         }
     }
 
-    /// The latest message that begins at this PSN or before it.
+    /// Returns the latest message that begins at this PSN or before it.
     fn of_psn(&mut self, psn: u32) -> Option<&mut Message> {
-        self.all.iter_mut().rev().take(LOOKED_AT).find(|message| ahead(message.psn, psn) < 1 << 23)
+        self.all
+            .iter_mut()
+            .rev()
+            .take(MAX_SEARCHED_MESSAGES)
+            .find(|message| ahead(message.psn, psn) < 1 << 23)
     }
 
     pub(super) fn finish(self) -> Vec<Message> {
@@ -137,10 +142,10 @@ impl Messages {
     }
 }
 
-/// Messages that are looked at for the one that a packet belongs to.
-const LOOKED_AT: usize = 256;
+/// Maximum number of messages that are searched for the one that a packet belongs to.
+const MAX_SEARCHED_MESSAGES: usize = 256;
 
-/// PSNs from one to another.
+/// Returns the distance from one PSN to another.
 const fn ahead(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from) & PSN_MASK
 }
@@ -149,20 +154,8 @@ fn end(at_ns: u64, status: WcStatus) -> Option<RequestEnd> {
     Some(RequestEnd { at_ns, status: status as u8, cq: 0, has_completion: false })
 }
 
-/// The operation of the work request that makes such a packet.
-const fn opcode(operation: Operation) -> SendOpcode {
-    match operation {
-        Operation::WriteFirst | Operation::WriteMiddle | Operation::WriteLast | Operation::WriteOnly => {
-            SendOpcode::RdmaWrite
-        }
-        Operation::WriteLastImm | Operation::WriteOnlyImm => SendOpcode::RdmaWriteWithImm,
-        Operation::SendLastImm | Operation::SendOnlyImm => SendOpcode::SendWithImm,
-        Operation::SendLastInvalidate | Operation::SendOnlyInvalidate => SendOpcode::SendWithInvalidate,
-        Operation::ReadRequest => SendOpcode::RdmaRead,
-        Operation::CompareSwap => SendOpcode::CompareSwap,
-        Operation::FetchAdd => SendOpcode::FetchAdd,
-        Operation::Flush => SendOpcode::Flush,
-        Operation::AtomicWrite => SendOpcode::AtomicWrite,
-        _ => SendOpcode::Send,
-    }
+/// Returns the operation of the work request that sends such a packet.
+fn opcode(info: &OpcodeInfo) -> SendOpcode {
+    let made = WR_OPCODES.iter().find(|row| row.packets.at(info.position) == Some(info.operation));
+    made.map_or(SendOpcode::Send, |row| row.opcode)
 }

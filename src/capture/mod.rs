@@ -2,26 +2,27 @@
 
 mod decode;
 pub(crate) mod file;
-mod homes;
 mod management;
 mod messages;
+mod multipath;
 mod pairs;
 pub(crate) mod plan;
 pub(crate) mod processes;
 mod record;
 mod totals;
+mod vantages;
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read, Write};
 use std::path::PathBuf;
 
 use crate::cli::CaptureOptions;
-use crate::observe::Watched;
+use crate::observe::ProgressReader;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 use decode::{Decoded, decode};
-use file::{Frame, Reason, for_each_frame};
-use totals::Totals;
+use file::{Frame, FrameError, for_each_frame};
+use totals::CaptureTotals;
 
 /// Runs the command.
 pub(crate) fn run(options: &CaptureOptions, out: &mut dyn Write) -> CommandResult {
@@ -36,9 +37,9 @@ pub(crate) fn run(options: &CaptureOptions, out: &mut dyn Write) -> CommandResul
         let file = File::open(&options.file)
             .map_err(|error| CommandError::Failed(format!("{name} cannot be opened: {error}")))?;
         let length = file.metadata().map_or(0, |about| about.len());
-        // A bar between lines on the same terminal would only be in their way.
+        // A progress bar would mix with lines on the same terminal.
         if options.summary || !io::stdout().is_terminal() {
-            Box::new(Watched::new(file, length, &name.to_string()))
+            Box::new(ProgressReader::new(file, length, &name.to_string()))
         } else {
             Box::new(file)
         }
@@ -46,18 +47,18 @@ pub(crate) fn run(options: &CaptureOptions, out: &mut dyn Write) -> CommandResul
     list(&name.to_string(), input, options, out)
 }
 
-/// Lists a capture that is known under `name`.
+/// Lists a capture that messages call `name`.
 fn list(name: &str, input: impl Read, options: &CaptureOptions, out: &mut dyn Write) -> CommandResult {
-    let mut totals = Totals::default();
+    let mut totals = CaptureTotals::default();
     let read = for_each_frame(input, |frame| show(frame, options, &mut totals, out));
     let damage = match read {
         Ok(()) => None,
-        Err(Reason::Callback(error)) => return Err(error),
-        // Nothing could be read: there are no totals to show either.
-        Err(Reason::Broken(what)) if totals.frames == 0 => {
+        Err(FrameError::Callback(error)) => return Err(error),
+        // If nothing could be read, there are no totals to print either.
+        Err(FrameError::Broken(what)) if totals.frames == 0 => {
             return Err(CommandError::Failed(format!("{name} cannot be read: {what}")));
         }
-        Err(Reason::Broken(what)) => Some(what),
+        Err(FrameError::Broken(what)) => Some(what),
     };
     if options.json {
         totals.write_json(out)?;
@@ -75,8 +76,8 @@ fn list(name: &str, input: impl Read, options: &CaptureOptions, out: &mut dyn Wr
     }
 }
 
-/// A check of what was not captured must not pass.
-fn too_few(name: &str, totals: &Totals, expected: u64) -> CommandError {
+/// Returns the error for too few packets: a check of a capture that is nearly empty must not pass.
+fn too_few(name: &str, totals: &CaptureTotals, expected: u64) -> CommandError {
     let (found, malformed) = (totals.well_formed(), totals.malformed);
     let what = match (found, totals.packets) {
         (0, 0) => "it holds no RoCE packet".to_owned(),
@@ -91,7 +92,7 @@ fn too_few(name: &str, totals: &Totals, expected: u64) -> CommandError {
 fn show(
     frame: &Frame<'_>,
     options: &CaptureOptions,
-    totals: &mut Totals,
+    totals: &mut CaptureTotals,
     out: &mut dyn Write,
 ) -> Result<(), CommandError> {
     let first_ns = totals.start(frame.time);
@@ -131,7 +132,7 @@ mod tests {
     use pumice_transport::wire::{encapsulate, icrc};
     use std::net::IpAddr;
 
-    /// A pcap file of raw IP packets.
+    /// Returns a pcap file of raw IP packets.
     fn pcap(packets: &[&[u8]]) -> Vec<u8> {
         let mut file = Vec::new();
         for word in [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 65535, 101] {
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_icrc_for_another_identification_is_told_from_damage() {
+    fn an_icrc_for_another_identification_is_distinguished_from_damage() {
         let mut renumbered = HELLO;
         renumbered[4..6].copy_from_slice(&[0x12, 0x34]);
         let (result, text) = listed(&pcap(&[&renumbered]), false);
@@ -206,7 +207,7 @@ mod tests {
         let flow =
             Flow { source: address(1), destination: address(2), source_port: 4791, destination_port: 4791 };
         let mut batch = Vec::new();
-        // Two packets of 100 bytes and a shorter one, each with the ICRC of its place.
+        // Two packets of 100 bytes and a shorter one, each with the ICRC for its identification.
         for (ip_id, length) in [(0, 100), (1, 100), (2, 40)] {
             let mut packet = HELLO[28..40].to_vec();
             packet[11] = ip_id as u8;
@@ -248,11 +249,11 @@ mod tests {
         assert!(matches!(result, Ok(Outcome::Good)), "{result:?}");
     }
 
-    /// A pcap file of raw IP packets of which `kept` bytes were kept.
-    fn cut(packets: &[&[u8]], kept: usize) -> Vec<u8> {
+    /// Returns a pcap file of raw IP packets that was cut to `captured_length` bytes each.
+    fn cut(packets: &[&[u8]], captured_length: usize) -> Vec<u8> {
         let mut file = pcap(&[]);
         for packet in packets {
-            let bytes = packet.get(..kept).unwrap_or(packet);
+            let bytes = packet.get(..captured_length).unwrap_or(packet);
             for word in [0, 0, bytes.len() as u32, packet.len() as u32] {
                 file.extend_from_slice(&word.to_le_bytes());
             }
@@ -264,19 +265,19 @@ mod tests {
     #[test]
     fn packets_that_the_capture_cut_are_shown_from_their_headers() {
         // IP, UDP and BTH are 40 bytes.
-        for kept in 40..HELLO.len() {
-            let (result, text) = listed(&cut(&[&HELLO, &HELLO], kept), false);
+        for captured_length in 40..HELLO.len() {
+            let (result, text) = listed(&cut(&[&HELLO, &HELLO], captured_length), false);
             let line =
                 "RC_SEND_ONLY  qp 0x000011  psn 43981 solicited migrated ack-request  5 B  icrc not captured";
-            assert_eq!(text.matches(line).count(), 2, "{kept}: {text}");
+            assert_eq!(text.matches(line).count(), 2, "{captured_length}: {text}");
             assert!(text.contains("2 RoCE packets with 10 bytes"), "{text}");
             assert!(text.contains("ICRC: 0 ok, 0 bad, 2 not captured"), "{text}");
             assert!(matches!(result, Ok(Outcome::Good)), "{result:?}");
         }
-        for kept in 0..40 {
-            let (result, text) = listed(&cut(&[&HELLO], kept), false);
-            assert!(text.contains("1 frames cut by the capture"), "{kept}: {text}");
-            assert!(result.is_err(), "{kept}: nothing is known of it");
+        for captured_length in 0..40 {
+            let (result, text) = listed(&cut(&[&HELLO], captured_length), false);
+            assert!(text.contains("1 frames cut by the capture"), "{captured_length}: {text}");
+            assert!(result.is_err(), "{captured_length}: nothing is known of it");
         }
     }
 
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_packets_than_expected_are_told() {
+    fn fewer_packets_than_expected_are_reported() {
         let run = |file: &[u8], expect| {
             let (json, summary, faults) = (false, false, false);
             let options =
@@ -350,16 +351,16 @@ mod tests {
 
     #[test]
     fn no_damage_to_a_file_makes_it_panic() {
-        let whole = pcap(&[&HELLO, &HELLO]);
-        for index in 0..whole.len() {
+        let original = pcap(&[&HELLO, &HELLO]);
+        for index in 0..original.len() {
             for flip in [0x01, 0x10, 0x80, 0xff] {
-                let mut file = whole.clone();
+                let mut file = original.clone();
                 file[index] ^= flip;
                 for json in [false, true] {
                     let _ = listed(&file, json);
                 }
             }
-            let _ = listed(&whole[..index], false);
+            let _ = listed(&original[..index], false);
         }
     }
 }

@@ -1,8 +1,8 @@
-use pumice_device::trace::{Reasons, SetbackKind, Timeline};
+use pumice_device::trace::{MessageStories, SetbackKind, Timeline};
 use pumice_transport::types::WcStatus;
 
 use super::*;
-use crate::capture::plan::Datagram;
+use crate::capture::plan::DatagramInfo;
 
 fn golden(name: &str) -> Vec<u8> {
     let file = format!("{}/tests/golden/6.12/{name}.pcap", env!("CARGO_MANIFEST_DIR"));
@@ -31,7 +31,7 @@ fn queue_pairs_know_their_peers_though_packets_name_one_only() {
 }
 
 #[test]
-fn naks_and_repetitions_are_told() {
+fn naks_and_repetitions_are_reported() {
     let all = of(&golden("rc-rnr")).expect("a capture");
     let naks: usize = all.iter().flat_map(|one| &one.queue_pairs).map(|qp| qp.rnr_naks_ns.len()).sum();
     let again = all.iter().flat_map(|one| &one.queue_pairs).flat_map(|qp| &qp.messages);
@@ -48,39 +48,40 @@ fn naks_and_repetitions_are_told() {
 #[test]
 fn no_damage_makes_the_reader_panic() {
     for name in ["rc-send", "rc-rnr", "cm-rping"] {
-        let whole = golden(name);
-        for offset in (0..whole.len()).step_by(11) {
-            let mut bytes = whole.clone();
+        let original = golden(name);
+        for offset in (0..original.len()).step_by(11) {
+            let mut bytes = original.clone();
             bytes[offset] ^= [0x01, 0x80, 0xff][offset % 3];
             let Ok(all) = of(&bytes) else { continue };
             let nothing: [(String, &[u8]); 0] = [];
             let timeline = Timeline::read_with(nothing, all).expect("no trace that could be wrong");
-            assert!(Reasons::of(&timeline, 3).slowest.len() <= 3);
+            assert!(MessageStories::of(&timeline, 3).slowest.len() <= 3);
         }
     }
 }
 
 #[test]
 fn captures_of_too_many_addresses_are_refused() {
-    let mut whole = golden("rc-send");
-    // The first packet, from ever new addresses: 16 bytes of its own, 14 of Ethernet, 12 of IP before it.
-    let length = 16 + u32::from_le_bytes([whole[32], whole[33], whole[34], whole[35]]) as usize;
-    let mut packet = whole[24..24 + length].to_vec();
-    whole.truncate(24);
+    let mut original = golden("rc-send");
+    // The first packet, repeated from ever new addresses. Before it are 16 bytes of its record header, 14 of
+    // Ethernet and 12 of IP.
+    let length = 16 + u32::from_le_bytes([original[32], original[33], original[34], original[35]]) as usize;
+    let mut packet = original[24..24 + length].to_vec();
+    original.truncate(24);
     for number in 0..=MAX_ADDRESSES as u16 {
         let [high, low] = number.to_be_bytes();
         packet[16 + 14 + 12..][..4].copy_from_slice(&[10, 1, high, low]);
-        whole.extend_from_slice(&packet);
+        original.extend_from_slice(&packet);
     }
-    let (_, why) = of(&whole).expect_err("too many");
+    let (_, why) = of(&original).expect_err("too many");
     assert_eq!(why, "there are packets of more than 1024 addresses: filter it");
 }
 
 #[test]
 fn datagrams_of_srd_and_dc_are_of_these_services_and_no_messages() {
-    let mut builder = Builder::default();
+    let mut builder = QueuePairBuilder::default();
     for (number, numbered) in [(0, None), (1, Some("SRD")), (2, Some("DC"))] {
-        let datagram = Datagram { from_qpn: 7, numbered, digest: number, message: None };
+        let datagram = DatagramInfo { from_qpn: 7, numbered, digest: number, message: None };
         let one = Sighting {
             capture: 0,
             time_ns: number,
@@ -99,7 +100,7 @@ fn datagrams_of_srd_and_dc_are_of_these_services_and_no_messages() {
             datagram: Some(datagram),
         };
         assert_eq!(service(&one), numbered.unwrap_or("UD"));
-        builder.take(number, Seen::Sent, &one, Some(7));
+        builder.take(number, SeenDirection::Sent, &one, Some(7));
     }
     assert_eq!((builder.qp.packets.len(), builder.messages.finish().len()), (3, 1));
 }

@@ -1,4 +1,4 @@
-//! What is shown of one packet, as text and as JSON.
+//! The printed form of a packet, as text and as JSON.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +9,8 @@ use pumice_transport::types::AtomicOperation;
 use pumice_transport::wire::{self, Bth, NakCode, Syndrome, credits, rnr_timer_ns};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::management::Management;
+use super::management::CmMessageText;
+use super::multipath::Multipath;
 
 /// A packet to the RoCE port.
 #[derive(Debug, serde::Serialize)]
@@ -24,7 +25,7 @@ pub(crate) struct Record {
     /// Differentiated services code point of the IP header.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) dscp: u8,
-    /// Index in the batch that was captured uncut.
+    /// Index in a batch that was captured before it was segmented.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch_index: Option<u16>,
     /// Empty when the packet has no whole BTH.
@@ -35,12 +36,15 @@ pub(crate) struct Record {
     pub(crate) flags: Flags,
     #[serde(flatten)]
     pub(crate) headers: Headers,
+    /// The headers of a packet of MRC.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cm: Option<Management>,
-    /// Of SRD and DC, whose packets are datagrams.
+    pub(crate) mrc: Option<Multipath>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cm: Option<CmMessageText>,
+    /// Part of a message, for SRD and DC, whose packets are datagrams.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(crate) part: Option<Part>,
-    /// A digest of the payload of a datagram.
+    pub(crate) part: Option<NumberedPartText>,
+    /// Digest of the payload of a datagram.
     #[serde(skip)]
     pub(crate) digest: u64,
     /// The message of connection management, as it was sent.
@@ -49,10 +53,10 @@ pub(crate) struct Record {
     pub(crate) payload_bytes: usize,
     #[serde(flatten)]
     pub(crate) icrc: Icrc,
-    /// What is wrong with the packet's form.
+    /// Error in the form of the packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) malformed: Option<String>,
-    /// What the capture says about it: what a fault plan did to it, in captures of this device.
+    /// Comments of the capture; in captures of this device, what a fault plan did to the packet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) comments: Vec<String>,
 }
@@ -73,6 +77,7 @@ impl Default for Record {
             pkey: DEFAULT_PKEY,
             flags: Flags::default(),
             headers: Headers::default(),
+            mrc: None,
             cm: None,
             part: None,
             digest: 0,
@@ -85,9 +90,9 @@ impl Default for Record {
     }
 }
 
-/// How the comment of a packet begins to which a fault plan did something.
+/// Prefix of the comment of a packet to which a fault plan applied.
 const PLANNED: &str = "pumice: ";
-/// How the comment of a packet begins that a fault plan has lost.
+/// Prefix of the comment of a packet that a fault plan lost.
 const LOST: &str = "pumice: lost: ";
 const DEFAULT_PKEY: u16 = 0xffff;
 
@@ -97,7 +102,7 @@ fn is_zero(number: &u8) -> bool {
 }
 
 impl Record {
-    /// One line; the time is relative to `first_ns`.
+    /// Writes one line; the time is relative to `first_ns`.
     pub(crate) fn write_text(&self, first_ns: u64, out: &mut dyn Write) -> io::Result<()> {
         let sign = if self.time_ns < first_ns { "-" } else { "" };
         let since = self.time_ns.abs_diff(first_ns);
@@ -123,11 +128,14 @@ impl Record {
             write!(out, "  pkey {:#06x}", self.pkey)?;
         }
         self.headers.write_text(out)?;
+        if let Some(mrc) = &self.mrc {
+            mrc.write_text(out)?;
+        }
         if let Some(cm) = &self.cm {
             cm.write_text(out)?;
         }
-        if let Some(Part(part)) = &self.part {
-            part_text(part, out)?;
+        if let Some(NumberedPartText(part)) = &self.part {
+            numbered_part_text(part, out)?;
         }
         match &self.malformed {
             Some(what) => write!(out, "  MALFORMED: {what}")?,
@@ -146,24 +154,24 @@ impl Record {
         writeln!(out)
     }
 
-    /// Whether a fault plan lost it, so that it was never on the network.
+    /// Reports whether a fault plan lost the packet, so that it was not on the network.
     pub(crate) fn is_lost(&self) -> bool {
         self.comments.iter().any(|comment| comment.starts_with(LOST))
     }
 
-    /// Whether a fault plan did something to it.
+    /// Reports whether a fault plan applied to the packet.
     pub(crate) fn is_planned(&self) -> bool {
         self.comments.iter().any(|comment| comment.starts_with(PLANNED))
     }
 }
 
-/// ECN of the IP header.
+/// The ECN bits of the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Congestion {
-    /// The sender understands marks.
+    /// The sender supports ECN marks.
     Capable,
-    /// A switch on the way has marked the packet.
+    /// A switch on the way marked the packet.
     Experienced,
 }
 
@@ -177,7 +185,7 @@ impl Congestion {
     }
 }
 
-/// Flag bits of the BTH.
+/// The flag bits of the BTH.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Flags {
     solicited: bool,
@@ -217,16 +225,16 @@ impl Serialize for Flags {
     }
 }
 
-/// What the ICRC says.
+/// The result of checking the ICRC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Icrc {
     Ok,
-    /// The packet is too short to have one.
+    /// The packet is too short to have an ICRC.
     Missing,
-    /// The capture cut the packet before its end.
+    /// The capture cut the packet before its ICRC.
     NotCaptured,
     Bad {
-        /// The IPv4 identification that the sender computed it for, if that is all that is wrong.
+        /// IPv4 identification for which the ICRC is right, if that is all that is wrong.
         right_for_ip_id: Option<u16>,
     },
 }
@@ -250,10 +258,10 @@ impl Serialize for Icrc {
 
 /// A part of a message of SRD or DC, or an answer to one.
 #[derive(Debug)]
-pub(crate) struct Part(pub(crate) NumberedPart);
+pub(crate) struct NumberedPartText(pub(crate) NumberedPart);
 
-/// As in ` DC SEND, message 3, part 1 of 4, stream 0`, with parts counted from 1.
-fn part_text(part: &NumberedPart, out: &mut dyn Write) -> io::Result<()> {
+/// Writes text such as ` DC SEND, message 3, part 1 of 4, stream 0`, with parts counted from 1.
+fn numbered_part_text(part: &NumberedPart, out: &mut dyn Write) -> io::Result<()> {
     let NumberedPart { service, kind, message, part, parts, stream, .. } = *part;
     write!(out, "  {service} {kind}, message {message}, part {} of {parts}", u64::from(part) + 1)?;
     match stream {
@@ -262,7 +270,7 @@ fn part_text(part: &NumberedPart, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-impl Serialize for Part {
+impl Serialize for NumberedPartText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let NumberedPart { service, kind, message, part, parts, length_bytes, stream } = self.0;
         let mut map = serializer.serialize_map(None)?;
@@ -284,7 +292,7 @@ impl Serialize for Part {
 pub(crate) struct Headers(Option<wire::Headers>);
 
 impl Headers {
-    /// The headers, if they could be parsed.
+    /// Returns the headers, if they could be parsed.
     pub(crate) const fn wire(&self) -> Option<&wire::Headers> {
         self.0.as_ref()
     }
@@ -297,7 +305,7 @@ impl From<wire::Headers> for Headers {
 }
 
 impl Headers {
-    /// Each header as ` name{…}`, in the order of the wire.
+    /// Writes each header as ` name{…}`, in the order of the wire.
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some(h) = &self.0 else { return Ok(()) };
         if let Some(xrc) = h.xrceth {
@@ -382,12 +390,12 @@ impl Serialize for Headers {
     }
 }
 
-/// 64-bit values are strings in JSON: many readers keep 53 bits of a number.
+/// Formats a 64-bit value as a string for JSON, because many readers keep only 53 bits of a number.
 fn hex(value: u64) -> String {
     format!("{value:#x}")
 }
 
-/// A syndrome in words.
+/// Describes a syndrome in words.
 fn meaning(syndrome: u8) -> String {
     match Syndrome::from_byte(syndrome) {
         Syndrome::Ack { credit_code } => match credits(credit_code) {

@@ -1,4 +1,4 @@
-//! What a capture holds altogether.
+//! The totals of a capture.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,44 +13,46 @@ use crate::outcome::CommandError;
 /// Counts over a capture.
 #[derive(Debug, Default, Serialize)]
 #[serde(tag = "kind", rename = "summary")]
-pub(crate) struct Totals {
-    /// All frames of the file.
+pub(crate) struct CaptureTotals {
+    /// Number of frames in the file.
     pub(crate) frames: u64,
-    /// Packets to the RoCE port; a batch captured uncut is one frame of several packets.
+    /// Number of packets to the RoCE port; a batch captured before segmentation is one frame of several
+    /// packets.
     pub(crate) packets: u64,
-    /// Those of them that are no well-formed RoCE packet.
+    /// Number of these packets that are no well-formed RoCE packet.
     pub(crate) malformed: u64,
-    /// Malformed ones whose ICRC is not right: another sender's opcodes are no mistake.
+    /// Number of malformed packets with a wrong ICRC. Unknown opcodes of another sender are no damage.
     #[serde(skip)]
     damaged: u64,
-    /// Frames of which the capture did not keep the base transport header.
+    /// Number of frames of which the capture did not keep the base transport header.
     pub(crate) cut: u64,
-    /// Frames that are something else.
+    /// Number of other frames.
     pub(crate) others: u64,
     pub(crate) payload_bytes: u64,
     pub(crate) icrc_ok: u64,
     pub(crate) icrc_bad: u64,
-    /// The capture cut the packet before it.
+    /// Number of packets that the capture cut before the ICRC.
     pub(crate) icrc_not_captured: u64,
-    /// Of the bad ones: right for another IP identification than the one captured.
+    /// Number of bad ICRCs that are right for another IP identification than the captured one.
     pub(crate) icrc_right_for_other_ip_id: u64,
-    /// Packets that a fault plan lost: they are in the capture, and were never on the network.
+    /// Number of packets that a fault plan lost: they are in the capture, but were not on the network.
     pub(crate) lost: u64,
-    /// Between the first and the latest frame.
+    /// Time between the first and the latest frame, in ns.
     pub(crate) duration_ns: u64,
-    /// By name.
+    /// Number of packets by opcode name.
     pub(crate) opcodes: BTreeMap<String, u64>,
-    /// "source > destination" to number of packets.
+    /// Number of packets by flow, "source > destination".
     pub(crate) flows: BTreeMap<String, u64>,
     #[serde(skip)]
     first_ns: Option<u64>,
 }
 
-/// Flows kept apart; the packets of further ones are counted together. A capture may name any number.
+/// Maximum number of flows that are counted separately; packets of further ones are counted together. A
+/// capture may name any number.
 const MAX_FLOWS: usize = 1000;
 
-impl Totals {
-    /// Notes the time of a frame; returns that of the first.
+impl CaptureTotals {
+    /// Notes the time of a frame; returns the time of the first one.
     pub(crate) fn start(&mut self, time: Duration) -> u64 {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let first = *self.first_ns.get_or_insert(ns);
@@ -92,12 +94,12 @@ impl Totals {
         *self.flows.entry(flow).or_default() += 1;
     }
 
-    /// Packets that are well-formed.
+    /// Returns the number of well-formed packets.
     pub(crate) const fn well_formed(&self) -> u64 {
         self.packets - self.malformed
     }
 
-    /// Whether a packet is damaged.
+    /// Reports whether a packet is damaged.
     pub(crate) const fn has_damage(&self) -> bool {
         self.icrc_bad + self.damaged > 0
     }
@@ -108,7 +110,7 @@ impl Totals {
         Ok(())
     }
 
-    /// The last line of a listing; with `tables`, what is in the capture before it.
+    /// Writes the last line of a listing; with `tables`, the tables of opcodes and flows before it.
     pub(crate) fn write_text(&self, out: &mut dyn Write, tables: bool) -> io::Result<()> {
         if tables {
             for (title, table) in [("flow", &self.flows), ("opcode", &self.opcodes)] {

@@ -1,4 +1,4 @@
-//! `pumice check live`: what programs that run already do wrong.
+//! `pumice check live`: reports verbs mistakes of running programs.
 
 use std::fs;
 use std::io::Write;
@@ -8,43 +8,43 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use pumice_device::check::{JUDGED_LIVE, KINDS};
 use pumice_device::findings::Level;
-use pumice_device::record_orders::RecordOrder;
+use pumice_device::record_orders::RecordCommand;
 use pumice_device::settings::Marks;
-use pumice_device::share::runtime_folder;
+use pumice_device::sharing::runtime_folder;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::observe::{
-    LiveDevice, RecordingTime, Running, Silence, live_time, milliseconds, nanoseconds, plain,
+    LiveDevice, NoOutput, ProcessSelection, RecordingTime, live_time, milliseconds, nanoseconds, plain,
 };
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
-/// How long a process may take to write its report, beyond its time: it looks for symbols.
+/// Time that a process may take beyond the duration to write its report, because it resolves symbols.
 const GRACE: Duration = Duration::from_secs(20);
-/// The longest report.
+/// Maximum size of a report, in bytes.
 const MAX_REPORT_BYTES: usize = 64 << 20;
 
 /// Options of `pumice check live`.
 #[derive(Debug, Args)]
-pub(crate) struct LiveOptions {
+pub(crate) struct LiveCheckOptions {
     /// For how long, as in 500ms or 5s; a signal (ctrl-C) ends it sooner
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = live_time)]
     time: Duration,
     #[command(flatten)]
-    running: Running,
+    running: ProcessSelection,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// What was found in a device's process.
+/// The result of checking a device's process.
 #[derive(Debug, Serialize)]
-struct Checked {
+struct CheckedDevice {
     #[serde(flatten)]
     of: LiveDevice,
-    /// Why it was not checked, or not to the end.
+    /// Reason why it was not checked, or not to the end.
     problem: Option<String>,
-    /// None: there is none, or it is text.
+    /// The report as JSON; `None` if there is none, or if it is text.
     report: Option<Value>,
     #[serde(skip)]
     text: String,
@@ -53,32 +53,33 @@ struct Checked {
 }
 
 /// Runs the command.
-pub(crate) fn run(options: &LiveOptions, out: &mut dyn Write) -> CommandResult {
+pub(crate) fn run(options: &LiveCheckOptions, out: &mut dyn Write) -> CommandResult {
     let chosen = options.running.find().map_err(CommandError::Failed)?;
     let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
     let pattern = runtime.join(format!("live-{}-%p-%d", std::process::id()));
     let format = if options.json { "json" } else { "text" }.to_owned();
     let for_ms = milliseconds(options.time);
-    let order = RecordOrder::Check { file: pattern.display().to_string(), for_ms, format };
+    let order = RecordCommand::Check { file: pattern.display().to_string(), for_ms, format };
     let time = RecordingTime { time: options.time, grace: GRACE };
     let recordings = options.running.record(&chosen, &order, time)?;
     let until = recordings.until;
     let devices = recordings.devices.into_iter();
-    let all: Vec<Checked> = devices.map(|(of, file)| Checked::of(of, file, until, options.json)).collect();
+    let all: Vec<CheckedDevice> =
+        devices.map(|(of, file)| CheckedDevice::of(of, file, until, options.json)).collect();
     if options.json {
         json(options, &all, out)?
     } else {
         text(&all, out)?
     }
     let is_bad =
-        |one: &Checked| one.problem.is_some() || one.worst.is_some_and(|worst| worst >= Level::Warning);
+        |one: &CheckedDevice| one.problem.is_some() || one.worst.is_some_and(|worst| worst >= Level::Warning);
     Ok(if all.iter().any(is_bad) { Outcome::Bad } else { Outcome::Good })
 }
 
-impl Checked {
-    /// Of a device's process: waits for its report, which is removed.
-    fn of(of: LiveDevice, file: Result<PathBuf, String>, until: Instant, is_json: bool) -> Checked {
-        let mut checked = Checked { of, problem: None, report: None, text: String::new(), worst: None };
+impl CheckedDevice {
+    /// Waits for the report of a device's process, reads it, and removes it.
+    fn of(of: LiveDevice, file: Result<PathBuf, String>, until: Instant, is_json: bool) -> CheckedDevice {
+        let mut checked = CheckedDevice { of, problem: None, report: None, text: String::new(), worst: None };
         let file = match file {
             Ok(file) => file,
             Err(problem) => {
@@ -95,34 +96,34 @@ impl Checked {
                     checked.text = report.lines().map(|line| plain(line) + "\n").collect();
                 }
             }
-            Err(silence) => {
-                let why = match silence {
-                    Silence::Late => "it is stopped, or its disk is full",
-                    Silence::Ended => "it ended before",
+            Err(no_output) => {
+                let why = match no_output {
+                    NoOutput::Late => "it is stopped, or its disk is full",
+                    NoOutput::Ended => "it ended before",
                 };
                 checked.problem = Some(format!("{why}: there is no report"));
             }
         }
-        // It may be another one's by now, or gone.
+        // The name may belong to another process's file by now, or the file may be gone.
         let _ = fs::remove_file(file);
         checked
     }
 }
 
-/// A whole report, and the level of the worst that is in it.
+/// Reads a complete report; returns it with the level of the worst finding in it.
 fn report(file: &Path) -> Option<(Option<Level>, String)> {
     let bytes = fs::read(file).ok().filter(|bytes| bytes.len() <= MAX_REPORT_BYTES)?;
     let (marks, report) = Marks::of_report(&bytes)?;
     Some((marks.worst, String::from_utf8_lossy(report).into_owned()))
 }
 
-/// The kinds that only calls tell of.
+/// Returns the kinds of findings that only calls reveal.
 fn not_judged() -> Vec<&'static str> {
     let is_judged = |name: &str| JUDGED_LIVE.iter().any(|one| one.name == name);
     KINDS.iter().map(|kind| kind.name).filter(|name| !is_judged(name)).collect()
 }
 
-fn text(all: &[Checked], out: &mut dyn Write) -> Result<(), CommandError> {
+fn text(all: &[CheckedDevice], out: &mut dyn Write) -> Result<(), CommandError> {
     for one in all {
         match &one.problem {
             Some(problem) => writeln!(out, "{} was not checked: {problem}", one.of)?,
@@ -138,15 +139,16 @@ fn text(all: &[Checked], out: &mut dyn Write) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn json(options: &LiveOptions, all: &[Checked], out: &mut dyn Write) -> Result<(), CommandError> {
+fn json(options: &LiveCheckOptions, all: &[CheckedDevice], out: &mut dyn Write) -> Result<(), CommandError> {
     #[derive(Serialize)]
-    struct Whole<'a> {
+    struct LiveCheckReport<'a> {
         for_ns: u64,
-        programs: &'a [Checked],
+        programs: &'a [CheckedDevice],
         not_judged: Vec<&'static str>,
     }
-    let whole = Whole { for_ns: nanoseconds(options.time), programs: all, not_judged: not_judged() };
-    serde_json::to_writer_pretty(&mut *out, &whole)?;
+    let document =
+        LiveCheckReport { for_ns: nanoseconds(options.time), programs: all, not_judged: not_judged() };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `pumice check`, and exit codes that tell of findings.
+//! `pumice check`, and exit codes that depend on findings.
 
 mod live;
 mod required;
@@ -8,10 +8,10 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 use pumice_device::settings::{CHECK_MARK, Marks};
-use pumice_device::share::runtime_folder;
+use pumice_device::sharing::runtime_folder;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::run::{self, RunOptions, run_beside_with};
+use crate::run::{self, RunOptions, run_as_child_with};
 
 /// Options of `pumice check`.
 #[derive(Debug, Args)]
@@ -20,21 +20,21 @@ pub(crate) struct CheckCommandOptions {
     #[command(flatten)]
     run: RunOptions,
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<CheckAction>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum CheckAction {
     /// Say what programs that run already do wrong with verbs, without having started them by "pumice check"
     ///
     /// They are looked at for a while, and not stopped. What only their calls tell is not judged. The exit
     /// code is 1 if an error or a warning was found, or a program was not checked.
-    Live(live::LiveOptions),
+    Live(live::LiveCheckOptions),
 }
 
-/// Runs `pumice check`: `pumice run --check`.
+/// Runs `pumice check`, which is `pumice run --check`.
 pub(crate) fn check(options: CheckCommandOptions, out: &mut dyn Write) -> CommandResult {
-    if let Some(Action::Live(options)) = &options.action {
+    if let Some(CheckAction::Live(options)) = &options.action {
         return live::run(options, out);
     }
     let mut options = options.run;
@@ -42,26 +42,26 @@ pub(crate) fn check(options: CheckCommandOptions, out: &mut dyn Write) -> Comman
     run(options)
 }
 
-/// Runs `pumice run`, beside the program if its exit code may have to be another one.
+/// Runs `pumice run`; the program is a child process if its findings may change the exit code.
 pub(crate) fn run(options: RunOptions) -> CommandResult {
     let code = options.check.exit_code();
     match (code, options.require.requirements.is_empty()) {
-        (Some(code), true) => run_told(&options, code),
+        (Some(code), true) => run_program(&options, code),
         (None, true) => run::run(&options),
-        (Some(code), false) => required::run(options, |options| run_told(options, code)),
-        (None, false) => required::run(options, required::beside),
+        (Some(code), false) => required::run(options, |options| run_program(options, code)),
+        (None, false) => required::run(options, required::run_with_traces),
     }
 }
 
-/// Runs the program beside this process. Its exit code, or `code` if it ended well and something was found in
-/// one of its processes.
-fn run_told(options: &RunOptions, code: u8) -> CommandResult {
+/// Runs the program as a child process. Returns its exit code, or `code` if it ended well and one of its
+/// processes had a finding.
+fn run_program(options: &RunOptions, code: u8) -> CommandResult {
     let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
     let mark = runtime.join(format!("check-{}", std::process::id()));
     Marks::create(&mark).map_err(|error| {
         CommandError::Failed(format!("{} cannot be written: {error}: make room", mark.display()))
     })?;
-    let outcome = run_beside_with(options, &[(CHECK_MARK, &mark)]);
+    let outcome = run_as_child_with(options, &[(CHECK_MARK, &mark)]);
     let marks = Marks::read(&mark);
     let _ = fs::remove_file(&mark);
     let ended = outcome?;
@@ -71,6 +71,14 @@ fn run_told(options: &RunOptions, code: u8) -> CommandResult {
     match ended {
         0 if options.check.fails(marks) => {
             let sentence = format!("the program ended well, and something was found: exit code {code}");
+            Err(CommandError::Program { sentence, exit_code: code })
+        }
+        0 if !marks.has_device && marks.worst.is_none() => {
+            let sentence = format!(
+                "the program ended well, and no process of it opened a device, so nothing was checked: exit \
+                 code {code}; see that the test that uses RDMA ran, and that it takes libibverbs from pumice \
+                 (pumice doctor)"
+            );
             Err(CommandError::Program { sentence, exit_code: code })
         }
         0 if marks.lacks_report => {

@@ -1,31 +1,31 @@
-//! `pumice run --require`: what a run is required to be like, judged by its traces.
+//! `pumice run --require`: judges the requirements on a run by its traces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use pumice_device::settings;
-use pumice_device::share::runtime_folder;
+use pumice_device::sharing::runtime_folder;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
-use crate::run::{RunOptions, run_beside};
-use crate::trace::require::{Required, line};
+use crate::run::{RunOptions, run_as_child};
+use crate::trace::require::{Requirements, line};
 use crate::trace::timeline_of;
 
-/// Traces that are read at most.
-const MOST_TRACES: usize = 4096;
+/// Maximum number of traces that are read.
+const MAX_TRACES: usize = 4096;
 
 /// A file that may be a trace.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Found {
+struct FoundTrace {
     path: PathBuf,
     bytes: u64,
     changed: Option<SystemTime>,
 }
 
-/// Runs the program by `run`, and judges what it did. Its exit code is the program's if that is not 0, else 1
-/// if a requirement is not met.
+/// Runs the program by `run`, and judges the requirements. Returns the program's exit code if that is not 0,
+/// otherwise 1 if a requirement is not met.
 pub(super) fn run(mut options: RunOptions, run: impl FnOnce(&RunOptions) -> CommandResult) -> CommandResult {
     let required = options.require.read()?;
     if std::env::var_os(settings::TRACE).is_some() && options.trace.is_none() {
@@ -42,26 +42,26 @@ pub(super) fn run(mut options: RunOptions, run: impl FnOnce(&RunOptions) -> Comm
     let ended = run(&options);
     let judged = judge(&required, &file, &before, &program.unwrap_or_default());
     if let Some(folder) = own {
-        // What cannot be removed lies in the user's own folder.
+        // A folder that cannot be removed is left in the user's own temporary folder.
         let _ = fs::remove_dir_all(folder);
     }
     ended?;
     judged
 }
 
-/// Waits for the program beside this process, for want of another reason to.
-pub(super) fn beside(options: &RunOptions) -> CommandResult {
-    match run_beside(options)? {
+/// Runs the program as a child process and waits for it; used when no other option already does that.
+pub(super) fn run_with_traces(options: &RunOptions) -> CommandResult {
+    match run_as_child(options)? {
         0 => Ok(Outcome::Good),
-        exit_code => Err(CommandError::Ended { exit_code }),
+        exit_code => Err(CommandError::ProgramEnded { exit_code }),
     }
 }
 
-/// A new folder of this user's alone.
+/// Makes a new folder that only this user can read.
 fn private_folder() -> Result<PathBuf, CommandError> {
     let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
     let folder = runtime.join(format!("require-{}", std::process::id()));
-    // One that an earlier process of this number has left.
+    // An earlier process with this process id may have left one.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir(&folder).map_err(|error| {
         CommandError::Failed(format!("{} cannot be made: {error}: make room", folder.display()))
@@ -69,11 +69,11 @@ fn private_folder() -> Result<PathBuf, CommandError> {
     Ok(folder)
 }
 
-fn judge(required: &Required, file: &Path, before: &[Found], program: &str) -> CommandResult {
-    // A file that was there and has not changed is of another run.
-    let is_new = |one: &Found| !before.contains(one);
+fn judge(required: &Requirements, file: &Path, before: &[FoundTrace], program: &str) -> CommandResult {
+    // A file that existed before and has not changed belongs to another run.
+    let is_new = |one: &FoundTrace| !before.contains(one);
     let files: Vec<PathBuf> =
-        traces(file).into_iter().filter(is_new).map(|one| one.path).take(MOST_TRACES).collect();
+        traces(file).into_iter().filter(is_new).map(|one| one.path).take(MAX_TRACES).collect();
     let verdicts = required.judge(&timeline_of(&files)?);
     for verdict in &verdicts {
         complain(&line(verdict));
@@ -89,9 +89,9 @@ fn judge(required: &Required, file: &Path, before: &[Found], program: &str) -> C
     }
 }
 
-/// The traces that processes write if this is the name: with numbers of processes for `%p`, and behind it
-/// where several processes would write to one.
-fn traces(file: &Path) -> Vec<Found> {
+/// Lists the traces that processes write under this name: with process ids for `%p`, and appended where
+/// several processes would write to one file.
+fn traces(file: &Path) -> Vec<FoundTrace> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Some(name) = file.file_name().map(|name| name.to_string_lossy().into_owned()) else {
         return Vec::new();
@@ -99,15 +99,15 @@ fn traces(file: &Path) -> Vec<Found> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let found = |entry: fs::DirEntry| {
         let about = entry.metadata().ok()?;
-        Some(Found { path: entry.path(), bytes: about.len(), changed: about.modified().ok() })
+        Some(FoundTrace { path: entry.path(), bytes: about.len(), changed: about.modified().ok() })
     };
     let named = entries.filter(|entry| is_of(&entry.file_name().to_string_lossy(), &name));
-    let mut found: Vec<Found> = named.filter_map(found).collect();
+    let mut found: Vec<FoundTrace> = named.filter_map(found).collect();
     found.sort();
     found
 }
 
-/// Whether a file has this name, with digits for `%p`, or with a number before its extension.
+/// Reports whether a file has this name, with digits for `%p`, or with a number before its extension.
 fn is_of(entry: &str, name: &str) -> bool {
     let between = |front: &str, back: &str| {
         let middle = entry.strip_prefix(front).and_then(|rest| rest.strip_suffix(back));
@@ -116,11 +116,11 @@ fn is_of(entry: &str, name: &str) -> bool {
     if let Some((front, back)) = name.split_once("%p") {
         return between(front, back);
     }
-    let beside = match name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()) {
+    let run_with_traces = match name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()) {
         Some((stem, extension)) => between(&format!("{stem}."), &format!(".{extension}")),
         None => between(&format!("{name}."), ""),
     };
-    entry == name || beside
+    entry == name || run_with_traces
 }
 
 #[cfg(test)]

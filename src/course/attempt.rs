@@ -1,4 +1,4 @@
-//! A run of a reader's program, or of one end of it, on pumice, and what it left behind.
+//! Runs a reader's program, or one end of it, on pumice, and collects what it left behind.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
@@ -13,67 +13,67 @@ use pumice_device::trace::{Item, Record, TraceReader};
 
 use crate::outcome::{CommandError, NO_PROGRAM, NOT_EXECUTABLE};
 use crate::run::own_program;
-use crate::sweep::child::{Group, Waited};
+use crate::sweep::child::{ProcessGroup, WaitOutcome};
 
-/// How long a program may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a wait for a line looks at what was printed.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time that a program may take.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval at which a wait for a line checks the output.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A folder for what runs leave behind; it goes away with the value.
+/// A temporary folder for the files of runs; dropping the value removes it.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct AttemptFolder(PathBuf);
 
-impl Folder {
-    pub(super) fn new() -> io::Result<Folder> {
+impl AttemptFolder {
+    pub(super) fn new() -> io::Result<AttemptFolder> {
         let path = std::env::temp_dir().join(format!("pumice-course-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Folder(path))
+        Ok(AttemptFolder(path))
     }
 }
 
-impl Drop for Folder {
+impl Drop for AttemptFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A program that runs.
+/// A program that is running.
 #[derive(Debug)]
-pub(super) struct Running {
-    group: Group,
+pub(super) struct RunningEnd {
+    group: ProcessGroup,
     folder: PathBuf,
     who: String,
 }
 
-/// What a run has shown.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(super) struct Attempt {
-    /// The program, or which end it was.
+    /// Name of the program, or of the end that it was.
     pub(super) who: String,
-    /// How it ended; `None`: it was ended because it took too long.
+    /// Exit status; `None` if the program was killed because it took too long.
     pub(super) ended: Option<ExitStatus>,
-    /// What it printed on standard output.
+    /// Standard output of the program.
     pub(super) printed: String,
-    /// What it and pumice printed on standard error.
+    /// Standard error of the program and of pumice.
     pub(super) complained: String,
-    /// Kinds of what `--check` found, each with its numbers.
+    /// Kinds of findings of `--check`, each with its numbers.
     pub(super) findings: Vec<String>,
-    /// Traces of its processes; none has been written if it used no device.
+    /// Traces of its processes; empty if it used no device.
     traces: Vec<Vec<u8>>,
 }
 
-impl Running {
-    /// Starts the program behind `pumice run --check --trace` with these options.
+impl RunningEnd {
+    /// Starts the program by `pumice run --check --trace` with these options.
     ///
     /// # Errors
     /// It cannot be started.
     pub(super) fn start(
-        folder: &Folder,
+        folder: &AttemptFolder,
         who: &str,
         options: &[&str],
         words: &[OsString],
-    ) -> Result<Running, CommandError> {
+    ) -> Result<RunningEnd, CommandError> {
         let failed = |error: &dyn std::fmt::Display| CommandError::Failed(format!("{who}: {error}"));
         let folder = folder.0.join(who.replace(' ', "-"));
         fs::create_dir(&folder).map_err(|error| failed(&error))?;
@@ -81,18 +81,19 @@ impl Running {
         command.arg("run").args(options).args(["--check", "--check-format", "json"]);
         command.arg("--check-report").arg(folder.join("%p.check"));
         command.arg("--trace").arg(folder.join("%p.trace")).arg("--").args(words);
-        let group = Group::start(&mut command, &folder.join("stdout"), &folder.join("stderr"));
-        Ok(Running { group: group.map_err(|error| failed(&error))?, folder, who: who.to_owned() })
+        let group = ProcessGroup::start(&mut command, &folder.join("stdout"), &folder.join("stderr"));
+        Ok(RunningEnd { group: group.map_err(|error| failed(&error))?, folder, who: who.to_owned() })
     }
 
-    /// Waits until the program has printed this line; `false`: it ended before, or time is up.
+    /// Waits until the program has printed this line; returns `false` if it ended before, or if the time is
+    /// up.
     ///
     /// # Errors
     /// The system cannot wait.
     pub(super) fn has_printed(&self, line: &str) -> io::Result<bool> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
-            let has_ended = self.group.has_ended(LOOK)?;
+            let has_ended = self.group.has_ended(POLL_INTERVAL)?;
             if text(&self.folder.join("stdout")).lines().any(|printed| printed.trim() == line) {
                 return Ok(true);
             }
@@ -107,9 +108,9 @@ impl Running {
     /// # Errors
     /// The program cannot be executed, or the system cannot wait.
     pub(super) fn finish(mut self) -> Result<Attempt, CommandError> {
-        let ended = match self.group.wait(PATIENCE, &AtomicBool::new(false))? {
-            Waited::Ended(status) => Some(status),
-            Waited::TimedOut | Waited::Interrupted => None,
+        let ended = match self.group.wait(TIMEOUT, &AtomicBool::new(false))? {
+            WaitOutcome::Ended(status) => Some(status),
+            WaitOutcome::TimedOut | WaitOutcome::Interrupted => None,
         };
         let complained = text(&self.folder.join("stderr"));
         let code = ended.and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok());
@@ -139,12 +140,12 @@ impl Running {
 }
 
 impl Attempt {
-    /// Whether it used a device.
+    /// Reports whether the program used a device.
     pub(super) fn used_device(&self) -> bool {
         !self.traces.is_empty()
     }
 
-    /// How many records of all its processes are so.
+    /// Counts the records of all its processes that satisfy a condition.
     pub(super) fn count(&self, mut is_so: impl FnMut(&Record<'_>) -> bool) -> usize {
         let mut count = 0;
         for trace in &self.traces {
@@ -161,10 +162,10 @@ fn text(file: &Path) -> String {
     String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
 }
 
-/// What a report of checks has found.
+/// Reads the findings in a report of checks.
 fn findings(report: &Path) -> Vec<String> {
-    let whole: serde_json::Value = serde_json::from_str(&text(report)).unwrap_or_default();
-    let all = whole.get("findings").and_then(serde_json::Value::as_array);
+    let report_json: serde_json::Value = serde_json::from_str(&text(report)).unwrap_or_default();
+    let all = report_json.get("findings").and_then(serde_json::Value::as_array);
     let word = |finding: &serde_json::Value, key: &str| {
         finding.get(key).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
     };

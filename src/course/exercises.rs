@@ -1,10 +1,10 @@
-//! The exercises: what each asks for, and by what a run shows that it is done.
+//! The exercises: their tasks, and the conditions by which a run passes.
 
 use std::ffi::OsString;
 
 use pumice_device::trace::Record;
 
-use super::attempt::{Attempt, Folder, PATIENCE, Running};
+use super::attempt::{Attempt, AttemptFolder, RunningEnd, TIMEOUT};
 use crate::outcome::CommandError;
 
 /// An exercise of the course.
@@ -12,26 +12,28 @@ use crate::outcome::CommandError;
 pub(super) struct Exercise {
     /// The title of its chapter.
     pub(super) title: &'static str,
-    /// What the reader is to write.
+    /// Task of the reader.
     pub(super) task: &'static str,
-    /// How its program is run.
-    ends: Ends,
+    /// Ends of the program that are run.
+    programs: ExercisePrograms,
 }
 
-/// How a program is run, and what its runs must show: sentences that say what is missing.
+/// The way in which a program is run, and the function that returns a sentence for each thing missing in its
+/// runs.
 #[derive(Debug)]
-enum Ends {
-    /// Once, with these options of `pumice run`.
+enum ExercisePrograms {
+    /// The program runs once, with these options of `pumice run`.
     One(&'static [&'static str], fn(&Attempt) -> Vec<String>),
-    /// As `PROGRAM server ADDRESS`, which prints `ready`, and for each of these words one after the other
-    /// as `PROGRAM client ADDRESS WORD`; judged is the run of a client, with its word.
+    /// The program runs as `PROGRAM server ADDRESS`, which prints `ready`, and for each of these words, one
+    /// after the other, as `PROGRAM client ADDRESS WORD`. The function judges the run of a client, with its
+    /// word.
     Two(&'static [&'static str], fn(&Attempt, &str) -> Vec<String>),
 }
 
 const SERVER: &str = "127.0.0.81";
 const CLIENT: &str = "127.0.0.82";
 
-/// Numbers of verbs, as traces have them.
+/// Number of the opcode SEND in verbs, as traces have it.
 const SEND: u8 = 2;
 const READ: u8 = 4;
 const FETCH_ADD: u8 = 6;
@@ -39,74 +41,75 @@ const RTS: u8 = 3;
 const ERR: u8 = 6;
 const WR_FLUSH_ERR: u8 = 5;
 
-/// All of them, by chapter.
+/// All exercises, by chapter.
 pub(super) const EXERCISES: &[Exercise] = &[
     Exercise {
         title: "Memory and keys",
         task: "register as much memory as the device permits. Try 1 MiB first; while ibv_reg_mr fails, try \
                half as much. Print \"registered N bytes\".",
-        ends: Ends::One(&["--memlock=64KiB"], memory),
+        programs: ExercisePrograms::One(&["--memlock=64KiB"], memory),
     },
     Exercise {
         title: "Queue pairs and their states",
         task: "bring two queue pairs to RTS, post a receive to one of them, move it to ERR, and poll. Print \
                the status of the completion, with ibv_wc_status_str.",
-        ends: Ends::One(&[], states),
+        programs: ExercisePrograms::One(&[], states),
     },
     Exercise {
         title: "Send and receive",
         task: "send ten messages, the first of 1 byte, the tenth of 10 bytes. The receiver is never without \
                a receive. Print the length of each message that arrives, one a line.",
-        ends: Ends::One(&[], messages),
+        programs: ExercisePrograms::One(&[], messages),
     },
     Exercise {
         title: "Reads, writes and atomics",
         task: "add 1 to a counter of the peer, 100 times, with FETCH_AND_ADD. Then READ the counter, and \
                print \"counter 100\".",
-        ends: Ends::One(&[], one_sided),
+        programs: ExercisePrograms::One(&[], one_sided),
     },
     Exercise {
         title: "Completions, events and flow control",
         task: "send 1000 messages to a peer with 64 receives. At most one send in 20 is signaled. The \
                receiver is never without a receive.",
-        ends: Ends::One(&[], events),
+        programs: ExercisePrograms::One(&[], events),
     },
     Exercise {
         title: "Connections by rdma_cm",
         task: "write a server for three clients, one after the other. It answers \"hello NAME\" to each \
                name, which the client prints. \"PROGRAM server ADDRESS\" prints \"ready\" when it listens; \
                \"PROGRAM client ADDRESS NAME\" is the other end.",
-        ends: Ends::Two(&["ada", "grace", "edsger"], connections),
+        programs: ExercisePrograms::Two(&["ada", "grace", "edsger"], connections),
     },
 ];
 
 impl Exercise {
-    /// Runs the reader's program. What it lacks; none if it passed.
+    /// Runs the reader's program, and returns what is missing; empty if it passed.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// The program cannot be run.
     pub(super) fn missing(&self, program: &[OsString]) -> Result<Vec<String>, CommandError> {
-        let folder = Folder::new()?;
-        match self.ends {
-            Ends::One(options, judge) => {
-                let attempt = Running::start(&folder, "the program", options, program)?.finish()?;
+        let folder = AttemptFolder::new()?;
+        match self.programs {
+            ExercisePrograms::One(options, judge) => {
+                let attempt = RunningEnd::start(&folder, "the program", options, program)?.finish()?;
                 let mut missing = usual(&attempt);
                 missing.extend(judge(&attempt));
                 Ok(missing)
             }
-            Ends::Two(words, judge) => {
+            ExercisePrograms::Two(words, judge) => {
                 let with = |end: &[&str]| {
                     let more = end.iter().map(OsString::from);
                     program.iter().cloned().chain(more).collect::<Vec<_>>()
                 };
                 let options = ["--addr", SERVER];
-                let server = Running::start(&folder, "the server", &options, &with(&["server", SERVER]))?;
+                let server = RunningEnd::start(&folder, "the server", &options, &with(&["server", SERVER]))?;
                 let mut missing = Vec::new();
                 if server.has_printed("ready")? {
                     for word in words {
                         let who = format!("client {word}");
                         let words = with(&["client", SERVER, word]);
-                        let client = Running::start(&folder, &who, &["--addr", CLIENT], &words)?.finish()?;
+                        let client =
+                            RunningEnd::start(&folder, &who, &["--addr", CLIENT], &words)?.finish()?;
                         missing.extend(usual(&client));
                         missing.extend(judge(&client, word));
                     }
@@ -120,12 +123,12 @@ impl Exercise {
     }
 }
 
-/// What every program must do: use the device, end well, and make no mistake that `--check` finds.
+/// Checks what every program must do: use the device, end well, and make no mistake that `--check` finds.
 fn usual(attempt: &Attempt) -> Vec<String> {
     let who = &attempt.who;
     let mut missing = Vec::new();
     match attempt.ended {
-        None => missing.push(format!("{who} did not end within {} s", PATIENCE.as_secs())),
+        None => missing.push(format!("{who} did not end within {} s", TIMEOUT.as_secs())),
         Some(status) if !status.success() => {
             let last = attempt.complained.lines().rfind(|line| !line.starts_with("pumice: check"));
             let last = last.map_or_else(String::new, |line| format!(": {line}"));
@@ -140,13 +143,13 @@ fn usual(attempt: &Attempt) -> Vec<String> {
     missing
 }
 
-/// A sentence for each condition that does not hold.
+/// Returns the sentences of the conditions that do not hold.
 fn unless(conditions: &[(bool, &str)]) -> Vec<String> {
     conditions.iter().filter(|(holds, _)| !holds).map(|(_, sentence)| (*sentence).to_owned()).collect()
 }
 
 fn memory(attempt: &Attempt) -> Vec<String> {
-    // A buffer that does not begin with a page needs one page more than 64 KiB.
+    // A buffer that does not begin at a page boundary needs one page more than 64 KiB.
     let has = |line: &str| attempt.printed.lines().any(|printed| printed.trim() == line);
     let is_most = has("registered 65536 bytes") || has("registered 32768 bytes");
     let is_tried = attempt.complained.contains("--memlock permits 64 KiB");
@@ -171,12 +174,12 @@ fn states(attempt: &Attempt) -> Vec<String> {
     ])
 }
 
-/// How many requests with this operation were posted, of those lengths.
+/// Counts the posted requests whose operation and length satisfy a condition.
 fn posted(attempt: &Attempt, is_of: impl Fn(u8, u32) -> bool) -> usize {
     attempt.count(|r| matches!(r, Record::SendPosted { opcode, length, .. } if is_of(*opcode, *length)))
 }
 
-/// How often a sender was told that there is no receive.
+/// Counts the RNR NAKs that a sender received.
 fn refused(attempt: &Attempt) -> usize {
     attempt.count(|r| matches!(r, Record::ReceiverNotReady { .. }))
 }
@@ -209,7 +212,7 @@ fn one_sided(attempt: &Attempt) -> Vec<String> {
 }
 
 fn events(attempt: &Attempt) -> Vec<String> {
-    // Those of the end that sends: the other one's are fewer.
+    // The counts of the end that sends: the other end has fewer.
     let (mut sent, mut signals) = ([0_usize; 2], [0_usize; 2]);
     attempt.count(|record| {
         if let Record::SendPosted { qp, signaled, .. } = record

@@ -1,4 +1,4 @@
-//! `pumice course`: the exercises of docs/course, and what a reader's program lacks.
+//! `pumice course`: checks a reader's program for the exercises of docs/course.
 
 mod attempt;
 mod exercises;
@@ -9,7 +9,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::observe::Progress;
+use crate::observe::ProgressDisplay;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use exercises::{EXERCISES, Exercise};
 
@@ -17,20 +17,20 @@ use exercises::{EXERCISES, Exercise};
 #[derive(Debug, Args)]
 pub(crate) struct CourseOptions {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<CourseAction>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum CourseAction {
     /// Run your program for an exercise on pumice, and say whether it passed or what is missing
     ///
     /// It compiles nothing. An exercise with two ends starts the program once for each end. The exit code
     /// is 1 if something is missing.
-    Check(CheckOptions),
+    Check(CourseCheckOptions),
 }
 
 #[derive(Debug, Args)]
-struct CheckOptions {
+struct CourseCheckOptions {
     /// Number of the exercise, which is that of its chapter
     exercise: usize,
     /// Print one JSON object instead of text
@@ -52,7 +52,7 @@ struct ExerciseResult<'a> {
 pub(crate) fn run(options: &CourseOptions, out: &mut dyn Write) -> CommandResult {
     match &options.action {
         None => list(out),
-        Some(Action::Check(options)) => check(options, out),
+        Some(CourseAction::Check(options)) => check(options, out),
     }
 }
 
@@ -66,7 +66,7 @@ fn list(out: &mut dyn Write) -> CommandResult {
     Ok(Outcome::Good)
 }
 
-fn check(options: &CheckOptions, out: &mut dyn Write) -> CommandResult {
+fn check(options: &CourseCheckOptions, out: &mut dyn Write) -> CommandResult {
     let number = options.exercise;
     let exercise = number.checked_sub(1).and_then(|index| EXERCISES.get(index)).ok_or_else(|| {
         CommandError::Usage(format!("there is no exercise {number}: say one from 1 to {}", EXERCISES.len()))
@@ -75,8 +75,8 @@ fn check(options: &CheckOptions, out: &mut dyn Write) -> CommandResult {
     if program.is_empty() {
         program.push(format!("./exercise-{number}").into());
     }
-    let seconds = attempt::PATIENCE.as_secs();
-    let wait = Progress::waiting(format!("your program runs; each of its runs may take {seconds} s"));
+    let seconds = attempt::TIMEOUT.as_secs();
+    let wait = ProgressDisplay::waiting(format!("your program runs; each of its runs may take {seconds} s"));
     let missing = exercise.missing(&program)?;
     drop(wait);
     let passed = missing.is_empty();

@@ -1,19 +1,20 @@
-//! The real device, opened as programs open it: with the settings of the environment, the shared port, the
-//! folder and the memory that processes share. Then two queue pairs of it exchange bytes.
+//! Examines the real device, opened as programs open it: with the settings of the environment, the shared
+//! port, the folder, and the memory that processes share. Then two queue pairs of it exchange bytes.
 
 use std::time::Duration;
 
 use pumice_device::findings::Finding;
 use pumice_device::settings::Settings;
-use pumice_device::share::runtime_folder;
+use pumice_device::sharing::runtime_folder;
 use pumice_verbs::{Access, Device, DeviceOptions, RcQueuePair, SendRequest};
 
 use super::kind::{DEVICE, FOLDER, blocking, ok};
 
 const BYTES: usize = 10_000;
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens the device and moves bytes; and says where processes of this user meet.
+/// Opens the device, moves bytes, and reports the registry through which this user's processes find each
+/// other.
 pub(crate) fn device() -> Vec<Finding> {
     let settings = match Settings::from_environment() {
         Ok(settings) => settings,
@@ -48,27 +49,27 @@ pub(crate) fn device() -> Vec<Finding> {
     findings
 }
 
-/// A WRITE from one queue pair of a device to another one of it.
+/// Writes from one queue pair of a device to another one of the same device.
 fn exchange(options: DeviceOptions) -> Result<(), String> {
-    fn said(error: impl std::fmt::Display) -> String {
+    fn sentence(error: impl std::fmt::Display) -> String {
         error.to_string()
     }
-    let device = Device::open(options).map_err(said)?;
-    let domain = device.protection_domain().map_err(said)?;
-    let cq = device.completion_queue(16).map_err(said)?;
+    let device = Device::open(options).map_err(sentence)?;
+    let domain = device.protection_domain().map_err(sentence)?;
+    let cq = device.completion_queue(16).map_err(sentence)?;
     let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let (source, target) =
-        (domain.allocate(BYTES, all).map_err(said)?, domain.allocate(BYTES, all).map_err(said)?);
+        (domain.allocate(BYTES, all).map_err(sentence)?, domain.allocate(BYTES, all).map_err(sentence)?);
     let bytes: Vec<u8> = (0..BYTES).map(|index| (index % 251) as u8).collect();
-    source.write(0, &bytes).map_err(said)?;
-    let make = || RcQueuePair::builder(&domain, &cq, &cq).build().map_err(said);
+    source.write(0, &bytes).map_err(sentence)?;
+    let make = || RcQueuePair::builder(&domain, &cq, &cq).build().map_err(sentence);
     let (left, right) = (make()?, make()?);
-    left.connect(&right.endpoint(), &Default::default()).map_err(said)?;
-    right.connect(&left.endpoint(), &Default::default()).map_err(said)?;
-    let local = [source.slice(..BYTES).map_err(said)?];
-    left.post_send(&SendRequest::write(&local, target.remote()).signaled()).map_err(said)?;
-    cq.wait_success(PATIENCE).map_err(said)?;
-    if target.to_vec(0, BYTES).map_err(said)? == bytes {
+    left.connect(&right.endpoint(), &Default::default()).map_err(sentence)?;
+    right.connect(&left.endpoint(), &Default::default()).map_err(sentence)?;
+    let local = [source.slice(..BYTES).map_err(sentence)?];
+    left.post_send(&SendRequest::write(&local, target.remote()).signaled()).map_err(sentence)?;
+    cq.wait_success(TIMEOUT).map_err(sentence)?;
+    if target.to_vec(0, BYTES).map_err(sentence)? == bytes {
         Ok(())
     } else {
         Err("other bytes arrived".to_owned())

@@ -1,4 +1,4 @@
-//! What the running kernel has: soft-RoCE and room in socket buffers.
+//! Examines the running kernel: soft-RoCE, and the limits of socket buffers.
 
 use std::fs;
 use std::path::Path;
@@ -7,16 +7,16 @@ use pumice_device::findings::{Finding, FindingKind};
 
 use super::kind::{RDMA_RXE, RECEIVE_BUFFER, SEND_BUFFER, ok, warning};
 
-/// What is there of the kernel's own software RoCE.
+/// The presence of the kernel's own software RoCE.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SoftRoce {
-    /// The module is loaded: from then on it may hold the UDP port.
+    /// The module is loaded and may therefore hold the UDP port.
     pub(crate) loaded: bool,
-    /// RDMA devices on an interface of the kernel (rdma_rxe, siw), as "rxe0 on eth0".
+    /// RDMA devices on an interface of the kernel (rdma_rxe, siw), such as "rxe0 on eth0".
     pub(crate) devices: Vec<String>,
 }
 
-/// Looks for rdma_rxe below `sys` (normally /sys).
+/// Finds rdma_rxe below `sys` (normally /sys).
 pub(crate) fn soft_roce(sys: &Path) -> SoftRoce {
     let mut devices: Vec<String> = Vec::new();
     for entry in fs::read_dir(sys.join("class/infiniband")).into_iter().flatten().flatten() {
@@ -49,10 +49,10 @@ pub(crate) fn soft_roce_finding(soft_roce: &SoftRoce) -> Finding {
     }
 }
 
-/// Socket buffer that lets a sender run ahead without loss.
+/// Size of a socket buffer, in bytes, that lets a sender run ahead without loss.
 const WANTED_BUFFER_BYTES: u64 = 4 << 20;
 
-/// What the kernel grants for socket buffers.
+/// Examines the socket buffer sizes that the kernel grants.
 pub(crate) fn socket_buffers(proc: &Path) -> Vec<Finding> {
     let limit = |name: &'static str, kind: &'static FindingKind, what: &str| {
         let text = fs::read_to_string(proc.join("sys/net/core").join(name)).ok();
@@ -88,22 +88,22 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// A folder that plays /proc or /sys and goes away with the test.
-    struct Tree(PathBuf);
+    /// A temporary folder that stands for /proc or /sys; dropping the value removes it.
+    struct ScratchTree(PathBuf);
 
-    impl Tree {
-        fn new(name: &str, files: &[(&str, &str)]) -> Tree {
+    impl ScratchTree {
+        fn new(name: &str, files: &[(&str, &str)]) -> ScratchTree {
             let root = std::env::temp_dir().join(format!("pumice-{name}-{}", std::process::id()));
             for (path, text) in files {
                 let path = root.join(path);
                 fs::create_dir_all(path.parent().expect("a file has a folder")).expect("create a folder");
                 fs::write(path, text).expect("write a file");
             }
-            Tree(root)
+            ScratchTree(root)
         }
     }
 
-    impl Drop for Tree {
+    impl Drop for ScratchTree {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn soft_roce_is_found_with_its_devices() {
-        let sys = Tree::new(
+        let sys = ScratchTree::new(
             "rxe",
             &[("module/rdma_rxe/refcnt", "0\n"), ("class/infiniband/rxe0/parent", "eth0\n")],
         );
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn small_socket_buffers_are_a_warning_that_names_the_setting() {
-        let proc = Tree::new(
+        let proc = ScratchTree::new(
             "mem",
             &[("sys/net/core/rmem_max", "212992\n"), ("sys/net/core/wmem_max", "4194304\n")],
         );

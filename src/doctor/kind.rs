@@ -1,13 +1,13 @@
-//! What the doctor looks at: its kinds of findings.
+//! The kinds of findings of the doctor.
 
-use pumice_device::findings::{Family, Finding, FindingKind, Level};
+use pumice_device::findings::{Finding, FindingFamily, FindingKind, Level};
 
 macro_rules! kinds {
     ($($constant:ident $name:literal $what:literal;)*) => {
         $(
             #[doc = $what]
             pub(crate) static $constant: FindingKind =
-                FindingKind::new($name, Family::Machine, Level::Ok, $what);
+                FindingKind::new($name, FindingFamily::Machine, Level::Ok, $what);
         )*
     };
 }
@@ -22,18 +22,20 @@ kinds! {
     FOLDER "folder" "Where processes of this user meet.";
     WIRE "wire" "By which medium packets go to this user's other processes.";
     SHARED_MEMORY "shared memory" "Whether this user's processes can share memory.";
+    LIBRARY "library" "Whether `pumice run` has the libraries that programs load.";
+    WORLDS "worlds" "Whether `pumice world` can run programs here so that a run repeats.";
     LOOPBACK "loopback" "Whether packets arrive over the loopback interface.";
     OFFLOAD "offload" "Whether the kernel cuts and joins batches of packets.";
     RECEIVE_BUFFER "receive buffer" "How much room the kernel grants for packets that arrive.";
     SEND_BUFFER "send buffer" "How much room the kernel grants for packets that leave.";
 }
 
-/// It is as it should be.
+/// Makes a finding that all is well.
 pub(crate) fn ok(kind: &'static FindingKind, found: impl Into<String>) -> Finding {
     Finding::new(kind, "", found)
 }
 
-/// It works, but slower or with less than there could be.
+/// Makes a finding that something works, but slower or with less than possible.
 pub(crate) fn warning(
     kind: &'static FindingKind,
     found: impl Into<String>,
@@ -42,7 +44,7 @@ pub(crate) fn warning(
     ok(kind, found).at_level(Level::Warning).with_remedy(remedy)
 }
 
-/// The device does not work until this is remedied.
+/// Makes a finding that keeps the device from working until it is remedied.
 pub(crate) fn blocking(
     kind: &'static FindingKind,
     found: impl Into<String>,

@@ -1,4 +1,5 @@
-//! A real exchange over the loopback interface: do packets arrive, and does the kernel cut and join batches?
+//! Exchanges packets over the loopback interface: do they arrive, and does the kernel segment and merge
+//! batches?
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,12 +12,12 @@ use pumice_transport::path::{Flow, Path};
 use super::kind::{LOOPBACK, OFFLOAD, blocking, ok, warning};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 const SEGMENT_BYTES: usize = 64;
-/// What the kernel gives on a machine where all is well; the buffer is not what is examined here.
+/// Size of the socket buffer in bytes: a usual default, because the buffer is not examined here.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Sends a batch of two packets to ourselves.
+/// Sends a batch of two packets over the loopback interface.
 pub(crate) fn loopback() -> Vec<Finding> {
     let exchange = match exchange() {
         Ok(exchange) => exchange,
@@ -31,40 +32,40 @@ pub(crate) fn loopback() -> Vec<Finding> {
     vec![ok(&LOOPBACK, format!("a batch of two packets to {ADDRESS} arrives")), offload(&exchange)]
 }
 
-/// How the batch travelled.
+/// The result of sending the batch.
 #[derive(Debug)]
-struct Exchange {
-    /// Most packets the kernel cuts a send into; 1: it does not cut.
+struct LoopbackExchange {
+    /// Maximum number of packets into which the kernel segments a send; 1 if it does not segment.
     max_segments: usize,
-    /// Both packets came with one receive call.
+    /// Both packets arrived with one receive call.
     joined: bool,
 }
 
 #[derive(Debug)]
-enum Failure {
+enum LoopbackFailure {
     Open(PortError),
     Send(TransmitError),
     Wait(std::io::Error),
-    Nothing,
+    NoPacket,
     Damaged,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for LoopbackFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Open(error) => error.fmt(f),
-            Failure::Send(error) => error.fmt(f),
-            Failure::Wait(error) => error.fmt(f),
-            Failure::Nothing => write!(f, "nothing came within {} s", PATIENCE.as_secs()),
-            Failure::Damaged => f.write_str("something else came"),
+            LoopbackFailure::Open(error) => error.fmt(f),
+            LoopbackFailure::Send(error) => error.fmt(f),
+            LoopbackFailure::Wait(error) => error.fmt(f),
+            LoopbackFailure::NoPacket => write!(f, "nothing came within {} s", TIMEOUT.as_secs()),
+            LoopbackFailure::Damaged => f.write_str("something else came"),
         }
     }
 }
 
-fn exchange() -> Result<Exchange, Failure> {
+fn exchange() -> Result<LoopbackExchange, LoopbackFailure> {
     let config = UdpConfig { port: 0, buffer_bytes: BUFFER_BYTES, ..UdpConfig::new(ADDRESS) };
-    let mut sender = UdpPort::bind(&config).map_err(Failure::Open)?;
-    let mut receiver = UdpPort::bind(&config).map_err(Failure::Open)?;
+    let mut sender = UdpPort::bind(&config).map_err(LoopbackFailure::Open)?;
+    let mut receiver = UdpPort::bind(&config).map_err(LoopbackFailure::Open)?;
     let flow = Flow {
         source: ADDRESS,
         destination: ADDRESS,
@@ -74,12 +75,12 @@ fn exchange() -> Result<Exchange, Failure> {
     let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let sent: Vec<u8> = (0..2 * SEGMENT_BYTES).map(|index| index as u8).collect();
     let batch = GsoBatch::new(&path, SEGMENT_BYTES, &sent);
-    sender.transmit(0, &batch).map_err(Failure::Send)?;
+    sender.transmit(0, &batch).map_err(LoopbackFailure::Send)?;
     let mut arrived = Vec::new();
     let mut batches = 0;
     while arrived.len() < sent.len() {
-        if !wait_readable(&receiver.descriptors(), None, Some(PATIENCE)).map_err(Failure::Wait)? {
-            return Err(Failure::Nothing);
+        if !wait_readable(&receiver.descriptors(), None, Some(TIMEOUT)).map_err(LoopbackFailure::Wait)? {
+            return Err(LoopbackFailure::NoPacket);
         }
         receiver.receive(0, &mut |received| {
             batches += 1;
@@ -87,13 +88,13 @@ fn exchange() -> Result<Exchange, Failure> {
         });
     }
     if arrived != sent {
-        return Err(Failure::Damaged);
+        return Err(LoopbackFailure::Damaged);
     }
     let limits = sender.limits(batch.peer());
-    Ok(Exchange { max_segments: limits.max_segments, joined: batches == 1 })
+    Ok(LoopbackExchange { max_segments: limits.max_segments, joined: batches == 1 })
 }
 
-fn offload(exchange: &Exchange) -> Finding {
+fn offload(exchange: &LoopbackExchange) -> Finding {
     let segments = exchange.max_segments;
     match (segments > 1, exchange.joined) {
         (true, true) => ok(
@@ -133,7 +134,7 @@ mod tests {
         for (max_segments, joined, level) in
             [(128, true, Level::Ok), (64, false, Level::Warning), (1, false, Level::Warning)]
         {
-            assert_eq!(offload(&Exchange { max_segments, joined }).level, level);
+            assert_eq!(offload(&LoopbackExchange { max_segments, joined }).level, level);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `pumice doctor`: what keeps the device from working on this machine, and what to do about it.
+//! `pumice doctor`: finds what keeps the device from working on this machine, and the remedy.
 
 mod device;
 mod kernel;
@@ -6,6 +6,8 @@ mod kind;
 mod loopback;
 mod port;
 mod same_host;
+mod start;
+mod worlds;
 
 use std::io::Write;
 use std::path::Path;
@@ -33,7 +35,7 @@ pub(crate) fn run(options: &DoctorOptions, out: &mut dyn Write) -> CommandResult
     Ok(if works { Outcome::Good } else { Outcome::Bad })
 }
 
-/// A finding as an object of JSON.
+/// Returns a finding as a JSON object.
 fn object(finding: &Finding) -> Fields {
     let fields = Fields::default()
         .with("check", finding.kind.name)
@@ -45,12 +47,12 @@ fn object(finding: &Finding) -> Fields {
     }
 }
 
-/// What the doctor calls a level.
+/// Returns the doctor's name for a level.
 fn level(level: Level) -> &'static str {
     if level == Level::Error { "blocking" } else { level.name() }
 }
 
-/// Everything looked at, in the order it is shown.
+/// Examines everything, in the order in which it is printed.
 fn examine(proc: &Path, sys: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     let soft_roce = kernel::soft_roce(sys);
@@ -78,10 +80,12 @@ fn examine(proc: &Path, sys: &Path) -> Vec<Finding> {
             "Allow netlink or getifaddrs in this container's seccomp profile.",
         )),
     }
+    findings.extend(start::start());
     findings.extend(device::device());
     findings.extend(same_host::same_host());
     findings.extend(loopback::loopback());
     findings.extend(kernel::socket_buffers(proc));
+    findings.push(worlds::worlds());
     findings
 }
 
@@ -146,7 +150,7 @@ mod tests {
         for finding in examine(Path::new("/proc"), Path::new("/sys")) {
             assert_eq!(finding.remedy.is_none(), finding.level == Level::Ok, "{finding:?}");
         }
-        // Nothing readable at all is described, not a panic.
+        // A machine where nothing is readable is described without a panic.
         assert!(!examine(Path::new("/nonexistent"), Path::new("/nonexistent")).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the RoCE port can be had on an address, and who has it otherwise.
+//! Examines whether the RoCE port is free on an address, and which process has it otherwise.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use pumice_transport::path::ROCE_PORT;
 use super::kernel::SoftRoce;
 use super::kind::{UDP_PORT, blocking, ok};
 
-/// Whether a device can open the RoCE port on an address.
+/// Examines whether a device can open the RoCE port on an address.
 pub(crate) fn udp_port(address: IpAddr, proc: &Path, soft_roce: &SoftRoce) -> Finding {
     let alone = UdpConfig::new(address);
     let shared = UdpConfig { reuse_port: true, ..alone.clone() };
@@ -32,12 +32,12 @@ pub(crate) fn udp_port(address: IpAddr, proc: &Path, soft_roce: &SoftRoce) -> Fi
     }
 }
 
-fn names(holders: &[Holder]) -> String {
+fn names(holders: &[PortHolder]) -> String {
     let names: Vec<&str> = holders.iter().filter_map(|holder| holder.process.as_deref()).collect();
     if names.is_empty() { "processes of this user".to_owned() } else { names.join(", ") }
 }
 
-fn taken(address: IpAddr, holders: &[Holder], soft_roce: &SoftRoce) -> Finding {
+fn taken(address: IpAddr, holders: &[PortHolder], soft_roce: &SoftRoce) -> Finding {
     let process = holders.iter().find_map(|holder| holder.process.as_ref().map(|p| (p, holder.uid)));
     if let Some((process, uid)) = process {
         return blocking(
@@ -67,21 +67,21 @@ fn taken(address: IpAddr, holders: &[Holder], soft_roce: &SoftRoce) -> Finding {
 
 /// A socket on the RoCE port.
 #[derive(Debug, PartialEq, Eq)]
-struct Holder {
+struct PortHolder {
     uid: u32,
-    /// "name (pid 17)" where /proc lets us see it.
+    /// "name (pid 17)", if /proc shows it to this user.
     process: Option<String>,
 }
 
-/// The sockets on the RoCE port that are in the way of `address`.
-fn holders(proc: &Path, address: IpAddr) -> Vec<Holder> {
+/// Returns the sockets on the RoCE port that conflict with `address`.
+fn holders(proc: &Path, address: IpAddr) -> Vec<PortHolder> {
     let mut found = Vec::new();
     for table in ["net/udp", "net/udp6"] {
         let text = fs::read_to_string(proc.join(table)).unwrap_or_default();
         for socket in text.lines().skip(1).filter_map(SocketLine::parse) {
-            let in_the_way = socket.address.is_unspecified() || socket.address == address;
-            if socket.port == ROCE_PORT && in_the_way {
-                found.push(Holder { uid: socket.uid, process: process_of(proc, socket.inode) });
+            let blocking_holders = socket.address.is_unspecified() || socket.address == address;
+            if socket.port == ROCE_PORT && blocking_holders {
+                found.push(PortHolder { uid: socket.uid, process: process_of(proc, socket.inode) });
             }
         }
     }
@@ -109,7 +109,7 @@ impl SocketLine {
     }
 }
 
-/// The kernel prints addresses as 32-bit words in host order.
+/// Parses an address, which the kernel prints as 32-bit words in host order.
 fn parse_address(hex: &str) -> Option<IpAddr> {
     let mut bytes = [0_u8; 16];
     let words = hex.len().checked_div(8)?;
@@ -127,7 +127,7 @@ fn parse_address(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// The process that holds a socket, if this user may see it.
+/// Returns the process that holds a socket, if this user may see it.
 fn process_of(proc: &Path, inode: u64) -> Option<String> {
     let wanted = format!("socket:[{inode}]");
     for entry in fs::read_dir(proc).ok()?.flatten() {
@@ -188,13 +188,13 @@ mod tests {
     #[test]
     fn who_has_the_port_decides_the_remedy() {
         let loaded = SoftRoce { loaded: true, devices: Vec::new() };
-        let kernel = [Holder { uid: 0, process: None }];
+        let kernel = [PortHolder { uid: 0, process: None }];
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let rxe = taken(address, &kernel, &loaded);
         assert!(rxe.sentence.contains("rdma_rxe") && rxe.level == Level::Error, "{rxe:?}");
         let other = taken(address, &kernel, &SoftRoce::default());
         assert!(other.sentence.contains("a process of user 0"), "{other:?}");
-        let process = [Holder { uid: 7, process: Some("x (pid 1)".to_owned()) }];
+        let process = [PortHolder { uid: 7, process: Some("x (pid 1)".to_owned()) }];
         let named = taken(address, &process, &loaded);
         assert!(named.sentence.contains("x (pid 1) of user 7"), "{named:?}");
         assert!(taken(address, &[], &loaded).sentence.contains("does not show"));

@@ -1,4 +1,4 @@
-//! Whether this user's processes here can share memory.
+//! Examines whether this user's processes on this host can share memory.
 
 use pumice_device::findings::Finding;
 
@@ -6,15 +6,15 @@ use crate::same_host::SameHost;
 
 use super::kind::{SHARED_MEMORY, WIRE, ok, warning};
 
-/// What is set, what is possible, and who is reached. Nothing if the setting has no meaning: that is said of
-/// the device.
+/// Reports the setting, what is possible, and the processes that are reached. Returns nothing if the setting
+/// is invalid, because the finding about the device says so.
 pub(crate) fn same_host() -> Vec<Finding> {
     SameHost::examine().map(|found| findings(&found)).unwrap_or_default()
 }
 
 fn findings(found: &SameHost) -> Vec<Finding> {
     let mut all = vec![ok(&WIRE, found.setting())];
-    match found.possibility() {
+    match found.sharing_possibility() {
         Ok(sentence) => {
             all.push(ok(&SHARED_MEMORY, sentence));
             all.push(ok(&SHARED_MEMORY, format!("reaches {}", found.reach())));

@@ -1,16 +1,16 @@
 //! Asynchronous events.
 
-use super::entry::Entry;
+use super::entry::ExplainEntry;
 
-/// Of events that hardware has and this device has not.
+/// Cause of events that hardware raises and this device does not.
 const NEVER: &[&str] = &["pumice never raises this event."];
 
-/// Of events that this device has by fault plans only.
+/// Cause of events that this device raises only by a fault plan.
 const BY_PLAN: &[&str] = &["pumice raises this event only by a rule \"event\" of a fault plan."];
 
-/// All of them, by number.
-pub(super) const ASYNC_EVENTS: &[Entry] = &[
-    Entry {
+/// All asynchronous events, by number.
+pub(super) const ASYNC_EVENTS: &[ExplainEntry] = &[
+    ExplainEntry {
         name: "CQ_ERR",
         number: Some(0),
         meaning: "A completion queue overran: a completion came and there was no room for it.",
@@ -24,14 +24,14 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
             "The sentence of `--log warn`: it names the queue and its depth.",
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "QP_FATAL",
         number: Some(1),
         meaning: "A queue pair failed for a reason that no completion tells, and is in ERR.",
         causes: &["Its completion queue overran.", "The device could not write a completion."],
         look_at: &["Whether an IBV_EVENT_CQ_ERR came before it.", "The sentence of `--log warn`."],
     },
-    Entry {
+    ExplainEntry {
         name: "QP_REQ_ERR",
         number: Some(2),
         meaning: "The peer sent an invalid request that this queue pair refused, and no receive request \
@@ -43,7 +43,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         ],
         look_at: &["The sentence of `--log warn`: which request was refused, and why."],
     },
-    Entry {
+    ExplainEntry {
         name: "QP_ACCESS_ERR",
         number: Some(3),
         meaning: "The peer asked for memory that it may not access, and this queue pair refused.",
@@ -53,7 +53,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         ],
         look_at: &["The sentence of `--log warn`: it names the R_Key, the range and what was wrong."],
     },
-    Entry {
+    ExplainEntry {
         name: "COMM_EST",
         number: Some(4),
         meaning: "A packet arrived for a queue pair in RTR: the peer is ready before this side has \
@@ -61,7 +61,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         causes: &["The peer sends as soon as it can; this is no error."],
         look_at: &["Move the queue pair to RTS (rdma_accept and rdma_notify do it)."],
     },
-    Entry {
+    ExplainEntry {
         name: "SQ_DRAINED",
         number: Some(5),
         meaning: "The send queue of a queue pair that was moved to SQD is drained: what was under way \
@@ -71,7 +71,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         ],
         look_at: &["The queue pair can now be modified and moved back to RTS."],
     },
-    Entry {
+    ExplainEntry {
         name: "PATH_MIG",
         number: Some(6),
         meaning: "A queue pair uses its alternate path now.",
@@ -81,7 +81,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         ],
         look_at: &["Load another alternate path and set path_mig_state to REARM: nothing is armed now."],
     },
-    Entry {
+    ExplainEntry {
         name: "PATH_MIG_ERR",
         number: Some(7),
         meaning: "The peer has moved to a path that is not this queue pair's alternate one.",
@@ -91,7 +91,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         ],
         look_at: &["The GID and GID index in alt_ah_attr of both sides."],
     },
-    Entry {
+    ExplainEntry {
         name: "DEVICE_FATAL",
         number: Some(8),
         meaning: "The device failed; nothing works on it any more.",
@@ -101,7 +101,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
             "`pumice fault kinds` explains device-fatal and unplug.",
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "PORT_ACTIVE",
         number: Some(9),
         meaning: "The port is up: its address, or an interface with one, has come (back).",
@@ -111,7 +111,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         ],
         look_at: &["`pumice devices` lists the GIDs."],
     },
-    Entry {
+    ExplainEntry {
         name: "PORT_ERR",
         number: Some(10),
         meaning: "The port is down: no address of the device is there any more.",
@@ -121,7 +121,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         ],
         look_at: &["`ip address` and `pumice devices`."],
     },
-    Entry {
+    ExplainEntry {
         name: "LID_CHANGE",
         number: Some(11),
         meaning: "The LID of the port changed.",
@@ -131,28 +131,28 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         ],
         look_at: &["ibv_query_port."],
     },
-    Entry {
+    ExplainEntry {
         name: "PKEY_CHANGE",
         number: Some(12),
         meaning: "The partition key table of the port changed.",
         causes: BY_PLAN,
         look_at: &["ibv_query_pkey, and pkeys in the profile (`pumice run --profile`)."],
     },
-    Entry {
+    ExplainEntry {
         name: "SM_CHANGE",
         number: Some(13),
         meaning: "The subnet manager changed.",
         causes: NEVER,
         look_at: &["RoCE has no subnet manager."],
     },
-    Entry {
+    ExplainEntry {
         name: "SRQ_ERR",
         number: Some(14),
         meaning: "A shared receive queue failed; it takes and gives no more receive requests.",
         causes: &["The completion queue of an XRC SRQ overran."],
         look_at: &["cqe of that completion queue, and how often it is polled."],
     },
-    Entry {
+    ExplainEntry {
         name: "SRQ_LIMIT_REACHED",
         number: Some(15),
         meaning: "Fewer receive requests than srq_limit are left in a shared receive queue. The limit is 0 \
@@ -160,7 +160,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         causes: &["Messages come faster than the program posts receive requests; this is no error."],
         look_at: &["Post receive requests, then arm the limit again with ibv_modify_srq."],
     },
-    Entry {
+    ExplainEntry {
         name: "QP_LAST_WQE_REACHED",
         number: Some(16),
         meaning: "A queue pair with an SRQ is in ERR and will use no more receive requests of it.",
@@ -169,28 +169,28 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
             "Wait for this event, and poll the completion queue empty, before the queue pair is destroyed.",
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "CLIENT_REREGISTER",
         number: Some(17),
         meaning: "The subnet manager asks clients to register again.",
         causes: NEVER,
         look_at: &["RoCE has no subnet manager."],
     },
-    Entry {
+    ExplainEntry {
         name: "GID_CHANGE",
         number: Some(18),
         meaning: "The GID table of the port changed, because the host's addresses did.",
         causes: &["An address was added or removed, or an interface went up or down."],
         look_at: &["`pumice devices`; a GID that is left keeps its index."],
     },
-    Entry {
+    ExplainEntry {
         name: "WQ_FATAL",
         number: Some(19),
         meaning: "A work queue (ibv_create_wq) failed.",
         causes: NEVER,
         look_at: &["Work queues serve raw packet queue pairs only; see SUPPORT.md."],
     },
-    Entry {
+    ExplainEntry {
         name: "DEVICE_SPEED_CHANGE",
         number: Some(20),
         meaning: "The speed of the device changed.",

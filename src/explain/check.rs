@@ -1,17 +1,17 @@
-//! What `pumice check` finds.
+//! The kinds of findings of `pumice check`.
 
 use std::sync::LazyLock;
 
 use pumice_device::check::KINDS;
 
-use super::entry::Entry;
+use super::entry::ExplainEntry;
 
-/// An entry for each kind of finding.
-pub(super) fn checks() -> &'static [Entry] {
-    static CHECKS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+/// Returns an entry for each kind of finding.
+pub(super) fn checks() -> &'static [ExplainEntry] {
+    static CHECKS: LazyLock<Vec<ExplainEntry>> = LazyLock::new(|| {
         let kinds = KINDS.iter();
         kinds
-            .map(|kind| Entry {
+            .map(|kind| ExplainEntry {
                 name: kind.name,
                 number: None,
                 meaning: kind.what,

@@ -1,6 +1,6 @@
 //! Events of the connection manager.
 
-use super::entry::Entry;
+use super::entry::ExplainEntry;
 
 const LOG: &str = "`--log warn` on both sides.";
 
@@ -12,12 +12,12 @@ const fn event(
     meaning: &'static str,
     causes: Sentences,
     look_at: Sentences,
-) -> Entry {
-    Entry { name, number: Some(number), meaning, causes, look_at }
+) -> ExplainEntry {
+    ExplainEntry { name, number: Some(number), meaning, causes, look_at }
 }
 
-/// All of them, by number.
-pub(super) const CM_EVENTS: &[Entry] = &[
+/// All events of the connection manager, by number.
+pub(super) const CM_EVENTS: &[ExplainEntry] = &[
     event(
         "ADDR_RESOLVED",
         0,

@@ -1,11 +1,16 @@
-//! Counters: what `pumice stat` and a report show.
+//! The counters of `pumice stat` and of reports.
 
-use super::entry::Entry;
+use super::entry::ExplainEntry;
 
 type Sentences = &'static [&'static str];
 
-const fn counter(name: &'static str, meaning: &'static str, causes: Sentences, look_at: Sentences) -> Entry {
-    Entry { name, number: None, meaning, causes, look_at }
+const fn counter(
+    name: &'static str,
+    meaning: &'static str,
+    causes: Sentences,
+    look_at: Sentences,
+) -> ExplainEntry {
+    ExplainEntry { name, number: None, meaning, causes, look_at }
 }
 
 const OTHER_SOFTWARE: &str = "Something that is no RoCE device sends to UDP port 4791.";
@@ -15,8 +20,8 @@ const NO_ERROR: Sentences = &["This is no error."];
 const BASE: Sentences =
     &["Others are to be compared with it: drops and retransmissions as a share of all packets."];
 
-/// All of them, in the order of `pumice stat`.
-pub(super) const COUNTERS: &[Entry] = &[
+/// All counters, in the order of `pumice stat`.
+pub(super) const COUNTERS: &[ExplainEntry] = &[
     counter(
         "rx_too_short",
         "A packet was shorter than its headers, and was dropped.",

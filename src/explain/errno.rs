@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::entry::Entry;
+use super::entry::ExplainEntry;
 
 const LOG: &str = "The sentence of `--log warn`: a call that is refused says why.";
 const DOCTOR: &str = "`pumice doctor` opens the device the same way and says what is in the way.";
@@ -15,12 +15,22 @@ const fn errno(
     meaning: &'static str,
     causes: Sentences,
     look_at: Sentences,
-) -> Entry {
-    Entry { name, number: Some(errno.raw_os_error()), meaning, causes, look_at }
+) -> ExplainEntry {
+    ExplainEntry { name, number: Some(errno.raw_os_error()), meaning, causes, look_at }
 }
 
-/// Those that calls give, by name.
-pub(super) const ERRNOS: &[Entry] = &[
+/// The errnos that calls return, by name.
+pub(super) const ERRNOS: &[ExplainEntry] = &[
+    errno(
+        "E2BIG",
+        Errno::TOOBIG,
+        "There are more entries than fit.",
+        &[
+            "mrc_ctl_query_ev_profile: the array has room for fewer entropy values than the profile has.",
+            "mrc_ctl_modify_ev_profile: a profile would have more entropy values than the device keeps.",
+        ],
+        &[LOG, "mrc_ctl_query_device names the limits of profiles."],
+    ),
     errno(
         "EACCES",
         Errno::ACCESS,
@@ -28,6 +38,7 @@ pub(super) const ERRNOS: &[Entry] = &[
         &[
             "The sandbox (seccomp, SELinux, AppArmor) does not allow the program to bind UDP port 4791.",
             "rdma_bind_addr: a port below 1024, without the capability CAP_NET_BIND_SERVICE.",
+            "rdma_create_id and other calls of librdmacm: the user has changed since the channel was made.",
         ],
         &[DOCTOR, LOG],
     ),
@@ -157,6 +168,7 @@ pub(super) const ERRNOS: &[Entry] = &[
             IBV_ACCESS_LOCAL_WRITE is \
              asked for.",
             "A length that reaches beyond the mapping.",
+            "A file on a disk that is mapped MAP_SHARED and for writing: Linux pins no such pages since 6.5.",
         ],
         &["/proc/PID/maps: address, length and rights of the memory.", LOG],
     ),
@@ -387,6 +399,7 @@ pub(super) const ERRNOS: &[Entry] = &[
         &[
             "rdma_connect: nothing answered the connection request (RDMA_CM_EVENT_UNREACHABLE).",
             "rdma_resolve_addr: no host has the address, or its gateway's (RDMA_CM_EVENT_ADDR_ERROR).",
+            "ibv_modify_qp to RTR, ibv_create_ah: the same for the peer's GID, after a second.",
             "An rsocket's peer no longer acknowledges.",
         ],
         &[

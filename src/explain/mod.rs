@@ -1,5 +1,5 @@
-//! `pumice explain`: what a status, an errno, an event or a counter means, what usually causes it, and what
-//! to look at.
+//! `pumice explain`: the meaning, the usual causes and the remedies of a status, an errno, an event or a
+//! counter.
 
 mod async_event;
 mod check;
@@ -20,8 +20,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use entry::Entry;
-pub(crate) use entry::EntryKind;
+use entry::ExplainEntry;
+pub(crate) use entry::ExplainedKind;
 pub(crate) use page::write_page;
 use tables::tables;
 
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &ExplainOptions, out: &mut dyn Write) -> CommandResul
     Ok(Outcome::Good)
 }
 
-fn print(kind: EntryKind, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
+fn print(kind: ExplainedKind, entry: &ExplainEntry, out: &mut dyn Write) -> io::Result<()> {
     let full = entry.full_name(kind);
     let number = entry.number.map(|number| format!(" {number}")).unwrap_or_default();
     writeln!(out, "{full}: {}{number}", kind.description())?;
@@ -95,17 +95,17 @@ fn list(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n`pumice explain NAME` says what usually causes one of them, and what to look at.")
 }
 
-fn print_json(found: &[(EntryKind, &'static Entry)], out: &mut dyn Write) -> CommandResult {
+fn print_json(found: &[(ExplainedKind, &'static ExplainEntry)], out: &mut dyn Write) -> CommandResult {
     #[derive(Serialize)]
-    struct Explanation {
-        kind: EntryKind,
+    struct ExplanationJson {
+        kind: ExplainedKind,
         name: String,
         #[serde(flatten)]
-        entry: &'static Entry,
+        entry: &'static ExplainEntry,
     }
-    let all: Vec<Explanation> = found
+    let all: Vec<ExplanationJson> = found
         .iter()
-        .map(|(kind, entry)| Explanation { kind: *kind, name: entry.full_name(*kind), entry })
+        .map(|(kind, entry)| ExplanationJson { kind: *kind, name: entry.full_name(*kind), entry })
         .collect();
     serde_json::to_writer_pretty(&mut *out, &all)?;
     writeln!(out)?;

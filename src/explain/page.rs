@@ -1,12 +1,12 @@
-//! Explanations as a page of the reference.
+//! Writes explanations as a page of the reference.
 
 use std::io::{self, Write};
 
-use super::entry::{Entry, EntryKind};
+use super::entry::{ExplainEntry, ExplainedKind};
 use super::tables::tables;
 
-/// Writes a page with everything of these kinds.
-pub(crate) fn write_page(title: &str, kinds: &[EntryKind], out: &mut dyn Write) -> io::Result<()> {
+/// Writes a page with all entries of these kinds.
+pub(crate) fn write_page(title: &str, kinds: &[ExplainedKind], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# {title}\n\n`pumice explain NAME` prints the same.")?;
     for (kind, entries) in tables().into_iter().filter(|(kind, _)| kinds.contains(kind)) {
         if kinds.len() > 1 {
@@ -20,7 +20,12 @@ pub(crate) fn write_page(title: &str, kinds: &[EntryKind], out: &mut dyn Write) 
     Ok(())
 }
 
-fn write_entry(depth: &str, kind: EntryKind, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
+fn write_entry(
+    depth: &str,
+    kind: ExplainedKind,
+    entry: &ExplainEntry,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let number = entry.number.map(|number| format!(" ({number})")).unwrap_or_default();
     writeln!(out, "\n{depth} {}{number}\n\n{}", entry.full_name(kind), entry.meaning)?;
     for (heading, sentences) in kind.headings().into_iter().zip([entry.causes, entry.look_at]) {

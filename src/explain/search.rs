@@ -1,20 +1,20 @@
-//! Finding what a user typed.
+//! Finds the entries for what a user typed.
 
-use super::entry::{Entry, EntryKind};
+use super::entry::{ExplainEntry, ExplainedKind};
 use super::tables::tables;
 
-/// Names that are suggested for one that is unknown.
+/// Maximum number of names that are suggested for an unknown one.
 const SUGGESTIONS: usize = 4;
-/// How alike two names must be to be suggested: 1 is the same.
-const ALIKE: f64 = 0.6;
+/// Minimum similarity of a suggested name; 1 means equal.
+const MIN_SIMILARITY: f64 = 0.6;
 
-/// Everything that has this name or number, in the order of the tables. A name may have its prefix or not,
-/// and be in capitals or not; a number may be negative, as calls of the kernel return errnos.
-pub(super) fn matches(given: &str) -> Vec<(EntryKind, &'static Entry)> {
+/// Returns all entries with this name or number, in the order of the tables. A name may have its prefix or
+/// not, in upper or lower case; a number may be negative, as the kernel returns errnos.
+pub(super) fn matches(given: &str) -> Vec<(ExplainedKind, &'static ExplainEntry)> {
     let name = given.trim();
     let number = name.parse::<i32>().ok();
-    let is_it = |kind: EntryKind, entry: &Entry| match number {
-        Some(number) if number < 0 => kind == EntryKind::Errno && entry.number == number.checked_neg(),
+    let is_it = |kind: ExplainedKind, entry: &ExplainEntry| match number {
+        Some(number) if number < 0 => kind == ExplainedKind::Errno && entry.number == number.checked_neg(),
         Some(number) => entry.number == Some(number),
         None => entry.name.eq_ignore_ascii_case(name) || entry.full_name(kind).eq_ignore_ascii_case(name),
     };
@@ -25,7 +25,7 @@ pub(super) fn matches(given: &str) -> Vec<(EntryKind, &'static Entry)> {
         .collect()
 }
 
-/// The sentence for a name that is not known: with those that are like it.
+/// Returns the sentence for an unknown name, with similar names.
 pub(super) fn unknown(given: &str) -> String {
     let near = near(given);
     if near.is_empty() {
@@ -37,7 +37,8 @@ pub(super) fn unknown(given: &str) -> String {
     )
 }
 
-/// The names most like the one given, without their prefixes: those that contain it, then by their letters.
+/// Returns the names most similar to the given one, without their prefixes: first those that contain it, then
+/// by their letters.
 fn near(given: &str) -> Vec<&'static str> {
     let bare = without_prefix(&given.trim().to_ascii_uppercase()).to_owned();
     if bare.is_empty() || bare.parse::<i64>().is_ok() {
@@ -52,7 +53,7 @@ fn near(given: &str) -> Vec<&'static str> {
     let mut scored: Vec<(f64, &'static str)> = tables()
         .into_iter()
         .flat_map(|(_, entries)| entries.iter().map(|entry| (score(entry.name), entry.name)))
-        .filter(|(score, _)| *score >= ALIKE)
+        .filter(|(score, _)| *score >= MIN_SIMILARITY)
         .collect();
     scored.sort_by(|left, right| right.0.total_cmp(&left.0));
     let mut names = Vec::new();

@@ -1,6 +1,6 @@
 //! Statuses of work completions.
 
-use super::entry::Entry;
+use super::entry::ExplainEntry;
 
 const LOG: &str =
     "Run both programs with `pumice run --log warn`: the queue pair that failed says why, with its numbers.";
@@ -10,13 +10,13 @@ const OLD_TRANSPORT: &str =
 const BY_PLAN: &str = "pumice gives this status only by a rule \"complete\" of a fault plan. Without a plan, \
                        see what else the completion was read from.";
 
-const fn unused(name: &'static str, number: i32, meaning: &'static str) -> Entry {
-    Entry { name, number: Some(number), meaning, causes: &[OLD_TRANSPORT], look_at: &[BY_PLAN] }
+const fn unused(name: &'static str, number: i32, meaning: &'static str) -> ExplainEntry {
+    ExplainEntry { name, number: Some(number), meaning, causes: &[OLD_TRANSPORT], look_at: &[BY_PLAN] }
 }
 
-/// All of them, by number.
-pub(super) const STATUSES: &[Entry] = &[
-    Entry {
+/// All statuses of work completions, by number.
+pub(super) const STATUSES: &[ExplainEntry] = &[
+    ExplainEntry {
         name: "SUCCESS",
         number: Some(0),
         meaning: "The work request was carried out. For RC it means that the peer's adapter has \
@@ -24,7 +24,7 @@ pub(super) const STATUSES: &[Entry] = &[
         causes: &[],
         look_at: &["Only with this status the other fields of the completion are valid."],
     },
-    Entry {
+    ExplainEntry {
         name: "LOC_LEN_ERR",
         number: Some(1),
         meaning: "A message did not fit: a send request is longer than the port or the path MTU allows, \
@@ -41,7 +41,7 @@ pub(super) const STATUSES: &[Entry] = &[
             LOG,
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "LOC_QP_OP_ERR",
         number: Some(2),
         meaning: "The queue pair could not carry out the request although the request itself was accepted.",
@@ -53,7 +53,7 @@ pub(super) const STATUSES: &[Entry] = &[
         look_at: &["Which operations its transport has: RC has all of them.", LOG],
     },
     unused("LOC_EEC_OP_ERR", 3, "An end-to-end context could not carry out the request."),
-    Entry {
+    ExplainEntry {
         name: "LOC_PROT_ERR",
         number: Some(4),
         meaning: "An element of a work request names memory that the queue pair may not use.",
@@ -73,7 +73,7 @@ pub(super) const STATUSES: &[Entry] = &[
             "ibv_dereg_mr is called only after all requests that use the region have completed.",
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "WR_FLUSH_ERR",
         number: Some(5),
         meaning: "The request was not carried out because its queue pair went to the state ERR before. It \
@@ -94,7 +94,7 @@ pub(super) const STATUSES: &[Entry] = &[
             LOG,
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "MW_BIND_ERR",
         number: Some(6),
         meaning: "A memory window could not be bound.",
@@ -106,7 +106,7 @@ pub(super) const STATUSES: &[Entry] = &[
         ],
         look_at: &["The access flags of the memory region and the type of the window.", LOG],
     },
-    Entry {
+    ExplainEntry {
         name: "BAD_RESP_ERR",
         number: Some(7),
         meaning: "The peer's response does not fit the request that it answers.",
@@ -121,7 +121,7 @@ pub(super) const STATUSES: &[Entry] = &[
             "A capture: `pumice run --capture FILE`, then `pumice capture FILE`.",
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "LOC_ACCESS_ERR",
         number: Some(8),
         meaning: "A local buffer could not be accessed while the device stored a response or a message \
@@ -133,7 +133,7 @@ pub(super) const STATUSES: &[Entry] = &[
         ],
         look_at: &["When ibv_dereg_mr, munmap and free are called: only after the completion.", LOG],
     },
-    Entry {
+    ExplainEntry {
         name: "REM_INV_REQ_ERR",
         number: Some(9),
         meaning: "The peer found the request invalid and refused it (NAK 0x61).",
@@ -149,7 +149,7 @@ pub(super) const STATUSES: &[Entry] = &[
             "The peer's own log: it says which request it refused and why.",
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "REM_ACCESS_ERR",
         number: Some(10),
         meaning: "The peer refused access to its memory (NAK 0x62).",
@@ -164,7 +164,7 @@ pub(super) const STATUSES: &[Entry] = &[
             "The peer's own log: it names the R_Key, the range and what was wrong.",
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "REM_OP_ERR",
         number: Some(11),
         meaning: "The peer accepted the request but could not carry it out (NAK 0x63).",
@@ -175,7 +175,7 @@ pub(super) const STATUSES: &[Entry] = &[
         ],
         look_at: &["The peer's completions and its log: they have the cause."],
     },
-    Entry {
+    ExplainEntry {
         name: "RETRY_EXC_ERR",
         number: Some(12),
         meaning: "The request was sent 1 + retry_cnt times and was never acknowledged.",
@@ -199,7 +199,7 @@ pub(super) const STATUSES: &[Entry] = &[
             "The time until it fails is about (1 + retry_cnt) × 4.096 µs × 2^timeout.",
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "RNR_RETRY_EXC_ERR",
         number: Some(13),
         meaning: "The peer had no receive request posted, 1 + rnr_retry times in a row.",
@@ -214,7 +214,7 @@ pub(super) const STATUSES: &[Entry] = &[
         ],
     },
     unused("LOC_RDD_VIOL_ERR", 14, "The reliable datagram domains of queue pair and address do not match."),
-    Entry {
+    ExplainEntry {
         name: "REM_INV_RD_REQ_ERR",
         number: Some(15),
         meaning: "The peer refused the XRC SRQ number that the request names (NAK 0x64).",
@@ -227,7 +227,7 @@ pub(super) const STATUSES: &[Entry] = &[
             "Both processes open the same XRC domain.",
         ],
     },
-    Entry {
+    ExplainEntry {
         name: "REM_ABORT_ERR",
         number: Some(16),
         meaning: "The peer aborted the operation.",
@@ -236,7 +236,7 @@ pub(super) const STATUSES: &[Entry] = &[
     },
     unused("INV_EECN_ERR", 17, "The number of an end-to-end context is invalid."),
     unused("INV_EEC_STATE_ERR", 18, "An end-to-end context is in the wrong state."),
-    Entry {
+    ExplainEntry {
         name: "FATAL_ERR",
         number: Some(19),
         meaning: "The device failed, and the request with it.",
@@ -248,7 +248,7 @@ pub(super) const STATUSES: &[Entry] = &[
         ],
     },
     unused("RESP_TIMEOUT_ERR", 20, "A response did not come in time."),
-    Entry {
+    ExplainEntry {
         name: "GENERAL_ERR",
         number: Some(21),
         meaning: "The request failed for a reason that no other status describes.",

@@ -1,4 +1,5 @@
-//! `pumice fault`: rules of faults that come, rest and go while programs run; plans and reports of faults.
+//! `pumice fault`: adds, pauses, resumes and removes rules of running programs; checks plans and reports of
+//! faults.
 
 mod options;
 mod plans;
@@ -8,38 +9,44 @@ use std::io::Write;
 use std::time::Duration;
 
 use pumice_device::faults::FaultPlan;
-use pumice_device::faults::live::{LiveAnswer, LiveOrder};
-use pumice_device::share::{Obeyed, ShareError, Sharer, order};
+use pumice_device::faults::live::{FaultCommand, FaultReply};
+use pumice_device::sharing::{FaultCommandReply, PortProcess, SharingError, order};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 pub(crate) use options::FaultOptions;
-use options::{Action, Target};
+use options::{FaultAction, FaultTarget};
 
-/// How long processes are waited for. One that lives answers within a millisecond or two.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which answers of processes are awaited. A live process answers within a millisecond or two.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 pub(crate) fn run(options: &FaultOptions, out: &mut dyn Write) -> CommandResult {
     let mut named = None;
     let (wanted, target, json) = match &options.action {
-        Action::Plans(action) => return plans::run(action, out),
-        Action::List { json, target } => return list(target, *json, out),
-        Action::Add { rule, json, target } => {
+        FaultAction::Plans(action) => return plans::run(action, out),
+        FaultAction::List { json, target } => return list(target, *json, out),
+        FaultAction::Add { rule, json, target } => {
             let plan = FaultPlan::new().with_line(rule);
             let plan = plan.map_err(|error| CommandError::Usage(format!("{rule}: {error}")))?;
             named = plan.rules().first().and_then(|rule| rule.device.clone());
-            (LiveOrder::Add { line: rule.clone() }, target, *json)
+            (FaultCommand::Add { line: rule.clone() }, target, *json)
         }
-        Action::Pause { name, json, target } => (LiveOrder::Pause { rule: name.clone() }, target, *json),
-        Action::Resume { name, json, target } => (LiveOrder::Resume { rule: name.clone() }, target, *json),
-        Action::Clear { name, json, target } => (LiveOrder::Clear { rule: name.clone() }, target, *json),
+        FaultAction::Pause { name, json, target } => {
+            (FaultCommand::Pause { rule: name.clone() }, target, *json)
+        }
+        FaultAction::Resume { name, json, target } => {
+            (FaultCommand::Resume { rule: name.clone() }, target, *json)
+        }
+        FaultAction::Clear { name, json, target } => {
+            (FaultCommand::Clear { rule: name.clone() }, target, *json)
+        }
     };
     let found = found(target, named.as_deref())?;
     if found.len() > 1 && !target.selects() {
         return Err(CommandError::Usage(ambiguous(&found)));
     }
-    let chosen: Vec<Sharer> = found.iter().map(|obeyed| obeyed.sharer).collect();
-    let obeyed = give(target, &wanted, &|sharer| chosen.contains(sharer))?;
+    let chosen: Vec<PortProcess> = found.iter().map(|obeyed| obeyed.sharer).collect();
+    let obeyed = send_change(target, &wanted, &|sharer| chosen.contains(sharer))?;
     if json {
         table::changes_json(&obeyed, out)?;
     } else {
@@ -47,11 +54,11 @@ pub(crate) fn run(options: &FaultOptions, out: &mut dyn Write) -> CommandResult 
             table::change(one, &wanted, out)?;
         }
     }
-    let all_did = obeyed.iter().all(table::did);
+    let all_did = obeyed.iter().all(table::has_obeyed);
     Ok(if all_did { Outcome::Good } else { Outcome::Bad })
 }
 
-fn list(target: &Target, json: bool, out: &mut dyn Write) -> CommandResult {
+fn list(target: &FaultTarget, json: bool, out: &mut dyn Write) -> CommandResult {
     let found = found(target, None)?;
     if json {
         table::json(&found, out)?
@@ -62,10 +69,10 @@ fn list(target: &Target, json: bool, out: &mut dyn Write) -> CommandResult {
     Ok(if silent { Outcome::Bad } else { Outcome::Good })
 }
 
-/// The processes that the target names; with several devices, one for each. `named`: the device of a rule.
-fn found(target: &Target, named: Option<&str>) -> Result<Vec<Obeyed>, CommandError> {
-    let is_wanted = |sharer: &Sharer| target.pid.is_none_or(|pid| sharer.pid == pid);
-    let mut found = give(target, &LiveOrder::List, &is_wanted)?;
+/// Returns the processes that the target names, one entry for each device. `named` is the device in a rule.
+fn found(target: &FaultTarget, named: Option<&str>) -> Result<Vec<FaultCommandReply>, CommandError> {
+    let is_wanted = |sharer: &PortProcess| target.pid.is_none_or(|pid| sharer.pid == pid);
+    let mut found = send_change(target, &FaultCommand::List, &is_wanted)?;
     if let Some(tag) = &target.tag {
         found.retain(|obeyed| obeyed.answer.as_ref().is_some_and(|answer| has_tag(answer, tag)));
     }
@@ -91,24 +98,25 @@ fn found(target: &Target, named: Option<&str>) -> Result<Vec<Obeyed>, CommandErr
     )))
 }
 
-fn has_tag(answer: &LiveAnswer, wanted: &str) -> bool {
+fn has_tag(answer: &FaultReply, wanted: &str) -> bool {
     match wanted.strip_suffix('*') {
         Some(start) => answer.tag.starts_with(start),
         None => answer.tag == wanted,
     }
 }
 
-fn give(
-    target: &Target,
-    wanted: &LiveOrder,
-    is_asked: &dyn Fn(&Sharer) -> bool,
-) -> Result<Vec<Obeyed>, CommandError> {
+fn send_change(
+    target: &FaultTarget,
+    wanted: &FaultCommand,
+    is_selected: &dyn Fn(&PortProcess) -> bool,
+) -> Result<Vec<FaultCommandReply>, CommandError> {
     let bytes = wanted.encode().map_err(CommandError::Usage)?;
-    let failed = |error: ShareError| CommandError::Failed(format!("the processes cannot be asked: {error}"));
-    order(target.port, target.registry.as_deref(), PATIENCE, &bytes, is_asked).map_err(failed)
+    let failed =
+        |error: SharingError| CommandError::Failed(format!("the processes cannot be asked: {error}"));
+    order(target.port, target.registry.as_deref(), TIMEOUT, &bytes, is_selected).map_err(failed)
 }
 
-fn ambiguous(found: &[Obeyed]) -> String {
+fn ambiguous(found: &[FaultCommandReply]) -> String {
     let all: Vec<String> = found.iter().map(table::title).collect();
     format!(
         "{} processes run: name one with --pid or --tag, or all with --all: {}",

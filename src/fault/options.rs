@@ -11,11 +11,11 @@ use super::plans;
 #[derive(Debug, Args)]
 pub(crate) struct FaultOptions {
     #[command(subcommand)]
-    pub(super) action: Action,
+    pub(super) action: FaultAction,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Action {
+pub(super) enum FaultAction {
     /// Add a rule to a program that runs
     Add {
         /// The rule in one line, as after --fault: 'drop chance=2% opcode=send'
@@ -24,7 +24,7 @@ pub(super) enum Action {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        target: Target,
+        target: FaultTarget,
     },
     /// Show the rules of running programs, and how often each was met and applied
     List {
@@ -32,7 +32,7 @@ pub(super) enum Action {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        target: Target,
+        target: FaultTarget,
     },
     /// Pause a rule, or all rules
     Pause {
@@ -42,7 +42,7 @@ pub(super) enum Action {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        target: Target,
+        target: FaultTarget,
     },
     /// Resume a paused rule, or all rules
     Resume {
@@ -52,7 +52,7 @@ pub(super) enum Action {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        target: Target,
+        target: FaultTarget,
     },
     /// Remove a rule, or all rules
     Clear {
@@ -62,15 +62,15 @@ pub(super) enum Action {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        target: Target,
+        target: FaultTarget,
     },
     #[command(flatten)]
-    Plans(plans::Action),
+    Plans(plans::PlansAction),
 }
 
-/// Which processes.
+/// The processes that a command is about.
 #[derive(Debug, Args)]
-pub(super) struct Target {
+pub(super) struct FaultTarget {
     /// The process with this number
     #[arg(long, group = "selector")]
     pub(super) pid: Option<u32>,
@@ -86,13 +86,13 @@ pub(super) struct Target {
     /// The UDP port that the processes share
     #[arg(long, default_value_t = ROCE_PORT)]
     pub(super) port: u16,
-    /// Where the registry of processes is, if not in the usual folder
+    /// Folder of the registry of processes, if it is not the usual one
     #[arg(long, hide = true)]
     pub(super) registry: Option<PathBuf>,
 }
 
-impl Target {
-    /// Whether it names what it is about, so that several processes are no mistake.
+impl FaultTarget {
+    /// Reports whether the options select processes, so that several matches are no mistake.
     pub(super) fn selects(&self) -> bool {
         self.all || self.pid.is_some() || self.tag.is_some()
     }

@@ -1,20 +1,20 @@
-//! What is printed of rules and processes. Names and tags come from other processes: what could move the
-//! cursor of a terminal is replaced.
+//! Prints rules and processes. Names and tags come from other processes: control characters are replaced,
+//! because they could move the cursor of a terminal.
 
 use std::io::{self, Write};
 
-use pumice_device::faults::live::{LiveOrder, LiveRule};
-use pumice_device::share::Obeyed;
+use pumice_device::faults::live::{FaultCommand, RuleStatus};
+use pumice_device::sharing::FaultCommandReply;
 use serde::Serialize;
 
 use crate::observe::{plain, program};
 use crate::outcome::CommandError;
 
-const SILENT: &str =
+const NO_ANSWER: &str =
     "does not answer: it is stopped, or just begins or ends, or is of an older version; try again";
 
-/// A process in a few words.
-pub(super) fn title(obeyed: &Obeyed) -> String {
+/// Describes a process in a few words.
+pub(super) fn title(obeyed: &FaultCommandReply) -> String {
     let pid = obeyed.sharer.pid;
     let name = program(pid).unwrap_or_else(|| "?".to_owned());
     match &obeyed.answer {
@@ -23,11 +23,11 @@ pub(super) fn title(obeyed: &Obeyed) -> String {
     }
 }
 
-/// The rules of processes.
-pub(super) fn print(found: &[Obeyed], out: &mut dyn Write) -> io::Result<()> {
+/// Prints the rules of processes.
+pub(super) fn print(found: &[FaultCommandReply], out: &mut dyn Write) -> io::Result<()> {
     for obeyed in found {
         let Some(answer) = &obeyed.answer else {
-            writeln!(out, "{} {SILENT}", title(obeyed))?;
+            writeln!(out, "{} {NO_ANSWER}", title(obeyed))?;
             continue;
         };
         writeln!(out, "{}  {}  seed {}", title(obeyed), obeyed.sharer.address, answer.seed)?;
@@ -35,7 +35,7 @@ pub(super) fn print(found: &[Obeyed], out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "  no rules")?;
         }
         let widest = answer.rules.iter().map(|rule| rule.name.chars().count()).max().unwrap_or(0);
-        for LiveRule { name, does, live, paused, met, applied } in &answer.rules {
+        for RuleStatus { name, does, live, paused, met, applied } in &answer.rules {
             let name = plain(name);
             let live = if *live { ", live" } else { "" };
             let paused = if *paused { ", paused" } else { "" };
@@ -48,52 +48,56 @@ pub(super) fn print(found: &[Obeyed], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the process did what it was told.
-pub(super) fn did(obeyed: &Obeyed) -> bool {
+/// Reports whether the process carried out the order.
+pub(super) fn has_obeyed(obeyed: &FaultCommandReply) -> bool {
     obeyed.answer.as_ref().is_some_and(|answer| answer.refused.is_none())
 }
 
-/// What came of an order.
-pub(super) fn change(obeyed: &Obeyed, wanted: &LiveOrder, out: &mut dyn Write) -> io::Result<()> {
+/// Prints the result of an order.
+pub(super) fn change(
+    obeyed: &FaultCommandReply,
+    wanted: &FaultCommand,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let title = title(obeyed);
     let Some(answer) = &obeyed.answer else {
-        return writeln!(out, "{title} {SILENT}");
+        return writeln!(out, "{title} {NO_ANSWER}");
     };
     if let Some(why) = &answer.refused {
         return writeln!(out, "{title}: refused: {}", plain(why));
     }
     let what = match wanted {
-        LiveOrder::List => "has",
-        LiveOrder::Add { .. } => "added",
-        LiveOrder::Pause { .. } => "paused",
-        LiveOrder::Resume { .. } => "resumed",
-        LiveOrder::Clear { .. } => "cleared",
+        FaultCommand::List => "has",
+        FaultCommand::Add { .. } => "added",
+        FaultCommand::Pause { .. } => "paused",
+        FaultCommand::Resume { .. } => "resumed",
+        FaultCommand::Clear { .. } => "cleared",
     };
     let names: Vec<String> = answer.changed.iter().map(|name| plain(name)).collect();
     let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
     writeln!(out, "{title}: {what} {names}")
 }
 
-/// What came of an order at each process, as a JSON array.
-pub(super) fn changes_json(obeyed: &[Obeyed], out: &mut dyn Write) -> Result<(), CommandError> {
+/// Writes the result of an order at each process as a JSON array.
+pub(super) fn changes_json(obeyed: &[FaultCommandReply], out: &mut dyn Write) -> Result<(), CommandError> {
     #[derive(Serialize)]
-    struct Changed<'a> {
+    struct ChangedProcess<'a> {
         pid: u32,
         program: Option<String>,
-        /// Null: it did not answer.
+        /// Tag of the process; null if it did not answer.
         tag: Option<&'a str>,
         done: bool,
         refused: Option<&'a str>,
-        /// Names of rules.
+        /// Names of the rules that changed.
         changed: &'a [String],
     }
-    let all: Vec<Changed<'_>> = obeyed
+    let all: Vec<ChangedProcess<'_>> = obeyed
         .iter()
-        .map(|one| Changed {
+        .map(|one| ChangedProcess {
             pid: one.sharer.pid,
             program: program(one.sharer.pid),
             tag: one.answer.as_ref().map(|answer| answer.tag.as_str()),
-            done: did(one),
+            done: has_obeyed(one),
             refused: one.answer.as_ref().and_then(|answer| answer.refused.as_deref()),
             changed: one.answer.as_ref().map_or(&[], |answer| &answer.changed),
         })
@@ -103,22 +107,22 @@ pub(super) fn changes_json(obeyed: &[Obeyed], out: &mut dyn Write) -> Result<(),
     Ok(())
 }
 
-/// The rules of processes as a JSON array.
-pub(super) fn json(found: &[Obeyed], out: &mut dyn Write) -> Result<(), CommandError> {
+/// Writes the rules of processes as a JSON array.
+pub(super) fn json(found: &[FaultCommandReply], out: &mut dyn Write) -> Result<(), CommandError> {
     #[derive(Serialize)]
     struct ProcessEntry<'a> {
         pid: u32,
         program: Option<String>,
         process_index: u8,
         address: std::net::IpAddr,
-        /// Null: it did not answer.
+        /// Tag of the process; null if it did not answer.
         tag: Option<&'a str>,
         seed: Option<u64>,
-        rules: &'a [LiveRule],
+        rules: &'a [RuleStatus],
     }
     let processes: Vec<ProcessEntry<'_>> = found
         .iter()
-        .map(|Obeyed { sharer, answer }| ProcessEntry {
+        .map(|FaultCommandReply { sharer, answer }| ProcessEntry {
             pid: sharer.pid,
             program: program(sharer.pid),
             process_index: sharer.process().value(),

@@ -1,20 +1,20 @@
-//! The waits as a picture.
+//! Draws the waits as a picture.
 
 use std::f64::consts::TAU;
 use std::fmt::Write as _;
 
-use pumice_device::waits::{Graph, Standing, Why};
+use pumice_device::waits::{ProcessStatus, WaitGraph, WaitReason};
 
-/// Width and height of the picture of some processes, and the radius of the circle that they stand on.
+/// Width of the picture, in which the processes are arranged on a circle.
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 560.0;
-/// Half of the size of a box.
+/// Half of the width and of the height of a box.
 const BOX: (f64, f64) = (95.0, 24.0);
 const RED: &str = "#b3261e";
 const GREY: &str = "#5f6368";
 
-/// For graphviz.
-pub(super) fn dot(processes: &[Standing], graph: &Graph) -> String {
+/// Draws the waits for graphviz.
+pub(super) fn dot(processes: &[ProcessStatus], graph: &WaitGraph) -> String {
     let mut out = String::from("digraph hang {\n  node [shape=box fontname=\"sans-serif\"];\n");
     for (index, one) in processes.iter().enumerate() {
         let colour = if is_held(graph, index) { format!(" color=\"{RED}\"") } else { String::new() };
@@ -35,8 +35,8 @@ pub(super) fn dot(processes: &[Standing], graph: &Graph) -> String {
     out
 }
 
-/// As SVG: processes on a circle, and an arrow from each that waits.
-pub(super) fn svg(processes: &[Standing], graph: &Graph) -> String {
+/// Draws the waits as SVG: the processes on a circle, and an arrow from each that waits.
+pub(super) fn svg(processes: &[ProcessStatus], graph: &WaitGraph) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"13\">\n<defs><marker id=\"end\" viewBox=\"0 0 8 8\" \
@@ -45,17 +45,17 @@ pub(super) fn svg(processes: &[Standing], graph: &Graph) -> String {
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     let count = processes.len().max(1) as f64;
-    let place = |index: usize| {
+    let position_of = |index: usize| {
         let angle = TAU * index as f64 / count - TAU / 4.0;
         (WIDTH / 2.0 + 300.0 * angle.cos(), 230.0 + 160.0 * angle.sin())
     };
     for (index, wait) in graph.waits.iter().enumerate() {
-        let from = place(wait.from);
-        let to = wait.to.map_or((from.0, from.1 + 70.0), place);
+        let from = position_of(wait.from);
+        let to = wait.to.map_or((from.0, from.1 + 70.0), position_of);
         arrow(&mut out, from, to, index, label(wait.why));
     }
     for (index, one) in processes.iter().enumerate() {
-        let (x, y) = place(index);
+        let (x, y) = position_of(index);
         let colour = if is_held(graph, index) { RED } else { GREY };
         let (left, top, width, height) = (x - BOX.0, y - BOX.1, 2.0 * BOX.0, 2.0 * BOX.1);
         let _ = writeln!(
@@ -77,14 +77,14 @@ pub(super) fn svg(processes: &[Standing], graph: &Graph) -> String {
     out
 }
 
-/// An arrow between boxes. Those of one pair are beside each other.
+/// Draws an arrow between boxes. Arrows of one pair are drawn side by side.
 fn arrow(out: &mut String, from: (f64, f64), to: (f64, f64), index: usize, label: &str) {
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);
     let length = dx.hypot(dy).max(1.0);
     let (ux, uy) = (dx / length, dy / length);
     let aside = 14.0 + 5.0 * (index % 3) as f64;
     let (ox, oy) = (-uy * aside, ux * aside);
-    // To the edge of the box.
+    // The arrow reaches to the edge of the box.
     let reach = (BOX.0 / ux.abs().max(1e-6)).min(BOX.1 / uy.abs().max(1e-6)).min(length / 2.0);
     let (x1, y1) = (from.0 + ox + ux * reach, from.1 + oy + uy * reach);
     let (x2, y2) = (to.0 + ox - ux * reach, to.1 + oy - uy * reach);
@@ -99,39 +99,39 @@ fn arrow(out: &mut String, from: (f64, f64), to: (f64, f64), index: usize, label
     );
 }
 
-fn is_held(graph: &Graph, process: usize) -> bool {
+fn is_held(graph: &WaitGraph, process: usize) -> bool {
     graph.verdicts.iter().any(|verdict| verdict.processes.contains(&process))
 }
 
-fn name(one: &Standing) -> String {
+fn name(one: &ProcessStatus) -> String {
     let host = if one.host.is_empty() { String::new() } else { format!(" on {}", one.host) };
     format!("{} ({}){host}", one.pid, one.program)
 }
 
-/// A wait in a few words.
-const fn label(why: Why) -> &'static str {
+/// Returns a label for a wait.
+const fn label(why: WaitReason) -> &'static str {
     match why {
-        Why::Told => "waits in vain",
-        Why::NobodyListens => "asks where no program listens",
-        Why::Unread => "asks; the event is not read",
-        Why::Stopped => "waits; it is stopped",
-        Why::Ended => "waits; it has ended",
-        Why::Destroyed => "waits; its queue pair is destroyed",
-        Why::NotReady => "sends; not in RTR",
-        Why::Failed => "waits; its queue pair has failed",
-        Why::Nothing => "waits for nothing",
-        Why::Halted => "waits; its own queue is halted",
-        Why::Unacknowledged => "waits; events are not acknowledged",
-        Why::WrongNumber => "waits; dest_qp_num is wrong",
-        Why::Lost => "waits for a datagram; it was lost",
-        Why::NoReceive => "sends; no receive is posted",
-        Why::Answer => "asks for a connection",
-        Why::Message => "waits for a message",
-        Why::Acknowledgement => "waits for an acknowledgement",
+        WaitReason::Told => "waits in vain",
+        WaitReason::NobodyListens => "asks where no program listens",
+        WaitReason::Unread => "asks; the event is not read",
+        WaitReason::Stopped => "waits; it is stopped",
+        WaitReason::Ended => "waits; it has ended",
+        WaitReason::Destroyed => "waits; its queue pair is destroyed",
+        WaitReason::NotReady => "sends; not in RTR",
+        WaitReason::Failed => "waits; its queue pair has failed",
+        WaitReason::Nothing => "waits for nothing",
+        WaitReason::Halted => "waits; its own queue is halted",
+        WaitReason::Unacknowledged => "waits; events are not acknowledged",
+        WaitReason::WrongNumber => "waits; dest_qp_num is wrong",
+        WaitReason::Lost => "waits for a datagram; it was lost",
+        WaitReason::NoReceive => "sends; no receive is posted",
+        WaitReason::Answer => "asks for a connection",
+        WaitReason::Message => "waits for a message",
+        WaitReason::Acknowledgement => "waits for an acknowledgement",
     }
 }
 
-/// Text in XML.
+/// Escapes text for XML.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -146,13 +146,13 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Text between quotation marks.
+/// Quotes text.
 fn quoted(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     format!("\"{}\"", plain.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Lines of at most so many characters, which end between words.
+/// Wraps text into lines of at most `width` characters, broken between words.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

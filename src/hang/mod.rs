@@ -1,4 +1,5 @@
-//! `pumice hang`: who waits for whom, and what holds all of them, seen from outside and at once.
+//! `pumice hang`: shows which processes wait for which, and what blocks all of them, seen from outside at one
+//! time.
 
 mod draw;
 mod hosts;
@@ -11,38 +12,38 @@ use std::io::Write;
 use std::path::Path;
 use std::thread;
 
-use pumice_device::waits::{Graph, Standing, graph};
+use pumice_device::waits::{ProcessStatus, WaitGraph, graph};
 use serde::Serialize;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use hosts::Asked;
-use look::Looks;
+use hosts::HostResult;
+use look::HostSnapshots;
 pub(crate) use options::HangOptions;
 
 /// Runs the command.
 pub(crate) fn run(options: &HangOptions, out: &mut dyn Write) -> CommandResult {
-    let (own, asked) = thread::scope(|scope| {
-        // All hosts look at one time.
-        let asked = scope.spawn(|| hosts::ask(options));
-        (look::look(options), asked.join())
+    let (own, host_results) = thread::scope(|scope| {
+        // All hosts take their snapshots at one time.
+        let host_results = scope.spawn(|| hosts::query_hosts(options));
+        (look::take_snapshots(options), host_results.join())
     });
-    let asked = asked.unwrap_or_else(|_| Err("the other hosts could not be asked".to_owned()));
-    let (mut looks, mut asked) = (own?, asked.map_err(CommandError::Usage)?);
+    let host_results = host_results.unwrap_or_else(|_| Err("the other hosts could not be asked".to_owned()));
+    let (mut looks, mut host_results) = (own?, host_results.map_err(CommandError::Usage)?);
     let own = looks.host.clone();
     for file in &options.with {
         let other = read(file)?;
         looks.before.extend(on_host(other.before, &other.host, &own));
         looks.processes.extend(on_host(other.processes, &other.host, &own));
     }
-    for one in &mut asked {
+    for one in &mut host_results {
         if let Some(other) = one.looks.take() {
             looks.add(other, &one.host);
         }
     }
     let found = graph(&looks.before, &looks.processes);
-    let silent: Vec<&Asked> = asked.iter().filter(|one| one.problem.is_some()).collect();
+    let silent: Vec<&HostResult> = host_results.iter().filter(|one| one.problem.is_some()).collect();
     if options.json {
-        json(&looks, &asked, &found, out)?;
+        json(&looks, &host_results, &found, out)?;
     } else {
         for one in &silent {
             let problem = one.problem.as_deref().unwrap_or_default();
@@ -59,30 +60,39 @@ pub(crate) fn run(options: &HangOptions, out: &mut dyn Write) -> CommandResult {
     Ok(if found.verdicts.is_empty() && silent.is_empty() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// The processes of another host; those of this one are not there a second time.
-fn on_host<'a>(all: Vec<Standing>, host: &'a str, own: &str) -> impl Iterator<Item = Standing> + use<'a> {
+/// Returns the processes of another host, without those of this one, which are listed already.
+fn on_host<'a>(
+    all: Vec<ProcessStatus>,
+    host: &'a str,
+    own: &str,
+) -> impl Iterator<Item = ProcessStatus> + use<'a> {
     let is_other = host != own;
     all.into_iter().filter(move |_| is_other).map(move |one| {
         let host = if one.host.is_empty() { host.to_owned() } else { one.host.clone() };
-        Standing { host, ..one }
+        ProcessStatus { host, ..one }
     })
 }
 
-fn json(looks: &Looks, asked: &[Asked], found: &Graph, out: &mut dyn Write) -> Result<(), CommandError> {
+fn json(
+    looks: &HostSnapshots,
+    host_results: &[HostResult],
+    found: &WaitGraph,
+    out: &mut dyn Write,
+) -> Result<(), CommandError> {
     #[derive(Serialize)]
-    struct Whole<'a> {
+    struct HangReport<'a> {
         #[serde(flatten)]
-        looks: &'a Looks,
-        hosts: &'a [Asked],
+        looks: &'a HostSnapshots,
+        hosts: &'a [HostResult],
         #[serde(flatten)]
-        graph: &'a Graph,
+        graph: &'a WaitGraph,
     }
-    serde_json::to_writer_pretty(&mut *out, &Whole { looks, hosts: asked, graph: found })?;
+    serde_json::to_writer_pretty(&mut *out, &HangReport { looks, hosts: host_results, graph: found })?;
     writeln!(out)?;
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Looks, CommandError> {
+fn read(file: &Path) -> Result<HostSnapshots, CommandError> {
     let refuse = |what: String| {
         let remedy = "name a file that `pumice hang --json` has written on another host";
         CommandError::Failed(format!("{}: {what}: {remedy}", file.display()))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pumice_device::ground::quantity::time_ns;
+use pumice_device::platform::quantity::time_ns;
 use pumice_transport::path::ROCE_PORT;
 
 /// Options of `pumice hang`.
@@ -26,24 +26,24 @@ pub(crate) struct HangOptions {
     /// them. ssh must log in without a question
     #[arg(long, value_name = "HOST", value_delimiter = ',', num_args = 1..)]
     pub(crate) hosts: Vec<String>,
-    /// What runs a command on another host, and its options, as in "ssh -p 2222"
+    /// Command that runs a command on another host, and its options, as in "ssh -p 2222"
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "hosts")]
     pub(crate) rsh: String,
-    /// How pumice is called on the other hosts
+    /// Command that starts pumice on the other hosts
     #[arg(long, value_name = "COMMAND", default_value = "pumice", requires = "hosts")]
     pub(crate) remote: String,
-    /// How long another host may take, as in 10s
+    /// Time that another host may take, as in 10s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = within, requires = "hosts")]
     pub(crate) within: Duration,
     /// The UDP port that the processes share
     #[arg(long, default_value_t = ROCE_PORT)]
     pub(crate) port: u16,
-    /// Where the registry of processes is, if not in the usual folder
+    /// Folder of the registry of processes, if it is not the usual one
     #[arg(long, hide = true)]
     pub(crate) registry: Option<PathBuf>,
 }
 
-/// A time that another host may take.
+/// Parses the time that another host may take.
 fn within(text: &str) -> Result<Duration, String> {
     let time = Duration::from_nanos(time_ns(text)?);
     let is_right = (Duration::from_millis(100)..=Duration::from_secs(600)).contains(&time);

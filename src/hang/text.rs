@@ -1,14 +1,14 @@
-//! The waits as text.
+//! Writes the waits as text.
 
 use std::io::{self, Write};
 
-use pumice_device::inspect::{Collected, DoingView, ThreadView};
-use pumice_device::waits::{Graph, Standing, until};
+use pumice_device::inspect::{InspectedObjects, ThreadActivityView, ThreadView};
+use pumice_device::waits::{ProcessStatus, WaitGraph, until};
 
 use crate::observe::plain;
 
 /// Writes the verdicts, and all processes with their threads and waits.
-pub(super) fn write(processes: &[Standing], graph: &Graph, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(processes: &[ProcessStatus], graph: &WaitGraph, out: &mut dyn Write) -> io::Result<()> {
     if processes.is_empty() {
         return writeln!(out, "no process of this user has a device open");
     }
@@ -26,7 +26,12 @@ pub(super) fn write(processes: &[Standing], graph: &Graph, out: &mut dyn Write) 
     Ok(())
 }
 
-fn write_process(index: usize, one: &Standing, graph: &Graph, out: &mut dyn Write) -> io::Result<()> {
+fn write_process(
+    index: usize,
+    one: &ProcessStatus,
+    graph: &WaitGraph,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let address = one.address.map(|address| format!("  {address}")).unwrap_or_default();
     let host = if one.host.is_empty() { String::new() } else { format!("  on {}", plain(&one.host)) };
     let stopped = if one.is_stopped { "  stopped" } else { "" };
@@ -42,7 +47,7 @@ fn write_process(index: usize, one: &Standing, graph: &Graph, out: &mut dyn Writ
     Ok(())
 }
 
-fn write_threads(objects: &Collected, out: &mut dyn Write) -> io::Result<()> {
+fn write_threads(objects: &InspectedObjects, out: &mut dyn Write) -> io::Result<()> {
     let Some(view) = &objects.waits else {
         return writeln!(
             out,
@@ -61,26 +66,30 @@ fn write_threads(objects: &Collected, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What a thread does, in words.
-fn doing(thread: &ThreadView, objects: &Collected) -> String {
+/// Describes what a thread does.
+fn doing(thread: &ThreadView, objects: &InspectedObjects) -> String {
     let queues = |cqs: &[u32]| {
         let about = cqs.iter().map(|number| {
             let cq = objects.cqs.iter().find(|cq| cq.number == *number);
             let filled = cq.map(|cq| format!(" ({} completions wait)", cq.filled)).unwrap_or_default();
-            format!("completion queue {number}{filled}")
+            format!("{}{filled}", objects.cq_name(*number))
         });
         about.collect::<Vec<_>>().join(", ")
     };
     let does = match &thread.doing {
-        DoingView::Polls { cqs } => format!("polls {}", queues(cqs)),
-        DoingView::SleepsOn { cqs } => format!("sleeps until there is an event of {}", queues(cqs)),
-        DoingView::SleepsForConnections { .. } => "sleeps until something happens to a connection".to_owned(),
-        DoingView::SleepsForDevice => {
+        ThreadActivityView::Polls { cqs } => format!("polls {}", queues(cqs)),
+        ThreadActivityView::SleepsOn { cqs } => format!("sleeps until there is an event of {}", queues(cqs)),
+        ThreadActivityView::SleepsForConnections { .. } => {
+            "sleeps until something happens to a connection".to_owned()
+        }
+        ThreadActivityView::SleepsForDevice => {
             "sleeps until something happens to the device (ibv_get_async_event)".to_owned()
         }
-        DoingView::Acknowledges { call, .. } => format!("waits in {} for acknowledgements", plain(call)),
-        DoingView::Calls { call, awaits } => format!("is in {}{}", plain(call), until(*awaits)),
-        DoingView::Runs => "computes".to_owned(),
+        ThreadActivityView::Acknowledges { call, .. } => {
+            format!("waits in {} for acknowledgements", plain(call))
+        }
+        ThreadActivityView::Calls { call, awaits } => format!("is in {}{}", plain(call), until(*awaits)),
+        ThreadActivityView::Runs => "computes".to_owned(),
     };
     match &thread.also {
         Some(call) => format!("{does}, and calls {}", plain(call)),

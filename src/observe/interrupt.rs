@@ -1,4 +1,4 @@
-//! Waiting that SIGINT and SIGTERM end.
+//! Waits that SIGINT and SIGTERM end.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -9,17 +9,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// The end of a pipe that signals write to.
+/// The reading end of a pipe to which the signal handlers write.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     signals: UnixStream,
 }
 
 impl Interrupt {
-    /// From now on the two signals end waits instead of the process.
+    /// Installs handlers so that the two signals end waits instead of the process.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn new() -> io::Result<Interrupt> {
         let (signals, writer) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM] {
@@ -28,10 +28,11 @@ impl Interrupt {
         Ok(Interrupt { signals })
     }
 
-    /// Waits until something can be read from `input`, and no longer than `time`. True if a signal has come.
+    /// Waits until something can be read from `input`, at most for `time`. Returns true if a signal has
+    /// arrived.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn wait_beside(&self, input: &impl AsFd, time: Duration) -> io::Result<bool> {
         let mut both = [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(input, PollFlags::IN)];
         let time = Timespec::try_from(time).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -42,14 +43,14 @@ impl Interrupt {
         }
     }
 
-    /// Waits for all of this time, unless a signal comes. True if one has.
+    /// Waits for all of this time, unless a signal arrives. Returns true if one has.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn wait_all(&self, time: Duration) -> io::Result<bool> {
         let begun = Instant::now();
         while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
-            // A wait may end early, by a signal that is told of in the next one.
+            // A wait may be interrupted early; the next one reports the signal.
             if self.wait(left)? {
                 return Ok(true);
             }
@@ -57,12 +58,12 @@ impl Interrupt {
         Ok(false)
     }
 
-    /// Waits. True if a signal has come.
+    /// Waits, and returns true if a signal has arrived.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn wait(&self, time: Duration) -> io::Result<bool> {
-        // A timeout of 0 would mean none.
+        // A timeout of 0 would mean no timeout.
         self.signals.set_read_timeout(Some(time.max(Duration::from_millis(1))))?;
         match (&self.signals).read(&mut [0]) {
             Ok(_) => Ok(true),

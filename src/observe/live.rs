@@ -1,27 +1,27 @@
-//! Programs that run already are recorded for a time, or until a signal comes.
+//! Records running programs for a time, or until a signal arrives.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pumice_device::record_orders::RecordOrder;
-use pumice_device::share::Sharer;
+use pumice_device::record_orders::RecordCommand;
+use pumice_device::sharing::PortProcess;
 use serde::Serialize;
 
-use super::{Chosen, Given, Interrupt, Running, program};
+use super::{Interrupt, ProcessSelection, RecordResult, SelectedDevice, program};
 use crate::outcome::CommandError;
 use crate::printed::complain;
 
-/// Between two looks at what a process writes.
-const LOOK: Duration = Duration::from_millis(10);
+/// Interval at which the file that a process writes is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long programs are recorded.
+/// The duration for which programs are recorded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordingTime {
-    /// Unless a signal ends it.
+    /// Duration of the recording, unless a signal ends it.
     pub(crate) time: Duration,
-    /// How long a process may take, beyond that, to write what it has heard.
+    /// Time that a process may take, beyond the duration, to write what it has collected.
     pub(crate) grace: Duration,
 }
 
@@ -33,42 +33,44 @@ pub(crate) struct LiveDevice {
     tag: String,
     pub(crate) device: String,
     #[serde(skip)]
-    sharer: Sharer,
+    sharer: PortProcess,
 }
 
-/// Why no more comes from a process.
+/// The reason why a process writes no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Silence {
-    /// It has ended.
+pub(crate) enum NoOutput {
+    /// The process has ended.
     Ended,
-    /// It has taken longer than it may.
+    /// The process has taken longer than it may.
     Late,
 }
 
-/// Recordings that have been asked for.
+/// The recordings that have been started.
 #[derive(Debug)]
 pub(crate) struct LiveRecordings {
-    /// Each device, with the file that its process writes, or why it writes none.
+    /// Devices, each with the file that its process writes, or why it writes none.
     pub(crate) devices: Vec<(LiveDevice, Result<PathBuf, String>)>,
-    /// Until when the files are waited for.
+    /// Deadline for the files.
     pub(crate) until: Instant,
 }
 
-impl Running {
-    /// Has those that were chosen record, waits for as long as that lasts, and has it end if a signal comes.
+impl ProcessSelection {
+    /// Starts the recordings of the selected processes, waits for as long as they last, and ends them if a
+    /// signal arrives.
     ///
     /// # Errors
-    /// They cannot be asked, or signals cannot be waited for.
+    /// The processes cannot be asked, or the signal handlers cannot be installed.
     pub(crate) fn record(
         &self,
-        chosen: &[Chosen],
-        order: &RecordOrder,
+        selected: &[SelectedDevice],
+        order: &RecordCommand,
         time: RecordingTime,
     ) -> Result<LiveRecordings, CommandError> {
         let interrupt = Interrupt::new()
             .map_err(|error| CommandError::Failed(format!("signals cannot be waited for: {error}")))?;
-        let answers = self.give(order, chosen).map_err(CommandError::Failed)?;
-        let devices: Vec<_> = chosen.iter().zip(answers).map(|(one, given)| asked(one, given)).collect();
+        let answers = self.send_order(order, selected).map_err(CommandError::Failed)?;
+        let devices: Vec<_> =
+            selected.iter().zip(answers).map(|(one, given)| live_device(one, given)).collect();
         let begun = Instant::now();
         let mut ended = begun;
         if devices.iter().any(|(_, file)| file.is_ok()) {
@@ -81,7 +83,7 @@ impl Running {
         Ok(LiveRecordings { devices, until: ended + time.grace })
     }
 
-    /// Has the recordings end. One that does not hear of it ends by itself.
+    /// Ends the recordings. One that does not receive the order ends by itself.
     fn end_all(&self, devices: &[(LiveDevice, Result<PathBuf, String>)]) {
         for (one, file) in devices {
             let Some(file) = file.as_ref().ok().and_then(|file| file.to_str()) else { continue };
@@ -92,31 +94,32 @@ impl Running {
     }
 }
 
-fn asked(one: &Chosen, given: Given) -> (LiveDevice, Result<PathBuf, String>) {
-    let Chosen { sharer, program, tag, device, .. } = one.clone();
+fn live_device(one: &SelectedDevice, given: RecordResult) -> (LiveDevice, Result<PathBuf, String>) {
+    let SelectedDevice { sharer, program, tag, device, .. } = one.clone();
     let device = LiveDevice { pid: sharer.pid, program, tag, device, sharer };
     (device, given.map(|answer| PathBuf::from(answer.file)))
 }
 
 impl LiveDevice {
-    /// Looks at the file of a recording until there is what is looked for, which `look` says.
+    /// Checks the file of a recording until `look` finds what it looks for.
     ///
     /// # Errors
-    /// It does not come any more. What the process has written before is in the file.
+    /// The process writes no more. Everything that it wrote before is in the file.
     pub(crate) fn wait_for<T>(
         &self,
         file: &Path,
         until: Instant,
         look: impl Fn(&Path) -> Option<T>,
-    ) -> Result<T, Silence> {
+    ) -> Result<T, NoOutput> {
         loop {
-            // Asked before the look: what a process writes last, it writes before it ends.
+            // The process is checked before the file is read, because a process ends only after its last
+            // write.
             let (runs, is_late) = (program(self.pid).is_some(), Instant::now() >= until);
             match look(file) {
                 Some(found) => return Ok(found),
-                None if !runs => return Err(Silence::Ended),
-                None if is_late => return Err(Silence::Late),
-                None => sleep(LOOK),
+                None if !runs => return Err(NoOutput::Ended),
+                None if is_late => return Err(NoOutput::Late),
+                None => sleep(POLL_INTERVAL),
             }
         }
     }
@@ -128,12 +131,12 @@ impl fmt::Display for LiveDevice {
     }
 }
 
-/// A time in milliseconds, as orders to record have it.
+/// Returns a time in milliseconds, as orders to record have it.
 pub(crate) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A time in nanoseconds, as results have it.
+/// Returns a time in nanoseconds, as results have it.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

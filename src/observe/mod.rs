@@ -1,74 +1,74 @@
-//! What the running processes of this user do: a look at all of them, and what changed between two looks.
+//! Snapshots of the running processes of this user, and the changes between two of them.
 
-mod chosen;
 mod interrupt;
 mod live;
 mod progress;
 mod rates;
+mod selected;
 mod words;
 
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use pumice_device::inspect::Collected;
-use pumice_device::share::{Inspected, ProcessReport, inspect, reports};
+use pumice_device::inspect::InspectedObjects;
+use pumice_device::sharing::{InspectReply, ProcessReport, inspect, reports};
 
-pub(crate) use chosen::{Chosen, Given, Running, live_time};
 pub(crate) use interrupt::Interrupt;
-pub(crate) use live::{LiveDevice, RecordingTime, Silence, milliseconds, nanoseconds};
-pub(crate) use progress::{Progress, Watched};
+pub(crate) use live::{LiveDevice, NoOutput, RecordingTime, milliseconds, nanoseconds};
+pub(crate) use progress::{ProgressDisplay, ProgressReader};
 pub(crate) use rates::{ProcessRates, QpRates, rates};
+pub(crate) use selected::{ProcessSelection, RecordResult, SelectedDevice, live_time};
 pub(crate) use words::{plain, program, quantity, round_trip};
 
-/// One look at all processes.
+/// A snapshot of all processes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Snapshot {
     pub(crate) processes: Vec<ProcessView>,
 }
 
-/// A process at a moment. Its names are made harmless for a terminal; what is inside `objects` is as the
-/// process says it.
+/// A process at one time. Control characters in its names are replaced for the terminal; the texts inside of
+/// `objects` are as the process sent them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ProcessView {
     pub(crate) pid: u32,
     pub(crate) index: u8,
     pub(crate) address: IpAddr,
     pub(crate) program: Option<String>,
-    /// None: it did not answer.
+    /// Counters of the process; `None` if it did not answer.
     pub(crate) counters: Option<Vec<(String, u64)>>,
-    /// None: it did not answer, or does not know the question.
-    pub(crate) objects: Option<Collected>,
+    /// Objects of the process; `None` if it did not answer, or does not support the question.
+    pub(crate) objects: Option<InspectedObjects>,
 }
 
-/// What is looked at: the processes of a registry, or one of them.
+/// The scope of a snapshot: the processes of a registry, or one of them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LookScope<'a> {
+pub(crate) struct SnapshotScope<'a> {
     /// The UDP port that the processes share.
     pub(crate) port: u16,
-    /// The folder of the registry, if it is not the usual one.
+    /// Folder of the registry, if it is not the usual one.
     pub(crate) registry: Option<&'a Path>,
-    /// Only the process with this number.
+    /// Process id, if only one process is examined.
     pub(crate) pid: Option<u32>,
-    /// How long an answer is waited for.
+    /// Time for which an answer is awaited.
     pub(crate) patience: Duration,
 }
 
-impl LookScope<'_> {
-    /// Looks at all processes.
+impl SnapshotScope<'_> {
+    /// Takes a snapshot of all processes.
     ///
     /// # Errors
     /// A sentence.
     pub(crate) fn look(&self) -> Result<Snapshot, String> {
-        let said = |error| format!("the processes cannot be asked: {error}");
-        let counted = reports(self.port, self.registry, self.patience).map_err(said)?;
-        let seen = inspect(self.port, self.registry, self.patience).map_err(said)?;
+        let query_error = |error| format!("the processes cannot be asked: {error}");
+        let counted = reports(self.port, self.registry, self.patience).map_err(query_error)?;
+        let seen = inspect(self.port, self.registry, self.patience).map_err(query_error)?;
         Ok(Snapshot { processes: joined(counted, seen, self.pid) })
     }
 }
 
-/// What two questions have found out; a process that came or went in between is in one of them only.
-fn joined(counted: Vec<ProcessReport>, mut seen: Vec<Inspected>, pid: Option<u32>) -> Vec<ProcessView> {
+/// Joins the answers to two questions. A process that started or ended in between is in one of them only.
+fn joined(counted: Vec<ProcessReport>, mut seen: Vec<InspectReply>, pid: Option<u32>) -> Vec<ProcessView> {
     let wanted = counted.into_iter().filter(|report| pid.is_none_or(|pid| report.sharer.pid == pid));
     wanted
         .map(|report| {
@@ -86,33 +86,34 @@ fn joined(counted: Vec<ProcessReport>, mut seen: Vec<Inspected>, pid: Option<u32
 }
 
 impl ProcessView {
-    /// What identifies it between two looks.
+    /// Returns the key that identifies a process in two snapshots.
     pub(crate) fn key(&self) -> (u32, (u8, IpAddr)) {
         (self.pid, self.device_key())
     }
 
-    /// What tells the devices of a process apart: those with different addresses may have equal indices.
+    /// Returns the key that distinguishes the devices of a process: devices with different addresses may have
+    /// equal indices.
     pub(crate) fn device_key(&self) -> (u8, IpAddr) {
         (self.index, self.address)
     }
 
-    /// A counter; 0 if the process does not count it.
+    /// Returns a counter; 0 if the process does not count it.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let found = self.counters.iter().flatten().find(|(other, _)| other == name);
         found.map_or(0, |(_, value)| *value)
     }
 
-    /// Whether it answered at all.
+    /// Reports whether the process answered at all.
     pub(crate) fn answers(&self) -> bool {
         self.counters.is_some()
     }
 
-    /// Its tag, made harmless.
+    /// Returns its tag, with control characters replaced.
     pub(crate) fn tag(&self) -> String {
         self.objects.as_ref().map_or_else(String::new, |objects| plain(&objects.tag))
     }
 
-    /// How often rules of faults applied.
+    /// Returns the number of times that rules of faults applied.
     pub(crate) fn faults_applied(&self) -> u64 {
         let rules = self.objects.iter().flat_map(|objects| &objects.rules);
         rules.fold(0, |sum, rule| sum.saturating_add(rule.applied))
@@ -123,12 +124,12 @@ impl ProcessView {
 pub(crate) mod tests {
     use std::net::Ipv4Addr;
 
-    use pumice_device::inspect::{CqView, PeerView, QpView, SrqView, Totals};
-    use pumice_device::share::{MemberIndex, Sharer};
+    use pumice_device::inspect::{CqView, ObjectTotals, PeerView, QpView, SrqView};
+    use pumice_device::sharing::{MemberIndex, PortProcess};
 
     use super::*;
 
-    /// A queue pair of which nothing has happened.
+    /// Returns a queue pair without any activity.
     pub(crate) fn qp(qpn: u32) -> QpView {
         QpView {
             qpn,
@@ -168,13 +169,22 @@ pub(crate) mod tests {
         }
     }
 
-    /// A process with these queue pairs, a completion queue and a shared receive queue.
+    /// Returns a process with these queue pairs, a completion queue and a shared receive queue.
     pub(crate) fn process(pid: u32, qps: Vec<QpView>) -> ProcessView {
-        let totals = Totals { qps: qps.len() as u32, cqs: 1, srqs: 1, regions: 2, rules: 0 };
-        let cq = CqView { number: 0, depth: 32, filled: 8, armed: true, failed: false, users: 2 };
+        let totals = ObjectTotals { qps: qps.len() as u32, cqs: 1, srqs: 1, regions: 2, rules: 0 };
+        let cq = CqView {
+            number: 0,
+            ordinal: Some(0),
+            depth: 32,
+            filled: 8,
+            armed: true,
+            failed: false,
+            users: 2,
+        };
         let srq = SrqView { number: 1, ordinal: 0, depth: 64, posted: 16, limit: 4, xrc: false, cq: None };
-        let objects = Collected { totals, qps, cqs: vec![cq], srqs: vec![srq], ..Collected::default() };
-        let objects = Collected { tag: "one".to_owned(), device: "pumice0".to_owned(), ..objects };
+        let objects =
+            InspectedObjects { totals, qps, cqs: vec![cq], srqs: vec![srq], ..InspectedObjects::default() };
+        let objects = InspectedObjects { tag: "one".to_owned(), device: "pumice0".to_owned(), ..objects };
         ProcessView {
             pid,
             index: 1,
@@ -186,11 +196,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_process_that_answers_one_question_only_is_shown_with_what_it_said() {
+    fn a_process_that_answers_one_query_only_is_shown_with_its_answer() {
         let member = MemberIndex::of_number(3).expect("a member index");
-        let sharer = |pid| Sharer { member, pid, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        let sharer = |pid| PortProcess { member, pid, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
         let counted = [1, 2, 3].map(|pid| ProcessReport { sharer: sharer(pid), counters: Some(Vec::new()) });
-        let seen = [3, 1].map(|pid| Inspected { sharer: sharer(pid), objects: Some(Collected::default()) });
+        let seen = [3, 1]
+            .map(|pid| InspectReply { sharer: sharer(pid), objects: Some(InspectedObjects::default()) });
         let all = joined(counted.to_vec(), seen.to_vec(), None);
         let has: Vec<(u32, bool)> = all.iter().map(|one| (one.pid, one.objects.is_some())).collect();
         assert_eq!(has, [(1, true), (2, false), (3, true)]);

@@ -1,50 +1,50 @@
-//! Bars for what takes longer than two seconds: on standard error, and only if that is a terminal.
+//! Progress bars for work that takes longer than two seconds, on standard error if that is a terminal.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal as _, Read};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pumice_device::ground::printable::printable;
+use pumice_device::platform::printable::printable;
 
-/// Work that is done sooner shows no bar.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time before a bar appears.
+const SHOW_AFTER: Duration = Duration::from_secs(2);
 
-/// How often a sentence about a wait is drawn anew.
+/// Interval at which a sentence about a wait is redrawn.
 const TICK: Duration = Duration::from_millis(250);
 
-/// A bar that appears when the work has taken two seconds, and goes away when it is dropped.
-pub(crate) struct Progress {
+/// A progress bar that appears when the work has taken two seconds; dropping it removes it.
+pub(crate) struct ProgressDisplay {
     bar: ProgressBar,
-    begun: Instant,
+    started_at: Instant,
     is_hidden: Cell<bool>,
 }
 
-impl Progress {
-    /// A bar of so many `things`. `template` is indicatif's.
-    fn new(length: u64, template: &str) -> Progress {
+impl ProgressDisplay {
+    /// Makes a bar of this length; `template` is a template of indicatif.
+    fn new(length: u64, template: &str) -> ProgressDisplay {
         let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        Progress { bar, begun: Instant::now(), is_hidden: Cell::new(true) }
+        ProgressDisplay { bar, started_at: Instant::now(), is_hidden: Cell::new(true) }
     }
 
-    /// A bar that counts `things`, a plural.
-    pub(crate) fn of(length: u64, things: &str) -> Progress {
-        Progress::new(length, &format!("{{bar:30}} {{pos}}/{{len}} {things}, {{eta}} left"))
+    /// Makes a bar that counts `units`, a plural.
+    pub(crate) fn of(length: u64, units: &str) -> ProgressDisplay {
+        ProgressDisplay::new(length, &format!("{{bar:30}} {{pos}}/{{len}} {units}, {{eta}} left"))
     }
 
-    /// A bar that counts bytes of this file.
-    fn of_bytes(length: u64, file: &str) -> Progress {
-        let progress = Progress::new(length, "{bar:30} {bytes}/{total_bytes} of {msg}, {eta} left");
+    /// Makes a bar that counts the bytes of this file.
+    fn of_bytes(length: u64, file: &str) -> ProgressDisplay {
+        let progress = ProgressDisplay::new(length, "{bar:30} {bytes}/{total_bytes} of {msg}, {eta} left");
         progress.bar.set_message(printable(file).into_owned());
         progress
     }
 
-    /// A sentence, and how long it has been true, while something is waited for that shows no progress.
-    pub(crate) fn waiting(sentence: String) -> Progress {
-        let progress = Progress::new(0, "{spinner} {msg}, since {elapsed}");
+    /// Shows a sentence, and how long it has been true, during a wait whose progress is unknown.
+    pub(crate) fn waiting(sentence: String) -> ProgressDisplay {
+        let progress = ProgressDisplay::new(0, "{spinner} {msg}, since {elapsed}");
         progress.bar.set_message(sentence);
         if io::stderr().is_terminal() {
             progress.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -53,10 +53,10 @@ impl Progress {
         progress
     }
 
-    /// So much is done in all.
-    pub(crate) fn is_at(&self, done: u64) {
+    /// Moves the bar to `done` of its length.
+    pub(crate) fn set_done(&self, done: u64) {
         self.bar.set_position(done);
-        if self.is_hidden.get() && self.begun.elapsed() >= PATIENCE {
+        if self.is_hidden.get() && self.started_at.elapsed() >= SHOW_AFTER {
             self.is_hidden.set(false);
             if io::stderr().is_terminal() {
                 self.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -66,31 +66,31 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Reads a source, and shows how much of it was read.
-pub(crate) struct Watched<R> {
+/// A reader that shows how much of its source has been read.
+pub(crate) struct ProgressReader<R> {
     source: R,
-    progress: Progress,
+    progress: ProgressDisplay,
     done: u64,
 }
 
-impl<R: Read> Watched<R> {
-    /// A source of so many bytes, with this name.
-    pub(crate) fn new(source: R, length: u64, name: &str) -> Watched<R> {
-        Watched { source, progress: Progress::of_bytes(length, name), done: 0 }
+impl<R: Read> ProgressReader<R> {
+    /// Wraps a source of `length` bytes with this name.
+    pub(crate) fn new(source: R, length: u64, name: &str) -> ProgressReader<R> {
+        ProgressReader { source, progress: ProgressDisplay::of_bytes(length, name), done: 0 }
     }
 }
 
-impl<R: Read> Read for Watched<R> {
+impl<R: Read> Read for ProgressReader<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(bytes)?;
         self.done = self.done.saturating_add(count as u64);
-        self.progress.is_at(self.done);
+        self.progress.set_done(self.done);
         Ok(count)
     }
 }
@@ -102,14 +102,14 @@ mod tests {
     #[test]
     fn a_watched_source_is_read_as_it_is() {
         let mut read = String::new();
-        Watched::new(&b"stone"[..], 5, "a text").read_to_string(&mut read).expect("memory");
+        ProgressReader::new(&b"stone"[..], 5, "a text").read_to_string(&mut read).expect("memory");
         assert_eq!(read, "stone");
     }
 
     #[test]
     fn a_bar_of_short_work_stays_hidden() {
-        let progress = Progress::of(10, "things");
-        progress.is_at(7);
+        let progress = ProgressDisplay::of(10, "things");
+        progress.set_done(7);
         assert!(progress.bar.is_hidden() && progress.is_hidden.get());
         assert_eq!(progress.bar.position(), 7);
     }

@@ -1,4 +1,4 @@
-//! What changed between two looks, per second.
+//! Changes between two snapshots, per second.
 
 use std::collections::HashMap;
 
@@ -7,36 +7,36 @@ use serde::Serialize;
 
 use super::{ProcessView, Snapshot};
 
-/// What a queue pair does, per second.
+/// The activity of a queue pair, per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct QpRates {
-    /// Send requests that ended.
+    /// Number of send requests that ended.
     pub(crate) sends: f64,
-    /// Messages of the peer that arrived.
+    /// Number of messages of the peer that arrived.
     pub(crate) receives: f64,
     pub(crate) sent_packets: f64,
     pub(crate) sent_bytes: f64,
     pub(crate) received_packets: f64,
     pub(crate) received_bytes: f64,
-    /// Packets sent again.
+    /// Number of packets that were sent again.
     pub(crate) repeated: f64,
-    /// RNR NAKs, sent and received.
+    /// Number of RNR NAKs, sent and received.
     pub(crate) rnr_naks: f64,
-    /// Other NAKs, sent and received, and timeouts.
+    /// Number of other NAKs, sent and received, and of timeouts.
     pub(crate) retries: f64,
 }
 
-/// What a process does, per second.
+/// The activity of a process, per second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct ProcessRates {
-    /// The sum over its queue pairs; packets, bytes and NAKs as the device counts them, with those of queue
-    /// pairs that are gone.
+    /// Sum over its queue pairs. Packets, bytes and NAKs are the device's counts, which include destroyed
+    /// queue pairs.
     pub(crate) all: QpRates,
-    /// Packets dropped, for any reason.
+    /// Number of packets dropped, for any reason.
     pub(crate) drops: f64,
-    /// Faults that were applied.
+    /// Number of faults that applied.
     pub(crate) faults: f64,
-    /// In the order of its queue pairs.
+    /// Rates of its queue pairs, in their order.
     #[serde(skip)]
     pub(crate) qps: Vec<QpRates>,
 }
@@ -66,8 +66,9 @@ const DROPS: [&str; 21] = [
     "share_rejected",
 ];
 
-/// What the processes of `after` did since `before`, in the order of `after`. A process or queue pair that is
-/// new did all that it counts; a count that began again did what it counts now.
+/// Returns the activity of the processes of `after` since `before`, in the order of `after`. For a new
+/// process or queue pair, everything that it counts is new; for a count that began again, its present value
+/// is.
 pub(crate) fn rates(before: &Snapshot, after: &Snapshot, elapsed_ns: u64) -> Vec<ProcessRates> {
     let seconds = elapsed_ns as f64 / 1e9;
     let known: HashMap<_, &ProcessView> = before.processes.iter().map(|one| (one.key(), one)).collect();
@@ -76,7 +77,7 @@ pub(crate) fn rates(before: &Snapshot, after: &Snapshot, elapsed_ns: u64) -> Vec
 }
 
 fn process_rates(before: Option<&ProcessView>, after: &ProcessView, seconds: f64) -> ProcessRates {
-    // Without a look at it before, nothing is known of the time in which it counted.
+    // Without an earlier snapshot of it, the time in which it counted is unknown.
     let Some(before) = before.filter(|before| before.answers()) else {
         let count = after.objects.as_ref().map_or(0, |objects| objects.qps.len());
         return ProcessRates { qps: vec![QpRates::default(); count], ..ProcessRates::default() };

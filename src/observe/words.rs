@@ -1,25 +1,25 @@
-//! Names and numbers as people read them. Names come from other processes: what could move the cursor of a
-//! terminal, or hide text, is replaced.
+//! Formats names and numbers for people. Names come from other processes: characters that could move the
+//! cursor of a terminal, or hide text, are replaced.
 
-/// The text without characters that a terminal would obey.
+/// Replaces the characters that would control a terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if is_harmless(c) { c } else { '?' }).collect()
 }
 
 fn is_harmless(c: char) -> bool {
-    // Marks of direction and characters without width make text read otherwise than it is.
+    // Marks of direction and characters without width would make the text look different from what it is.
     !c.is_control()
         && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         && !matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// The name of a process, if it is of our PID namespace.
+/// Returns the name of a process, if it is in this PID namespace.
 pub(crate) fn program(pid: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(plain(name.trim_end()))
 }
 
-/// A number in at most five characters, with a decimal prefix: 0, 0.4, 17, 1.2k, 350k, 2.1M.
+/// Formats a number in at most five characters, with a decimal prefix: 0, 0.4, 17, 1.2k, 350k, 2.1M.
 pub(crate) fn quantity(value: f64) -> String {
     if !value.is_finite() || value <= 0.0 {
         return "0".to_owned();
@@ -42,7 +42,7 @@ pub(crate) fn quantity(value: f64) -> String {
     }
 }
 
-/// A round trip time with its unit: "21us", "1.5ms".
+/// Formats a round trip time with its unit: "21us", "1.5ms".
 pub(crate) fn round_trip(ns: u64) -> String {
     match ns {
         0..1000 => format!("{ns}ns"),

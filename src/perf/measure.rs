@@ -1,4 +1,4 @@
-//! The measuring end: tests one after the other, and their reports.
+//! The measuring end: runs tests one after the other, and reports them.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ pub(crate) fn reach(host: &str, port: u16) -> Result<TcpStream, String> {
     })
 }
 
-/// A session whose device is as the settings say.
+/// Opens a session with a device that has these settings.
 ///
 /// # Errors
 /// A sentence.
@@ -35,8 +35,8 @@ pub(crate) fn open(
     Session::open(plan, stream, &options).map_err(|error| in_words(&error))
 }
 
-/// Measures plans one after the other, each with a session of its own, and reports each. `second_core` is
-/// that of the second thread of yardsticks.
+/// Measures plans one after the other, each with a session of its own, and reports each. `second_core` is the
+/// core of the second thread of yardsticks.
 ///
 /// # Errors
 /// A sentence.
@@ -58,7 +58,7 @@ pub(crate) fn measure(
     reporter.finish(out).map_err(unwritten)
 }
 
-/// Moves the bar on, and takes it away after the last round.
+/// Advances the bar, and removes it after the last round.
 pub(crate) fn after_round<'a>(plan: &Plan, bar: &'a ProgressBar) -> impl FnMut(usize) + 'a {
     let rounds = plan.rounds;
     move |done| {

@@ -1,7 +1,7 @@
-//! `pumice perf`: how fast the device is, and whether every byte arrives.
+//! `pumice perf`: measures the performance of the device, and verifies every byte.
 //!
-//! [`pumice_perf`] measures; here are the options, the processes of a loop and the reports. In a loop, a
-//! server and a client are children of one command.
+//! [`pumice_perf`] measures; this module has the options, the processes of a loop, and the reports. In a
+//! loop, a server and a client are child processes of the command.
 
 mod measure;
 mod netns;
@@ -16,23 +16,23 @@ mod wording;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 
-use pumice_device::ground::printable::printable;
+use pumice_device::platform::printable::printable;
 use pumice_perf::{Server, cores};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use netns::Namespaces;
 pub(crate) use options::PerfOptions;
-use options::{ClientOptions, EndSettings, LOOPBACK_ADDRESSES, LoopOptions, Role, ServerOptions};
-use process::{Listening, PerfEnd, Reader, Task};
+use options::{ClientOptions, EndSettings, LOOPBACK_ADDRESSES, LoopOptions, PerfRole, ServerOptions};
+use process::{EndTask, Listening, OutputReader, PerfEnd};
 use wording::in_words;
 
 /// Runs the command.
 pub(crate) fn run(options: &PerfOptions, out: &mut dyn Write) -> CommandResult {
     let outcome = match &options.role {
-        Role::Server(options) => run_server(options),
-        Role::Client(options) => run_client(options, out),
-        Role::Loop(options) => run_loop(options, out),
-        Role::End(options) => run_end(&options.task, out),
+        PerfRole::Server(options) => run_server(options),
+        PerfRole::Client(options) => run_client(options, out),
+        PerfRole::Loop(options) => run_loop(options, out),
+        PerfRole::End(options) => run_end(&options.task, out),
     };
     outcome.map_err(CommandError::Failed)
 }
@@ -79,45 +79,45 @@ fn run_loop(options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome, Strin
     let settings = EndSettings { addr: Some(own), ..options.end.clone() };
     let [own_core, peer_core] = cores::two();
     let [own_wrapper, peer_wrapper] = wrappers;
-    let serve = Task::Serve { address: peer, core: peer_core };
-    let mut server_end = PerfEnd::start(&serve, &peer_wrapper, Reader::Parent)?;
-    let Listening { at } = server_end.answer()?;
-    let measure = Task::Measure { server: at, plans, settings, cores: [own_core, peer_core] };
-    let good = PerfEnd::start(&measure, &own_wrapper, Reader::User)?.wait()?;
-    // What went wrong, the measuring end has said.
+    let serve = EndTask::Serve { address: peer, core: peer_core };
+    let mut server_end = PerfEnd::start(&serve, &peer_wrapper, OutputReader::Parent)?;
+    let Listening { at } = server_end.read_message()?;
+    let measure = EndTask::Measure { server: at, plans, settings, cores: [own_core, peer_core] };
+    let good = PerfEnd::start(&measure, &own_wrapper, OutputReader::User)?.wait()?;
+    // The measuring end has printed any failure.
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
 fn run_end(task: &str, out: &mut dyn Write) -> Result<Outcome, String> {
     let task = serde_json::from_str(task).map_err(|_| "this is for \"pumice perf loop\" only".to_owned())?;
     match task {
-        Task::Serve { address, core } => {
+        EndTask::Serve { address, core } => {
             process::end_with_parent();
             let server = listen(SocketAddr::new(address, 0), Some(address), core)?;
             let at = server.local_addr().map_err(|error| error.to_string())?;
-            pairs::say(&Listening { at }, out)?;
-            // Clients are told what is wrong, and say it.
+            pairs::write_message(&Listening { at }, out)?;
+            // The clients receive the error, and print it.
             return Err(in_words(&server.serve(&mut |_| {})));
         }
-        Task::Measure { server, plans, settings, cores: [core, second] } => {
+        EndTask::Measure { server, plans, settings, cores: [core, second] } => {
             process::end_with_parent();
             cores::pin(core);
             measure::measure(&plans, &settings, second, &|| connect(server), out)?;
         }
-        Task::Rounds { server, settings, cores: [core, second] } => {
+        EndTask::Rounds { server, settings, cores: [core, second] } => {
             cores::pin(core);
             table::measure_rounds(server, &settings, second, out)?;
         }
-        Task::Accept { address, core } => {
+        EndTask::Accept { address, core } => {
             process::end_with_parent();
             cores::pin(core);
             return Err(table::accept(address, out));
         }
-        Task::Connect { address, to, core } => {
+        EndTask::Connect { address, to, core } => {
             cores::pin(core);
             table::connect(address, to, out)?;
         }
-        Task::Exchange { server, plan, settings } => {
+        EndTask::Exchange { server, plan, settings } => {
             pairs::exchange(connect(server)?, &plan, &settings, out)?
         }
     }
@@ -128,14 +128,14 @@ fn connect(server: SocketAddr) -> Result<TcpStream, String> {
     TcpStream::connect(server).map_err(|error| format!("the other process cannot be reached: {error}"))
 }
 
-/// A server whose device has this address, and whose thread is on this core.
+/// Starts a server whose device has this address, and whose thread is on this core.
 fn listen(at: SocketAddr, address: Option<IpAddr>, core: Option<usize>) -> Result<Server, String> {
     Server::bind(at, pumice_perf::ServerOptions { address, core, wording: in_words }).map_err(|error| {
         format!("TCP port {} cannot be listened on: {error}; choose another with --oob-port", at.port())
     })
 }
 
-/// A sentence for the person at the terminal; that standard error is closed is no failure.
+/// Prints a sentence on standard error; a closed standard error is no failure.
 fn note(sentence: &str) {
     let _ = writeln!(io::stderr(), "{}", printable(sentence));
 }

@@ -1,25 +1,25 @@
 //! Two network namespaces with a veth pair between them.
 //!
-//! The namespaces have no names: each exists as long as a process in it, and that one ends with this
-//! process, so that nothing is left behind whatever happens.
+//! The namespaces have no names: each exists as long as a process in it, and that process ends with this one,
+//! so that nothing is left behind in any case.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 
-use super::process::{PerfEnd, Reader};
+use super::process::{OutputReader, PerfEnd};
 
 /// Addresses of the two ends, from a block that is reserved for examples.
 pub(crate) const ADDRESSES: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2))];
 
-/// A pair of namespaces.
+/// A pair of network namespaces.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     holders: [PerfEnd; 2],
 }
 
 impl Namespaces {
-    /// Makes them.
+    /// Creates the namespaces and the veth pair.
     ///
     /// # Errors
     /// A sentence: not root, or a command failed.
@@ -30,7 +30,8 @@ impl Namespaces {
         let namespaces = Namespaces { holders: [hold()?, hold()?] };
         let [first, second] = namespaces.holders.each_ref().map(|holder| holder.id().to_string());
         let mtu = link_mtu.to_string();
-        // Made inside the first namespace: a name that the machine uses already is no obstacle.
+        // The pair is made inside of the first namespace, so that its names cannot collide with those of the
+        // machine.
         namespaces.run(
             0,
             &[
@@ -50,7 +51,7 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// The beginning of a command that runs its arguments in one of the namespaces.
+    /// Returns the beginning of a command that runs its arguments in one of the namespaces.
     pub(crate) fn wrapper(&self, index: usize) -> Vec<String> {
         let id = self.holders.get(index).map_or(0, PerfEnd::id);
         vec!["nsenter".to_owned(), format!("--net=/proc/{id}/ns/net"), "--".to_owned()]
@@ -64,8 +65,8 @@ impl Namespaces {
         match output {
             Ok(output) if output.status.success() => Ok(()),
             Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                Err(format!("\"{what}\" failed: {}", said.trim()))
+                let stderr_text = String::from_utf8_lossy(&output.stderr);
+                Err(format!("\"{what}\" failed: {}", stderr_text.trim()))
             }
             Err(error) => {
                 Err(format!("\"{first} … {what}\" cannot be run: {error}; install util-linux and iproute2"))
@@ -74,11 +75,11 @@ impl Namespaces {
     }
 }
 
-/// A process in a namespace of its own that waits for the end of its input.
+/// Starts a process in a namespace of its own that waits for the end of its input.
 fn hold() -> Result<PerfEnd, String> {
     let mut command = Command::new("unshare");
     command.args(["--net", "--", "sh", "-c", "echo ready; exec cat"]);
-    let mut holder = PerfEnd::spawn(command, Reader::Parent)?;
+    let mut holder = PerfEnd::spawn(command, OutputReader::Parent)?;
     match holder.line() {
         Ok(_) => Ok(holder),
         Err(_) => Err("no network namespace can be made here; containers often forbid it".to_owned()),

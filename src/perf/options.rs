@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Args)]
 pub(crate) struct PerfOptions {
     #[command(subcommand)]
-    pub(crate) role: Role,
+    pub(crate) role: PerfRole,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Role {
+pub(crate) enum PerfRole {
     /// Serve clients until interrupted; what to measure is the client's choice
     Server(ServerOptions),
     /// Measure against a server
@@ -32,7 +32,7 @@ pub(crate) enum Role {
     /// Without --op, a suite of about 20 seconds measures RC WRITE and READ of 1 MiB and the latency of RC
     /// SEND, polling and sleeping, on both wires.
     Loop(LoopOptions),
-    /// One end of a loop
+    /// An end of a loop
     #[command(name = "__end", hide = true)]
     End(EndOptions),
 }
@@ -81,10 +81,10 @@ pub(crate) struct LoopOptions {
     /// holds. A row takes 15 seconds at most, unless --rounds or --for ask for more.
     #[arg(long, conflicts_with_all = NOT_OF_A_TABLE)]
     pub(crate) table: bool,
-    /// Only this row of the table; can be given several times
-    #[arg(long, value_name = "NAME", requires = "table", value_parser = super::table::row_names())]
+    /// Measure only this row of the table; can be given several times
+    #[arg(long, value_name = "NAME", requires = "table", value_parser = super::table::rows::row_names())]
     pub(crate) row: Vec<String>,
-    /// So many concurrent pairs of processes that exchange messages, compared with one pair
+    /// Run this many concurrent pairs of processes that exchange messages, compared with one pair
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) pairs: Option<u16>,
     /// Run in two network namespaces that a veth pair connects; needs root
@@ -96,7 +96,7 @@ pub(crate) struct LoopOptions {
     pub(crate) link_mtu: u16,
 }
 
-/// Options of one test, which the rows of a table say themselves.
+/// Options of one test, which a row of the table sets itself.
 const NOT_OF_A_TABLE: [&str; 16] = [
     "op",
     "transport",
@@ -121,10 +121,10 @@ pub(crate) const LOOPBACK_ADDRESSES: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
 
 impl LoopOptions {
-    /// The addresses of both devices, which are `defaults` unless options say others.
+    /// Returns the addresses of both devices, which are `defaults` unless options give others.
     ///
     /// # Errors
-    /// A sentence: it is one address.
+    /// A sentence: both are the same address.
     pub(crate) fn addresses(&self, defaults: [IpAddr; 2]) -> Result<[IpAddr; 2], String> {
         let [first, second] = defaults;
         let (own, peer) = (self.end.addr.unwrap_or(first), self.peer_addr.unwrap_or(second));
@@ -136,7 +136,7 @@ impl LoopOptions {
     }
 }
 
-/// What to measure.
+/// The options of a test.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TestOptions {
     /// Operation [default: write]
@@ -173,9 +173,9 @@ pub(crate) struct TestOptions {
     /// Share the UDP port with other processes, as unmodified programs do
     #[arg(long)]
     pub(crate) shared: bool,
-    /// What carries packets between processes of this user on one host: auto (shared memory, in a shared UDP
-    /// port), udp, or both in turns [default: both for the suite of a loop; with --shared what programs
-    /// have, by PUMICE_WIRE or its default; else udp]
+    /// Transport of packets between processes of this user on one host: auto (shared memory, in a shared UDP
+    /// port), udp, or both in turns [default: both for the suite of a loop; with --shared what programs have,
+    /// by PUMICE_WIRE or its default; else udp]
     #[arg(long, value_enum, value_name = "WIRE")]
     pub(crate) wire: Option<WireName>,
     /// Check every byte at its destination: whole numbered messages before each round, and the final
@@ -190,7 +190,7 @@ pub(crate) struct TestOptions {
     pub(crate) rounds: usize,
 }
 
-/// How an end works and reports.
+/// The options of an end: its device, and its reports.
 #[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
 pub(crate) struct EndSettings {
     /// Address of the device of the measuring process
@@ -206,23 +206,23 @@ pub(crate) struct EndSettings {
 
 #[derive(Debug, Args)]
 pub(crate) struct EndOptions {
-    /// JSON
+    /// The task as JSON
     pub(crate) task: String,
 }
 
-/// What carries packets, as the command line names it.
+/// The transport of packets, as the command line names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WireName {
     /// Shared memory where both processes can have it, else UDP
     Auto,
     /// UDP
     Udp,
-    /// Each test by UDP, then by shared memory
+    /// Run each test by UDP, then by shared memory
     Both,
 }
 
 impl WireName {
-    /// The wires that it stands for.
+    /// Returns the wires that the name stands for.
     pub(crate) fn wires(self) -> Vec<Wire> {
         match self {
             WireName::Auto => vec![Wire::Auto],
@@ -277,10 +277,10 @@ impl From<ServiceName> for Service {
     }
 }
 
-/// Reads "8", "64K", "1M", "1G".
+/// Parses "8", "64K", "1M", "1G".
 ///
 /// # Errors
-/// A sentence, if it is no size.
+/// A sentence, if the text is no size.
 fn parse_size(text: &str) -> Result<usize, String> {
     let (digits, shift) = match text.trim_end_matches(['B', 'b']).char_indices().last() {
         Some((at, 'k' | 'K')) => (text.get(..at), 10),

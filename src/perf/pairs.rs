@@ -1,75 +1,76 @@
-//! Several pairs of processes that exchange messages at the same time.
+//! Pairs of processes that exchange messages at the same time.
 
 use std::io::{self, BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use pumice_perf::pairs::{self, Pair, PairsReport};
-use pumice_perf::{Plan, Quantity};
+use pumice_perf::pairs::{self, ExchangingPair, PairsReport};
+use pumice_perf::{MeasuredQuantity, Plan};
 use serde::{Deserialize, Serialize};
 
 use super::measure::{after_round, open};
 use super::options::{EndSettings, LoopOptions, OperationName};
-use super::process::{Listening, PerfEnd, Reader, Task};
+use super::process::{EndTask, Listening, OutputReader, PerfEnd};
 use super::report::{EMULATED, progress};
 use super::wording::in_words;
 use crate::outcome::Outcome;
 
-/// What an exchanging end is told.
+/// An order to an exchanging end: exchange messages for this time.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Go {
+struct ExchangeOrder {
     seconds: f64,
 }
 
-/// What it answers.
+/// The answer of an exchanging end.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Exchanged {
+struct ExchangeResult {
     round_trips_per_second: f64,
 }
 
-impl Pair for PerfEnd {
+impl ExchangingPair for PerfEnd {
     type Error = String;
 
     fn begin(&mut self, seconds: f64) -> Result<(), String> {
-        self.tell(&Go { seconds })
+        self.send_message(&ExchangeOrder { seconds })
     }
 
     fn finish(&mut self) -> Result<f64, String> {
-        self.answer::<Exchanged>().map(|did| did.round_trips_per_second)
+        self.read_message::<ExchangeResult>().map(|did| did.round_trips_per_second)
     }
 }
 
-/// Pairs of processes at most.
-pub(super) const MOST: u16 = 64;
+/// Maximum number of pairs of processes.
+pub(super) const MAX_PAIRS: u16 = 64;
 
-/// Pairs of processes that exchange messages when they are told, each pair on two addresses.
+/// Pairs of processes that exchange messages on order, each pair on two addresses.
 #[derive(Debug)]
-pub(super) struct Pairs {
+pub(super) struct ProcessPairs {
     clients: Vec<PerfEnd>,
-    /// They serve as long as this lives.
+    /// Servers, which run as long as this value lives.
     _servers: Vec<PerfEnd>,
 }
 
-impl Pairs {
+impl ProcessPairs {
     /// Starts `count` pairs, with addresses from `base` on, for messages of this plan.
     ///
     /// # Errors
     /// A sentence.
-    pub(super) fn start(count: u16, base: Ipv4Addr, plan: &Plan) -> Result<Pairs, String> {
+    pub(super) fn start(count: u16, base: Ipv4Addr, plan: &Plan) -> Result<ProcessPairs, String> {
         let (mut servers, mut clients) = (Vec::new(), Vec::new());
         for pair in 0..u32::from(count) {
             let [own, peer] = [0, 1].map(|end| IpAddr::V4(Ipv4Addr::from(u32::from(base) + 2 * pair + end)));
-            let mut server = PerfEnd::start(&Task::Serve { address: peer, core: None }, &[], Reader::Parent)?;
-            let Listening { at } = server.answer()?;
+            let mut server =
+                PerfEnd::start(&EndTask::Serve { address: peer, core: None }, &[], OutputReader::Parent)?;
+            let Listening { at } = server.read_message()?;
             servers.push(server);
             let settings = EndSettings { addr: Some(own), ..EndSettings::default() };
-            let task = Task::Exchange { server: at, plan: plan.clone(), settings };
-            clients.push(PerfEnd::start(&task, &[], Reader::Parent)?);
+            let task = EndTask::Exchange { server: at, plan: plan.clone(), settings };
+            clients.push(PerfEnd::start(&task, &[], OutputReader::Parent)?);
         }
-        Ok(Pairs { clients, _servers: servers })
+        Ok(ProcessPairs { clients, _servers: servers })
     }
 
-    /// Lets them exchange messages in the rounds of `plan`, alternately with the first pair alone.
+    /// Exchanges messages in the rounds of `plan`: all pairs, alternately with the first pair alone.
     ///
     /// # Errors
     /// A sentence.
@@ -82,12 +83,12 @@ impl Pairs {
     }
 }
 
-/// The address from which on pairs have theirs.
+/// Returns the first address of the pairs.
 ///
 /// # Errors
-/// A sentence: it is no IPv4 address of the loopback interface.
-pub(super) fn first_address(told: Option<IpAddr>) -> Result<Ipv4Addr, String> {
-    match told.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)) {
+/// A sentence: `requested` is no IPv4 address of the loopback interface.
+pub(super) fn first_address(requested: Option<IpAddr>) -> Result<Ipv4Addr, String> {
+    match requested.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)) {
         IpAddr::V4(base) if base.is_loopback() => Ok(base),
         other => Err(format!("pairs need IPv4 loopback addresses, from --addr on; {other} is none")),
     }
@@ -110,12 +111,12 @@ pub(crate) fn run(count: u16, options: &LoopOptions, out: &mut dyn Write) -> Res
     Ok(Outcome::Good)
 }
 
-/// Pairs of processes from this address on, for one plan.
+/// Measures `count` pairs of processes, from this address on, by one plan.
 fn measure(count: u16, base: Ipv4Addr, plan: &Plan, json: bool, out: &mut dyn Write) -> Result<(), String> {
-    let mut pairs = Pairs::start(count, base, plan)?;
+    let mut pairs = ProcessPairs::start(count, base, plan)?;
     let bar = progress(plan, json);
     let report = pairs.compare(plan, &mut after_round(plan, &bar))?;
-    if json { say(&report, out) } else { print(&report, plan, out).map_err(unwritten) }
+    if json { write_message(&report, out) } else { print(&report, plan, out).map_err(unwritten) }
 }
 
 fn print(report: &PairsReport, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
@@ -136,7 +137,7 @@ fn print(report: &PairsReport, plan: &Plan, out: &mut dyn Write) -> io::Result<(
     )
 }
 
-/// The client of one pair: a round whenever told, until standard input ends.
+/// Runs the client of one pair: a round for each order, until standard input ends.
 ///
 /// # Errors
 /// A sentence.
@@ -146,14 +147,14 @@ pub(crate) fn exchange(
     settings: &EndSettings,
     out: &mut dyn Write,
 ) -> Result<(), String> {
-    debug_assert_eq!(plan.quantity, Quantity::Latency);
+    debug_assert_eq!(plan.quantity, MeasuredQuantity::Latency);
     let mut session = open(plan, stream, settings, None)?;
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|error| format!("standard input failed: {error}"))?;
-        let go: Go = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+        let go: ExchangeOrder = serde_json::from_str(&line).map_err(|error| error.to_string())?;
         let duration = Duration::try_from_secs_f64(go.seconds).map_err(|error| error.to_string())?;
         let round_trips_per_second = session.exchange(duration).map_err(|error| in_words(&error))?;
-        say(&Exchanged { round_trips_per_second }, out)?;
+        write_message(&ExchangeResult { round_trips_per_second }, out)?;
     }
     Ok(())
 }
@@ -162,7 +163,7 @@ pub(crate) fn exchange(
 ///
 /// # Errors
 /// A sentence.
-pub(crate) fn say<T: Serialize>(message: &T, out: &mut dyn Write) -> Result<(), String> {
+pub(crate) fn write_message<T: Serialize>(message: &T, out: &mut dyn Write) -> Result<(), String> {
     let line = serde_json::to_string(message).map_err(|error| error.to_string())?;
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(unwritten)
 }

@@ -1,4 +1,4 @@
-//! The plans that options stand for.
+//! Converts options to plans.
 
 use pumice_device::settings::{Settings, Wire};
 use pumice_perf::{Operation, Plan, Service};
@@ -10,14 +10,14 @@ use super::wording::plan_in_words;
 const SECONDS_PER_ROUND: f64 = 0.25;
 
 impl TestOptions {
-    /// The one test that the options describe, on each wire.
+    /// Returns the one test that the options describe, on each wire.
     ///
     /// # Errors
-    /// A sentence that says what does not fit together.
+    /// A sentence that says which options contradict each other.
     pub(crate) fn described(&self, raw: bool, link_mtu: Option<u16>) -> Result<Vec<Plan>, String> {
         let wires = match self.wire {
             Some(wire) => wire.wires(),
-            // Programs on libpumice.so share their UDP ports, and have what the environment says.
+            // Programs on libpumice.so share their UDP ports, and use the environment's settings.
             None if self.shared => {
                 vec![Settings::from_environment().map_err(|error| error.to_string())?.wire]
             }
@@ -26,10 +26,10 @@ impl TestOptions {
         wires.into_iter().map(|wire| self.plan(raw, wire, link_mtu)).collect()
     }
 
-    /// The one test that the options describe, on this wire.
+    /// Returns the one test that the options describe, on this wire.
     ///
     /// # Errors
-    /// As [`described`](TestOptions::described).
+    /// The same as for [`described`](TestOptions::described).
     fn plan(&self, raw: bool, wire: Wire, link_mtu: Option<u16>) -> Result<Plan, String> {
         let operation = self.op.map_or(Operation::Write, Operation::from);
         let service = Service::from(self.transport);
@@ -53,11 +53,11 @@ impl TestOptions {
         builder.build().map_err(|error| plan_in_words(&error))
     }
 
-    /// The tests of a loop: the one described, or the suite if none is. Namespaces have a `link_mtu`, and
-    /// share no memory.
+    /// Returns the tests of a loop: the one described, or the suite if none is. Namespaces have a `link_mtu`,
+    /// and share no memory.
     ///
     /// # Errors
-    /// As [`described`](TestOptions::described).
+    /// The same as for [`described`](TestOptions::described).
     pub(crate) fn plans(&self, link_mtu: Option<u16>) -> Result<Vec<Plan>, String> {
         let described = self.op.is_some() || self.size.is_some() || self.latency || self.qps != 1;
         if described || self.transport != ServiceName::Rc {
@@ -77,13 +77,13 @@ impl TestOptions {
         wires.into_iter().flat_map(|wire| suite.map(|of| test(wire, of))).collect()
     }
 
-    /// Length of one round, in seconds.
+    /// Returns the length of one round, in seconds.
     pub(crate) fn round_seconds(&self) -> f64 {
         self.duration.map_or(SECONDS_PER_ROUND, |seconds| seconds / self.rounds.max(1) as f64)
     }
 }
 
-/// The largest path MTU that a link carries, with room for all headers.
+/// Returns the largest path MTU that a link carries, with room for all headers.
 fn default_mtu(link_mtu: u16) -> usize {
     Mtu::largest_for_link(u32::from(link_mtu)).map_or(256, Mtu::bytes)
 }

@@ -1,4 +1,4 @@
-//! The processes of a loop: this program again, each as one end.
+//! The processes of a loop: this program again, each process as one end.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -6,65 +6,65 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
 use pumice_perf::Plan;
-use pumice_perf::connections::AcceptsAt;
+use pumice_perf::connections::AcceptorAddresses;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::options::EndSettings;
 use crate::run::own_program;
 
-/// Exit code of a child that could not become the program.
+/// Exit code of a child that could not execute the program.
 const COULD_NOT_EXECUTE: i32 = 127;
 const CANNOT_START_AGAIN: &str = "this program could not start itself again. If an emulator runs it, make \
     that known to the kernel (binfmt_misc), or use \"pumice perf server\" and \"pumice perf client\"";
 
-/// What an end process is told to do.
+/// The task of an end process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Task {
-    /// Serve clients with a device at this address; says where it listens.
+pub(crate) enum EndTask {
+    /// Serve clients with a device at this address, and print the address on which it listens.
     Serve { address: IpAddr, core: Option<usize> },
-    /// Measure against a server and report.
-    /// `cores`: its own, and that of a second thread for yardsticks.
+    /// Measure against a server and report. `cores`: the core of the end, and that of a second thread for
+    /// yardsticks.
     Measure { server: SocketAddr, plans: Vec<Plan>, settings: EndSettings, cores: [Option<usize>; 2] },
-    /// Measure rounds against a server, whenever told a plan. `cores` as above.
+    /// Measure rounds against a server, one for each plan received. `cores` as in `Measure`.
     Rounds { server: SocketAddr, settings: EndSettings, cores: [Option<usize>; 2] },
-    /// Accept connections of queue pairs and of TCP with a device at this address; says where.
+    /// Accept connections of queue pairs and of TCP with a device at this address, and print where.
     Accept { address: IpAddr, core: Option<usize> },
-    /// Ask for connections whenever told for how many seconds.
-    Connect { address: IpAddr, to: AcceptsAt, core: Option<usize> },
-    /// Connect to a server, then exchange messages whenever told for how long.
+    /// Request connections for the number of seconds in each order.
+    Connect { address: IpAddr, to: AcceptorAddresses, core: Option<usize> },
+    /// Connect to a server, then exchange messages for the time in each order.
     Exchange { server: SocketAddr, plan: Plan, settings: EndSettings },
 }
 
-/// First word of a serving end.
+/// The first output of a serving end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Listening {
     pub(crate) at: SocketAddr,
 }
 
-/// A process that ends with the value that stands for it.
+/// A child process that is killed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct PerfEnd {
     child: Child,
-    /// Closed when this process ends in whatever way, which ends the child.
+    /// Standard input of the child. It closes when this process ends in any way, which ends the child.
     input: Option<ChildStdin>,
     output: Option<BufReader<ChildStdout>>,
 }
 
-/// Who reads what an end writes to its standard output.
+/// The reader of an end's standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reader {
-    /// This process.
+pub(crate) enum OutputReader {
+    /// The parent of the end, which is this process.
     Parent,
-    /// The reader of what this process writes.
+    /// The reader of this process's output.
     User,
 }
 
 impl PerfEnd {
-    /// Starts an end; `wrapper` is a command that runs its arguments, e.g. in another namespace.
+    /// Starts an end; `wrapper` is a command that runs its arguments, for example in another namespace.
     ///
     /// # Errors
     /// A sentence.
-    pub(crate) fn start(task: &Task, wrapper: &[String], reader: Reader) -> Result<PerfEnd, String> {
+    pub(crate) fn start(task: &EndTask, wrapper: &[String], reader: OutputReader) -> Result<PerfEnd, String> {
         let program = own_program()?;
         let task = serde_json::to_string(task).map_err(|error| error.to_string())?;
         let mut command = match wrapper.split_first() {
@@ -83,9 +83,9 @@ impl PerfEnd {
     ///
     /// # Errors
     /// A sentence.
-    pub(crate) fn spawn(mut command: Command, reader: Reader) -> Result<PerfEnd, String> {
+    pub(crate) fn spawn(mut command: Command, reader: OutputReader) -> Result<PerfEnd, String> {
         command.stdin(Stdio::piped());
-        if reader == Reader::Parent {
+        if reader == OutputReader::Parent {
             command.stdout(Stdio::piped());
         }
         let name = command.get_program().to_string_lossy().into_owned();
@@ -94,15 +94,15 @@ impl PerfEnd {
         Ok(PerfEnd { input: child.stdin.take(), output, child })
     }
 
-    /// Process id.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line that the end wrote, without its line break.
+    /// Returns the next line that the end wrote, without its line break.
     ///
     /// # Errors
-    /// A sentence: it ended instead.
+    /// A sentence: the end has terminated instead.
     pub(crate) fn line(&mut self) -> Result<String, String> {
         let mut line = String::new();
         let count = self.output.as_mut().map(|output| output.read_line(&mut line));
@@ -112,24 +112,24 @@ impl PerfEnd {
         }
     }
 
-    /// Why there is no further line.
+    /// Returns the reason why there is no further line.
     fn ended(&mut self) -> String {
-        // It ends when its input does, if it has not ended already.
+        // The end terminates when its input does, if it has not terminated already.
         self.input.take();
         let code = self.child.wait().ok().and_then(|status| status.code());
         // QEMU's user-mode emulation copies the process where vfork would share its memory. The standard
-        // library then does not hear that the kernel refused the program, but for this code.
+        // library can then learn only from this exit code that the kernel refused the program.
         if code == Some(COULD_NOT_EXECUTE) {
             return CANNOT_START_AGAIN.to_owned();
         }
         "a process of the loop ended early; its own message says why".to_owned()
     }
 
-    /// The next line, understood.
+    /// Returns the next line, parsed.
     ///
     /// # Errors
-    /// As [`line`](PerfEnd::line), or the line is something else.
-    pub(crate) fn answer<T: DeserializeOwned>(&mut self) -> Result<T, String> {
+    /// The same as for [`line`](PerfEnd::line), or the line is something else.
+    pub(crate) fn read_message<T: DeserializeOwned>(&mut self) -> Result<T, String> {
         let line = self.line()?;
         serde_json::from_str(&line).map_err(|_| format!("a process of the loop said \"{line}\""))
     }
@@ -138,7 +138,7 @@ impl PerfEnd {
     ///
     /// # Errors
     /// A sentence.
-    pub(crate) fn tell<T: Serialize>(&mut self, message: &T) -> Result<(), String> {
+    pub(crate) fn send_message<T: Serialize>(&mut self, message: &T) -> Result<(), String> {
         let mut line = serde_json::to_vec(message).map_err(|error| error.to_string())?;
         line.push(b'\n');
         let input = self.input.as_mut().ok_or("the input of a process of the loop is closed")?;
@@ -146,7 +146,7 @@ impl PerfEnd {
         written.map_err(|error| format!("a process of the loop does not listen: {error}"))
     }
 
-    /// Waits until it ends; whether it did well.
+    /// Waits until the end terminates; returns whether it succeeded.
     ///
     /// # Errors
     /// A sentence.
@@ -159,13 +159,13 @@ impl PerfEnd {
 impl Drop for PerfEnd {
     fn drop(&mut self) {
         self.input.take();
-        // Both fail only if it ended already.
+        // Both calls fail only if the child has terminated already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Ends this process when its parent is gone, which would have read its results.
+/// Ends this process when its parent, the reader of its results, ends.
 pub(crate) fn end_with_parent() {
     thread::spawn(|| {
         let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
@@ -177,21 +177,21 @@ pub(crate) fn end_with_parent() {
 mod tests {
     use super::*;
 
-    fn said_by(script: &str) -> Result<String, String> {
+    fn start_with_script(script: &str) -> Result<String, String> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        PerfEnd::spawn(command, Reader::Parent)?.line()
+        PerfEnd::spawn(command, OutputReader::Parent)?.line()
     }
 
     #[test]
     fn an_end_that_could_not_start_names_the_remedy() {
-        assert_eq!(said_by("echo here; exit 127"), Ok("here".to_owned()));
-        let error = said_by("exit 127").expect_err("no line came");
+        assert_eq!(start_with_script("echo here; exit 127"), Ok("here".to_owned()));
+        let error = start_with_script("exit 127").expect_err("no line came");
         assert!(error.contains("binfmt_misc") && error.contains("pumice perf server"), "{error}");
-        let error = said_by("exit 1").expect_err("no line came");
+        let error = start_with_script("exit 1").expect_err("no line came");
         assert!(error.contains("its own message"), "{error}");
-        // It closed its output and waits for its input: that is an end, too.
-        let error = said_by("exec >&-; cat >/dev/null; exit 127").expect_err("no line came");
+        // An end that closed its output and waits for its input has terminated, too.
+        let error = start_with_script("exec >&-; cat >/dev/null; exit 127").expect_err("no line came");
         assert!(error.contains("binfmt_misc"), "{error}");
     }
 }

@@ -6,11 +6,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use pumice_device::settings::Wire;
 use pumice_perf::{Plan, Report};
 
-/// What is said above figures of a machine whose processors are a program.
+/// Warning above figures of an emulated machine, whose processors are a program.
 pub(crate) const EMULATED: &str =
     "EMULATED PROCESSORS: latencies here are the emulator's, the figures mean nothing, and ratios little";
 
-/// Writes reports as they come.
+/// Writes reports as they arrive.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     json: bool,
@@ -27,7 +27,7 @@ impl Reporter {
         Reporter { json, headed: false, reports: 0, verified_messages, verified_bytes, all_verified: true }
     }
 
-    /// Prints one test's line.
+    /// Prints the line of a test.
     pub(crate) fn print(&mut self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         self.reports += 1;
         self.verified_messages += report.verified_messages;
@@ -56,7 +56,7 @@ impl Reporter {
     fn print_row(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
         let value = format!("{:.2} {}", report.value, report.unit);
-        // Datagrams have no peer of whom the device could say it.
+        // Datagrams have no peer for which the device could report the medium.
         let medium = report.medium.as_deref().unwrap_or(report.wire.name());
         write!(
             out,
@@ -86,7 +86,7 @@ impl Reporter {
         out.flush()
     }
 
-    /// Prints what was verified.
+    /// Prints the result of the verification.
     pub(crate) fn finish(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.json {
             return Ok(());
@@ -107,7 +107,7 @@ impl Reporter {
     }
 }
 
-/// Bytes with a binary suffix, as the options take them.
+/// Formats a number of bytes with a binary suffix, as the options accept it.
 fn size_text(bytes: usize) -> String {
     for (shift, suffix) in [(30, "G"), (20, "M"), (10, "K")] {
         if bytes >= 10 << shift {
@@ -120,7 +120,7 @@ fn size_text(bytes: usize) -> String {
     bytes.to_string()
 }
 
-/// A bar on stderr while the rounds run, if it is a terminal.
+/// Returns a bar on stderr while the rounds run, if stderr is a terminal.
 pub(crate) fn progress(plan: &Plan, json: bool) -> ProgressBar {
     if json || !io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,8 +1,8 @@
-//! Errors of measurements in the words of the command line: remedies are its options.
+//! Describes errors of measurements for the command line: the remedies are its options.
 
 use pumice_perf::{Operation, PerfError, PlanError};
 
-/// A sentence about a measurement that failed.
+/// Returns a sentence about a measurement that failed.
 pub(crate) fn in_words(error: &PerfError) -> String {
     match error {
         PerfError::Plan(error) => plan_in_words(error),
@@ -19,7 +19,7 @@ pub(crate) fn in_words(error: &PerfError) -> String {
     }
 }
 
-/// A sentence about a plan that cannot be measured.
+/// Returns a sentence about a plan that cannot be measured.
 pub(crate) fn plan_in_words(error: &PlanError) -> String {
     match error {
         PlanError::NotOfService { operation, service } => {
@@ -61,7 +61,7 @@ pub(crate) fn plan_in_words(error: &PlanError) -> String {
     }
 }
 
-/// The option that sets a field of a plan.
+/// Returns the option that sets a field of a plan.
 fn option_of(field: &str) -> String {
     match field {
         "qp_count" => "--qps".to_owned(),

@@ -1,4 +1,4 @@
-//! Every command with its options, from the grammar.
+//! The page of all commands with their options, from the grammar.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -34,7 +34,7 @@ fn commands(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
 }
 
-/// Its own arguments, without those that every command has.
+/// Returns the command's own arguments, without those that every command has.
 fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     let is_of_all = |arg: &Arg| matches!(arg.get_id().as_str(), "help" | "version");
     command.get_arguments().filter(move |arg| !arg.is_hide_set() && !is_of_all(arg))
@@ -73,7 +73,7 @@ fn write_command(
     Ok(())
 }
 
-/// How it is written: `-v`, `--verbose`; `--addr ADDRESS`; `PROGRAM...`.
+/// Returns how an argument is written: `-v`, `--verbose`; `--addr ADDRESS`; `PROGRAM...`.
 fn spelling(arg: &Arg) -> String {
     let takes_value = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
     let names = arg.get_value_names().unwrap_or_default();
@@ -108,7 +108,7 @@ fn meaning(arg: &Arg) -> String {
     text
 }
 
-/// What the option of `pumice run` of this name says about itself.
+/// Returns the help text of the option of `pumice run` with this name.
 pub(super) fn help_of_run(option: &str) -> Option<String> {
     let grammar = Cli::command();
     let run = grammar.find_subcommand("run")?;

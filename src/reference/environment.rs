@@ -1,4 +1,4 @@
-//! Every variable of the environment that the device reads.
+//! The page of all environment variables that the device reads.
 
 use std::io::{self, Write};
 
@@ -7,18 +7,18 @@ use pumice_device::settings::{self, VARIABLES};
 use super::{commands, table};
 use crate::world::{SHARD_COUNT, SHARD_INDEX};
 
-/// What says what a variable means.
-enum Meaning {
-    /// This option of `pumice run` sets it.
+/// The source of a variable's description.
+enum VariableMeaning {
+    /// Help text of the option of `pumice run` that sets the variable.
     Option(&'static str),
-    /// This sentence.
+    /// The sentence itself.
     Sentence(&'static str),
 }
 
-use Meaning::{Option as Opt, Sentence};
+use VariableMeaning::{Option as Opt, Sentence};
 
 /// The variables of [`VARIABLES`], in their order.
-const ROWS: [(&str, Meaning); VARIABLES.len()] = [
+const ROWS: [(&str, VariableMeaning); VARIABLES.len()] = [
     (settings::ADDR, Opt("--addr")),
     (settings::DEVICE, Opt("--device")),
     (settings::DEVICES, Opt("--devices")),
@@ -54,6 +54,8 @@ const ROWS: [(&str, Meaning); VARIABLES.len()] = [
     ),
     (settings::WIRE, Opt("--wire")),
     (settings::SRD_ORDER, Opt("--srd-order")),
+    (settings::MRC, Opt("--mrc")),
+    (settings::PLANES, Opt("--planes")),
     (settings::GID_INDEX, Opt("--gid-index")),
     (settings::MEMLOCK, Opt("--memlock")),
     (settings::HANG_AFTER, Opt("--hang-after")),
@@ -66,12 +68,13 @@ const ROWS: [(&str, Meaning); VARIABLES.len()] = [
         ),
     ),
     (settings::TOPOLOGY, Opt("--topology")),
+    (settings::NO_NEIGHBOUR, Opt("--no-neighbour")),
     (settings::LOG, Opt("--log")),
     (settings::EXPLAIN, Sentence("The older way to say PUMICE_LOG=warn: set to anything but nothing or 0")),
 ];
 
-/// Variables that no setting of the device has.
-const OTHERS: [(&str, &str); 7] = [
+/// Variables that are no setting of the device.
+const OTHER_VARIABLES: [(&str, &str); 8] = [
     (
         "PUMICE_WORLD",
         "Set by `pumice world`: the library tells the supervisor where another thread may go on",
@@ -82,6 +85,11 @@ const OTHERS: [(&str, &str); 7] = [
     ),
     ("PUMICE_SYSFS", "Set by `pumice run`: the folder that the program sees as /sys/class/infiniband"),
     ("PUMICE_LIBRARY", "Set by `pumice run`: the libpumice.so that the preload loads"),
+    (
+        "PUMICE_STARTED_BY",
+        "Set by `pumice run`: the process that starts the program or becomes it, of which alone the library \
+         says that it has used no device",
+    ),
     (
         SHARD_INDEX,
         "Read by `pumice world search`: the number of this machine, from 0, where the engine has no variable \
@@ -113,7 +121,7 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "\n## Others\n")?;
     table::head(&["Variable", "Meaning"], out)?;
-    for (name, text) in OTHERS {
+    for (name, text) in OTHER_VARIABLES {
         table::row(&[&format!("`{name}`"), text], out)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Every kind of fault with its fields, and the ready plans.
+//! The page of all kinds of faults with their fields, and of the ready plans.
 
 use std::io::{self, Write};
 
@@ -18,9 +18,10 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
     for kind in KINDS {
         writeln!(out, "\n## {}\n\n{}. It imitates {}.", kind.name, capital(kind.does), kind.imitates)?;
         writeln!(out, "\n```text\n--fault '{}'\n```", kind.example)?;
-        if !kind.fields.is_empty() {
+        let own = kind.meanings();
+        if !own.is_empty() {
             writeln!(out, "\nIts own fields:\n")?;
-            fields(kind.fields, out)?;
+            fields(&own, out)?;
         }
         writeln!(out, "\nFields that say what it is about:\n")?;
         fields(kind.about, out)?;
@@ -33,15 +34,15 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn fields(fields: &[(&str, &str)], out: &mut dyn Write) -> io::Result<()> {
+fn fields<T: AsRef<str>>(fields: &[(&str, T)], out: &mut dyn Write) -> io::Result<()> {
     table::head(&["Field", "Meaning"], out)?;
     for (name, meaning) in fields {
-        table::row(&[&format!("`{name}`"), meaning], out)?;
+        table::row(&[&format!("`{name}`"), meaning.as_ref()], out)?;
     }
     Ok(())
 }
 
-/// The text with a capital at its beginning.
+/// Returns the text with a capital letter at its beginning.
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()

@@ -1,6 +1,6 @@
-//! `pumice reference`: the pages of `docs/reference`, written from what the program itself knows.
+//! `pumice reference`: the pages of the reference, written from what the program itself knows.
 //!
-//! The command is hidden: its reader is `tests/docs_reference.rs`, which compares the pages with the folder.
+//! `docs/reference.py` puts them into the book.
 
 mod commands;
 mod environment;
@@ -12,19 +12,21 @@ mod table;
 use std::io::{self, Write};
 
 use crate::cli::ReferenceOptions;
-use crate::explain::{self, EntryKind};
+use crate::explain::{self, ExplainedKind};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
-type Writer = fn(&mut dyn Write) -> io::Result<()>;
+type PageWriter = fn(&mut dyn Write) -> io::Result<()>;
 
-/// The pages: name of the file without its extension, and what writes it.
-const PAGES: [(&str, Writer); 9] = [
+/// The pages: name of the file without its extension, and the function that writes it.
+const PAGES: [(&str, PageWriter); 9] = [
     ("commands", commands::write),
     ("environment", environment::write),
-    ("statuses", |out| explain::write_page("Statuses of work completions", &[EntryKind::Status], out)),
-    ("errnos", |out| explain::write_page("Errnos of calls", &[EntryKind::Errno], out)),
-    ("events", |out| explain::write_page("Events", &[EntryKind::AsyncEvent, EntryKind::CmEvent], out)),
-    ("counters", |out| explain::write_page("Counters", &[EntryKind::Counter], out)),
+    ("statuses", |out| explain::write_page("Statuses of work completions", &[ExplainedKind::Status], out)),
+    ("errnos", |out| explain::write_page("Errnos of calls", &[ExplainedKind::Errno], out)),
+    ("events", |out| {
+        explain::write_page("Events", &[ExplainedKind::AsyncEvent, ExplainedKind::CmEvent], out)
+    }),
+    ("counters", |out| explain::write_page("Counters", &[ExplainedKind::Counter], out)),
     ("faults", faults::write),
     ("profiles", profiles::write),
     ("personalities", personalities::write),

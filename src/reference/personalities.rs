@@ -1,4 +1,4 @@
-//! The personalities, as their profiles have them.
+//! The page of the personalities, from their profiles.
 
 use std::io::{self, Write};
 

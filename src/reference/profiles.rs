@@ -1,14 +1,14 @@
-//! Every field of a profile: its default, its bounds, and what `default.toml` says about it.
+//! The page of all fields of a profile: default, bounds, and the comment in `default.toml`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use pumice_device::profile::{BUILT_IN, Profile, ranges};
+use pumice_device::profile::{BUILT_IN, BuiltIn, Profile, ranges};
 
 use super::table;
 
 /// The tables of a profile: name, heading of the TOML file, and a sentence.
-const TABLES: [(&str, &str, &str); 7] = [
+const TABLES: [(&str, &str, &str); 9] = [
     ("", "", "What the device says about itself. These fields come before any table."),
     ("port", "[port]", "The port of each device."),
     ("limits", "[limits]", "Sizes of tables and queues, as `ibv_query_device` reports them."),
@@ -17,6 +17,18 @@ const TABLES: [(&str, &str, &str); 7] = [
         "[congestion]",
         "What queue pairs do about congestion. [Congestion control](../congestion.md) says what the \
          parameters mean; a parameter that is left out has the value of the preset.",
+    ),
+    (
+        "ece",
+        "[ece]",
+        "Options that two ends of a connection agree on: whose they are, and a bit for each that the device \
+         has ([Personalities](../personalities.md)).",
+    ),
+    (
+        "adaptive_timer",
+        "[adaptive_timer]",
+        "Adaptive retransmission: the first wait for an answer and the longest, in microseconds \
+         ([Personalities](../personalities.md)).",
     ),
     (
         "link",
@@ -37,7 +49,7 @@ const TABLES: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// What no field is called.
+/// A name that no field has.
 const NO_FIELD: &str = "no-such-field";
 
 /// Writes the page.
@@ -48,7 +60,7 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
          NAME`, or a TOML file with the differences from the default. An unknown field, a wrong type or a \
          value out of bounds is refused with its line."
     )?;
-    let said = said_by_default();
+    let defaults = default_values();
     let bounds: BTreeMap<&str, (u64, u64)> = ranges(&Profile::default())
         .into_iter()
         .map(|range| (range.field, (range.lowest, range.highest)))
@@ -57,9 +69,9 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
         let title = if name.is_empty() { "The device".to_owned() } else { format!("`{heading}`") };
         writeln!(out, "\n## {title}\n\n{sentence}\n")?;
         let fields = fields(heading);
-        // A table that the default does not fill has names only; the page that is linked says what they mean.
-        let is_said = |field: &String| said.contains_key(&format!("{name}.{field}"));
-        if !name.is_empty() && fields.iter().filter(|field| is_said(field)).count() < 3 {
+        // Of a table that the default does not fill, only names are listed; the linked page explains them.
+        let has_default = |field: &String| defaults.contains_key(&format!("{name}.{field}"));
+        if !name.is_empty() && fields.iter().filter(|field| has_default(field)).count() < 3 {
             let names: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
             writeln!(out, "Fields: {}.", names.join(", "))?;
             continue;
@@ -67,7 +79,8 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
         table::head(&["Field", "Default", "Bounds", "Remarks"], out)?;
         for field in fields {
             let full = if name.is_empty() { field.clone() } else { format!("{name}.{field}") };
-            let (value, remark) = said.get(&full).map(|(v, r)| (v.as_str(), r.as_str())).unwrap_or_default();
+            let (value, remark) =
+                defaults.get(&full).map(|(v, r)| (v.as_str(), r.as_str())).unwrap_or_default();
             let value = if value.is_empty() { String::new() } else { format!("`{value}`") };
             let within = bounds.get(full.as_str()).map(|(from, to)| format!("{from} to {to}"));
             table::row(&[&format!("`{field}`"), &value, &within.unwrap_or_default(), remark], out)?;
@@ -75,37 +88,35 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "\n## Built-in profiles\n")?;
     table::head(&["Profile", "What it is"], out)?;
-    for (name, text) in BUILT_IN {
-        let comment: Vec<&str> =
-            text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
-        table::row(&[&format!("`{name}`"), &comment.join(" ")], out)?;
+    for built_in in BUILT_IN {
+        table::row(&[&format!("`{}`", built_in.name), &built_in.remark()], out)?;
     }
     Ok(())
 }
 
-/// The names of the fields of a table: what the reader of profiles lists when a field is unknown.
+/// Returns the names of the fields of a table, from the error message of the parser for an unknown field.
 fn fields(heading: &str) -> Vec<String> {
-    // A port is one of a device.
+    // A port belongs to a device.
     let heading = heading.replace("[[device.port]]", "[[device]]\n[[device.port]]");
     let refusal = Profile::parse(&format!("{heading}\n\"{NO_FIELD}\" = \"\"\n")).err().unwrap_or_default();
-    // Links name their words in a sentence of their own.
+    // The fields of links are named in another sentence.
     if let Some((_, words)) = refusal.split_once("a link has the words ") {
         let words = words.split_once(", and the same").map_or(words, |(words, _)| words);
         return words.replace(" and ", ", ").split(", ").map(str::to_owned).collect();
     }
-    let listed = refusal.split_once("expected one of").map(|(_, names)| names).unwrap_or_default();
+    // For two fields, the message says "expected `this` or `that`".
+    let listed = refusal.split_once("expected ").map(|(_, names)| names).unwrap_or_default();
     let quoted: Vec<String> = listed.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-    // Tables of their own stand in sections of their own.
+    // Fields that are tables have a section of their own.
     let is_table = |field: &String| heading.is_empty() && TABLES.iter().any(|(name, ..)| name == field);
     quoted.into_iter().filter(|field| !is_table(field)).collect()
 }
 
-/// What `default.toml` says: for each field its value, and the comment before it.
-fn said_by_default() -> BTreeMap<String, (String, String)> {
-    let mut said = BTreeMap::new();
+/// Returns the contents of `default.toml`: for each field its value, and the comment before it.
+fn default_values() -> BTreeMap<String, (String, String)> {
+    let mut defaults = BTreeMap::new();
     let (mut table, mut comment) = (String::new(), Vec::new());
-    let text =
-        BUILT_IN.iter().find(|(name, _)| *name == "default").map(|(_, text)| *text).unwrap_or_default();
+    let text = BuiltIn::of("default").map(|built_in| built_in.text).unwrap_or_default();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         if let Some(words) = line.strip_prefix('#') {
@@ -115,19 +126,19 @@ fn said_by_default() -> BTreeMap<String, (String, String)> {
             comment.clear();
         } else if let Some((field, first)) = line.split_once(" = ") {
             let mut value = first.trim().to_owned();
-            // A list may go on for several lines.
+            // A list may span several lines.
             while value.starts_with('[') && !value.ends_with(']') {
                 let Some(more) = lines.next() else { break };
                 let gap = if value.ends_with(',') { " " } else { "" };
                 value.push_str(&format!("{gap}{}", more.trim()));
             }
-            said.insert(format!("{table}{field}"), (value.replace(", ]", "]"), comment.join(" ")));
+            defaults.insert(format!("{table}{field}"), (value.replace(", ]", "]"), comment.join(" ")));
             comment.clear();
         } else {
             comment.clear();
         }
     }
-    said
+    defaults
 }
 
 #[cfg(test)]
@@ -139,10 +150,10 @@ mod tests {
         for (_, heading, _) in TABLES {
             assert!(!fields(heading).is_empty(), "{heading:?}");
         }
-        let said = said_by_default();
-        assert_eq!(said.get("limits.max_qp").map(|(value, _)| value.as_str()), Some("65536"));
-        assert_eq!(said.get("port.max_mtu").map(|(_, remark)| remark.is_empty()), Some(false));
-        let capabilities = said.get("capabilities").map(|(value, _)| value.as_str()).unwrap_or_default();
+        let defaults = default_values();
+        assert_eq!(defaults.get("limits.max_qp").map(|(value, _)| value.as_str()), Some("65536"));
+        assert_eq!(defaults.get("port.max_mtu").map(|(_, remark)| remark.is_empty()), Some(false));
+        let capabilities = defaults.get("capabilities").map(|(value, _)| value.as_str()).unwrap_or_default();
         assert!(capabilities.ends_with("\"mem_window_type_2b\"]"), "{capabilities}");
     }
 }

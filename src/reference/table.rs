@@ -1,4 +1,4 @@
-//! Tables of Markdown.
+//! Writes Markdown tables.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ pub(super) fn head(headings: &[&str], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "| {} |\n|{}", headings.join(" | "), "---|".repeat(headings.len()))
 }
 
-/// A row of it. A vertical bar in a cell would end the cell, and so would the end of a line.
+/// Writes a row. Vertical bars and line ends in a cell are escaped, because they would end the cell.
 pub(super) fn row(cells: &[&str], out: &mut dyn Write) -> io::Result<()> {
     let cells: Vec<String> =
         cells.iter().map(|cell| cell.trim().replace('|', "\\|").replace('\n', " ")).collect();

@@ -1,4 +1,4 @@
-//! `pumice replay`: a recorded run again, with what happened to its packets, and where it departed.
+//! `pumice replay`: runs a recorded run again, with the same faults of its packets, and reports departures.
 
 mod order;
 
@@ -12,16 +12,16 @@ use pumice_device::settings::DEFAULT_SEED;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::capture::plan::{Captured, on_the_way};
+use crate::capture::plan::{RecordedCapture, faults_in_transit};
 use crate::cli::ReplayOptions;
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::run::record::{self, Identity, Recorded};
-use crate::run::{identity, run_beside};
+use crate::run::record::{self, ProcessIdentity, RecordedProcess};
+use crate::run::{identity, run_as_child};
 
-/// The rule by which a replay does what the network did.
+/// Name of the rule by which a replay repeats what the network did.
 const NETWORK: &str = "network";
-/// Departures that are told.
-const TOLD: usize = 20;
+/// Maximum number of departures that are printed.
+const MAX_SHOWN_EVENTS: usize = 20;
 
 /// Runs the command.
 pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandResult {
@@ -45,7 +45,7 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
         options.run.record = Some(folder.clone());
         let plan = folder.join("plan.jsonl");
         options.run.faults = Some(plan.clone());
-        order.impose(&folder)?;
+        order.write_into(&folder)?;
         write_private(&plan, (recorded.join("\n") + "\n").as_bytes())
     });
     made.map_err(|error| {
@@ -57,10 +57,10 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
         FaultPlan::parse(&recorded.join("\n"), DEFAULT_SEED)
             .map_err(|error| CommandError::Failed(format!("{}: {error}", options.folder.display())))?;
     }
-    let exit_code = run_beside(&options.run)?;
+    let exit_code = run_as_child(&options.run)?;
     let replayed = record::read(&folder).map_err(CommandError::Failed)?;
     let tags: BTreeSet<String> = replayed.iter().map(|process| process.tag.clone()).collect();
-    let mut found = Comparison::of(&recorded, &evidence(&replayed)?, &tags);
+    let mut found = ReplayComparison::of(&recorded, &evidence(&replayed)?, &tags);
     found.ended(&processes, &started.tag, exit_code);
     found.order = order.had(&folder);
     if options.json {
@@ -79,8 +79,13 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
     }
 }
 
-/// What happens to packets is told by the names of devices: the program needs those that it had.
-fn check_devices(processes: &[Recorded], now: &Identity, folder: &Path) -> Result<(), CommandError> {
+/// Checks the names of the devices: the faults of packets are recorded by them, so the program needs the same
+/// names.
+fn check_devices(
+    processes: &[RecordedProcess],
+    now: &ProcessIdentity,
+    folder: &Path,
+) -> Result<(), CommandError> {
     let mut of_tag = processes.iter().filter(|process| process.tag == now.tag).peekable();
     let Some(first) = of_tag.peek() else { return Ok(()) };
     let names: Vec<&str> = first.devices.iter().filter_map(|device| device.name.as_deref()).collect();
@@ -96,8 +101,8 @@ fn check_devices(processes: &[Recorded], now: &Identity, folder: &Path) -> Resul
     )))
 }
 
-/// What happened to packets, as lines of a report: by rules and by the network.
-fn evidence(processes: &[Recorded]) -> Result<Vec<String>, CommandError> {
+/// Returns what happened to packets, by rules and by the network, as lines of a report.
+fn evidence(processes: &[RecordedProcess]) -> Result<Vec<String>, CommandError> {
     let mut lines = Vec::new();
     let mut captured = Vec::new();
     for process in processes {
@@ -105,7 +110,7 @@ fn evidence(processes: &[Recorded]) -> Result<Vec<String>, CommandError> {
         for device in &process.devices {
             let Some(packets) = device.packets.as_deref() else { continue };
             let queue_pairs = device.queue_pairs().map_err(CommandError::Failed)?;
-            captured.push(Captured {
+            captured.push(RecordedCapture {
                 tag: &process.tag,
                 device: device.name.as_deref(),
                 packets,
@@ -113,12 +118,13 @@ fn evidence(processes: &[Recorded]) -> Result<Vec<String>, CommandError> {
             });
         }
     }
-    lines.extend(on_the_way(captured, NETWORK)?);
+    lines.extend(faults_in_transit(captured, NETWORK)?);
     Ok(lines)
 }
 
-/// What happened to packets of these processes: the lines that name one, in a form that can be compared.
-fn happened(lines: &[String], tags: &BTreeSet<String>) -> BTreeSet<String> {
+/// Returns what happened to packets of these processes: the lines that name one, in a form that can be
+/// compared.
+fn events_of(lines: &[String], tags: &BTreeSet<String>) -> BTreeSet<String> {
     let packet = |line: &String| -> Option<String> {
         let value: Value = serde_json::from_str(line).ok()?;
         let is_of = value["tag"].as_str().is_some_and(|tag| tags.contains(tag));
@@ -127,41 +133,41 @@ fn happened(lines: &[String], tags: &BTreeSet<String>) -> BTreeSet<String> {
     lines.iter().filter_map(packet).collect()
 }
 
-/// Whether the network delivered a packet late, and did nothing else to it.
+/// Reports whether the network delivered a packet late, and did nothing else to it.
 fn is_late(line: &str) -> bool {
     let value: Value = serde_json::from_str(line).unwrap_or_default();
     value["rule"] == NETWORK && value["delay_ns"].is_u64()
 }
 
-/// What happened again, and where the replay did something else.
+/// The comparison of the replay with the record.
 #[derive(Debug, Serialize)]
-struct Comparison {
+struct ReplayComparison {
     recorded: usize,
     happened_again: usize,
-    /// Something recorded did not happen, or something new did.
+    /// A recorded event did not happen, or a new one did.
     departed: bool,
-    /// Lines of reports.
+    /// Lines of reports that are in the record only.
     missing: Vec<String>,
     new: Vec<String>,
-    /// How long packets take differs in each run, and is no departure.
+    /// Number of late packets. Transit times differ in each run, and are no departure.
     late: usize,
-    /// How the program ended when it was recorded, if that is known.
+    /// Exit code of the program when it was recorded, if that is known.
     recorded_exit: Option<u8>,
-    /// How it has ended now.
+    /// Exit code of the replay.
     exit: u8,
-    /// It ended otherwise than it did when it was recorded.
+    /// The exit codes differ.
     ended_otherwise: bool,
-    /// What came of the order of calls and arrivals.
-    order: order::Had,
+    /// Result of imposing the order of calls and arrivals.
+    order: order::ReplayedOrder,
 }
 
-impl Comparison {
-    fn of(recorded: &[String], replayed: &[String], tags: &BTreeSet<String>) -> Comparison {
-        let (before, now) = (happened(recorded, tags), happened(replayed, tags));
+impl ReplayComparison {
+    fn of(recorded: &[String], replayed: &[String], tags: &BTreeSet<String>) -> ReplayComparison {
+        let (before, now) = (events_of(recorded, tags), events_of(replayed, tags));
         let missing: Vec<String> = before.difference(&now).cloned().collect();
         let (late, new): (Vec<String>, Vec<String>) =
             now.difference(&before).cloned().partition(|line| is_late(line));
-        Comparison {
+        ReplayComparison {
             recorded: before.len(),
             happened_again: before.intersection(&now).count(),
             departed: !missing.is_empty() || !new.is_empty(),
@@ -171,16 +177,16 @@ impl Comparison {
             recorded_exit: None,
             exit: 0,
             ended_otherwise: false,
-            order: order::Had::default(),
+            order: order::ReplayedOrder::default(),
         }
     }
 
-    /// How the program with this tag has ended; `processes`: those that were recorded.
-    fn ended(&mut self, processes: &[Recorded], tag: &str, exit: u8) {
+    /// Notes the exit code of the program with this tag; `processes` are the recorded ones.
+    fn ended(&mut self, processes: &[RecordedProcess], tag: &str, exit: u8) {
         let of_tag = processes.iter().filter(|process| process.tag == tag);
         let known: Vec<u8> = of_tag.filter_map(|process| process.exit_code).collect();
         self.exit = exit;
-        // Several programs with one tag: nothing says which of them this is.
+        // If several programs have one tag, it is unknown which of them this is.
         self.recorded_exit = known.iter().copied().find(|code| *code == exit).or(known.first().copied());
         self.ended_otherwise = self.recorded_exit.is_some_and(|code| code != exit);
     }
@@ -190,11 +196,11 @@ impl Comparison {
         let parts =
             [(&self.missing, "did not happen: the program did not come there"), (&self.new, "is new")];
         for (lines, what) in parts {
-            for line in lines.iter().take(TOLD) {
+            for line in lines.iter().take(MAX_SHOWN_EVENTS) {
                 writeln!(out, "  {what}: {line}")?;
             }
-            if lines.len() > TOLD {
-                writeln!(out, "  {what}: and {} more", lines.len() - TOLD)?;
+            if lines.len() > MAX_SHOWN_EVENTS {
+                writeln!(out, "  {what}: and {} more", lines.len() - MAX_SHOWN_EVENTS)?;
             }
         }
         if self.late > 0 {

@@ -1,4 +1,4 @@
-//! libpumice.so: where it is, and a folder in which it has the names that programs ask for.
+//! Finds libpumice.so, and makes a folder in which it has the names that programs load.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, Metadata};
@@ -8,17 +8,17 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use pumice_device::share::runtime_folder_that;
+use pumice_device::sharing::runtime_folder_that;
 
-use super::carried;
+use super::embedded_objects;
 use super::own::own_program;
 
 const OBJECT: &str = "libpumice.so";
 /// Folder of links beside the object.
 const LINKS_FOLDER: &str = "pumice-links";
 
-/// The names: those programs were linked with, and those without a version that some load at run time.
-const NAMES: [&str; 12] = [
+/// Names that programs were linked with, and those without a version that some load at run time.
+const NAMES: [&str; 16] = [
     "libibverbs.so.1",
     "librdmacm.so.1",
     "libmlx5.so.1",
@@ -31,46 +31,50 @@ const NAMES: [&str; 12] = [
     "libefa.so",
     "libmlx4.so",
     "libmana.so",
+    "libmrc.so.1",
+    "libmrc.so",
+    "lib_mrc.so",
+    "libnv_mrc.so",
 ];
 
-/// libpumice.so, as it was found.
+/// The libpumice.so that was found.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Library {
+pub(super) struct FoundLibrary {
     pub(super) path: PathBuf,
-    /// Whether cargo built it where it is. Else it was installed, and `pumice run` changes nothing there:
-    /// what a package did not bring, it would not remove.
+    /// Cargo built it where it is. Otherwise it was installed, and `pumice run` adds nothing there, because
+    /// the package would not remove it.
     is_built: bool,
 }
 
-/// Looks for the object where it is installed or built with this program, else unpacks it from the program.
+/// Finds the object where it is installed or built with this program; otherwise unpacks it from the program.
 ///
 /// # Errors
 /// It is in none of these places; the sentence lists them.
-pub(super) fn find() -> Result<Library, String> {
+pub(super) fn find() -> Result<FoundLibrary, String> {
     let own = own_program()?;
-    let beside = own.parent().unwrap_or(Path::new("/"));
-    match find_beside(beside) {
+    let child_wait = own.parent().unwrap_or(Path::new("/"));
+    match find_beside(child_wait) {
         Ok(found) => Ok(found),
         Err(nowhere) => {
-            let path = carried::unpack()?.ok_or(nowhere)?.join(OBJECT);
-            Ok(Library { path, is_built: false })
+            let path = embedded_objects::unpack()?.ok_or(nowhere)?.join(OBJECT);
+            Ok(FoundLibrary { path, is_built: false })
         }
     }
 }
 
-fn find_beside(folder: &Path) -> Result<Library, String> {
+fn find_beside(folder: &Path) -> Result<FoundLibrary, String> {
     let above = folder.parent().unwrap_or(folder);
     let changed = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
-    // `cargo build` puts it beside the program, `cargo test` only into deps: the newer one counts, the last
-    // of two that are the same file.
+    // `cargo build` puts it beside the program, `cargo test` only into deps: the newer one counts, or the
+    // last of two links to the same file.
     let built = [folder.join("deps").join(OBJECT), folder.join(OBJECT)];
     let newest = built.iter().filter(|path| path.is_file()).max_by_key(|path| changed(path));
     let installed = [above.join("lib/pumice").join(OBJECT), above.join("lib").join(OBJECT)];
     if let Some(path) = newest {
-        return Ok(Library { path: path.clone(), is_built: true });
+        return Ok(FoundLibrary { path: path.clone(), is_built: true });
     }
     if let Some(path) = installed.iter().find(|path| path.is_file()) {
-        return Ok(Library { path: path.clone(), is_built: false });
+        return Ok(FoundLibrary { path: path.clone(), is_built: false });
     }
     Err(format!(
         "{OBJECT} is neither in {} nor in {}: build it with `cargo build --release --workspace`, or install \
@@ -81,19 +85,19 @@ fn find_beside(folder: &Path) -> Result<Library, String> {
     ))
 }
 
-/// A folder in which the object has all its names: beside it where a package brings it or where cargo built
-/// the object, else in this user's runtime folder.
+/// Returns a folder in which the object has all its names: beside it where a package brings one or where
+/// cargo built the object, otherwise in this user's runtime folder.
 ///
 /// # Errors
-/// Neither can be had.
-pub(super) fn links(library: &Library) -> Result<PathBuf, String> {
+/// Neither is possible.
+pub(super) fn links(library: &FoundLibrary) -> Result<PathBuf, String> {
     let object = library.path.as_path();
-    // The loader would read something else into these.
+    // The loader gives these characters a special meaning.
     let fits = |folder: &Path| !has_any(folder, b":;$");
-    let beside = object.parent().map(|home| home.join(LINKS_FOLDER)).filter(|folder| fits(folder));
+    let child_wait = object.parent().map(|home| home.join(LINKS_FOLDER)).filter(|folder| fits(folder));
     let target = Path::new("..").join(OBJECT);
-    // Looked at before anything is written there: another user may have made it.
-    if let Some(folder) = beside
+    // The folder is checked before anything is written there, because another user may have made it.
+    if let Some(folder) = child_wait
         && (!library.is_built || make(&folder, 0o755).is_ok())
         && is_as_safe(&folder, object)
         && (is_full(&folder, &target) || (library.is_built && fill(&folder, &NAMES, &target).is_ok()))
@@ -103,8 +107,9 @@ pub(super) fn links(library: &Library) -> Result<PathBuf, String> {
     links_elsewhere(object, &NAMES, fits)
 }
 
-/// Makes the folder of links beside a build before a world begins: the first `pumice run` of a build makes
-/// it, and would do otherwise than the runs after it. What is in the way, that `pumice run` says.
+/// Makes the folder of links beside a build before a world begins. Otherwise the first `pumice run` of a
+/// build would make it, and so differ from the runs after it. An error is ignored here, because `pumice run`
+/// reports it.
 pub(crate) fn make_links_of_build() {
     let Ok(own) = own_program() else { return };
     if let Ok(library) = find_beside(own.parent().unwrap_or(Path::new("/")))
@@ -114,8 +119,8 @@ pub(crate) fn make_links_of_build() {
     }
 }
 
-/// The object's path, or one in this user's runtime folder that leads to it where the loader would read two
-/// names into its own.
+/// Returns the object's path or, if the loader would split that path into two names, that of a link to it in
+/// this user's runtime folder.
 ///
 /// # Errors
 /// There is no such folder.
@@ -131,7 +136,7 @@ fn has_any(path: &Path, bytes: &[u8]) -> bool {
     path.as_os_str().as_bytes().iter().any(|byte| bytes.contains(byte))
 }
 
-/// A folder of this user's, with a path that `fits`, in which links with these names lead to the object.
+/// Makes links with these names to the object in a folder of this user whose path satisfies `fits`.
 fn links_elsewhere(object: &Path, names: &[&str], fits: impl Fn(&Path) -> bool) -> Result<PathBuf, String> {
     let runtime = runtime_folder_that(fits).map_err(|error| error.to_string())?;
     let mut hasher = std::hash::DefaultHasher::new();
@@ -143,7 +148,7 @@ fn links_elsewhere(object: &Path, names: &[&str], fits: impl Fn(&Path) -> bool) 
     Ok(folder)
 }
 
-/// Makes the folder if it is not there.
+/// Creates the folder if it does not exist.
 fn make(folder: &Path, mode: u32) -> io::Result<()> {
     match DirBuilder::new().mode(mode).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -152,19 +157,20 @@ fn make(folder: &Path, mode: u32) -> io::Result<()> {
     if fs::symlink_metadata(folder)?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
-/// Whether the folder has all links.
+/// Reports whether the folder has all links.
 fn is_full(folder: &Path, target: &Path) -> bool {
     NAMES.iter().all(|name| fs::read_link(folder.join(name)).is_ok_and(|found| found == target))
 }
 
-/// Makes the links as far as they are not there. Other processes may be doing the same.
+/// Creates the missing links. Other processes may be doing the same.
 fn fill(folder: &Path, names: &[&str], target: &Path) -> io::Result<()> {
     for name in names {
         let link = folder.join(name);
         if fs::read_link(&link).is_ok_and(|found| found == target) {
             continue;
         }
-        // Renamed into place, so that a program that starts meanwhile finds the one or the other.
+        // The link is renamed into place, so that a program that starts meanwhile finds the old one or the
+        // new one.
         let fresh = folder.join(format!(".{name}-{}", std::process::id()));
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -175,8 +181,8 @@ fn fill(folder: &Path, names: &[&str], target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the users who can change the folder can change the object as well, so that using it trusts no
-/// other user.
+/// Reports whether every user who can change the folder can also change the object, so that using it trusts
+/// no further user.
 fn is_as_safe(folder: &Path, object: &Path) -> bool {
     let about = |path: &Path| fs::symlink_metadata(path).ok();
     let Some((links, home)) = about(folder).zip(object.parent().and_then(about)) else { return false };
@@ -186,12 +192,12 @@ fn is_as_safe(folder: &Path, object: &Path) -> bool {
     links.is_dir() && trusted(links.uid()) && others(&links) & !others(&home) == 0
 }
 
-/// LD_LIBRARY_PATH with the folder in front.
+/// Returns LD_LIBRARY_PATH with the folder in front.
 pub(super) fn search_path(folder: &Path, before: Option<OsString>) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     let before = before.unwrap_or_default();
     for part in before.as_bytes().split(|byte| matches!(byte, b':' | b';')) {
-        // An empty part would mean the current folder; a user who writes "a::b" does not mean that.
+        // An empty part would mean the current folder, which a user who writes "a::b" does not intend.
         if !part.is_empty() && part != folder.as_os_str().as_bytes() {
             path.push(":");
             path.push(OsStr::from_bytes(part));
@@ -237,7 +243,7 @@ mod tests {
             fs::create_dir_all(top.join(folder)).unwrap();
             let path = top.join(folder).join(OBJECT);
             fs::write(&path, "").unwrap();
-            assert_eq!(find_beside(&bin), Ok(Library { path, is_built }));
+            assert_eq!(find_beside(&bin), Ok(FoundLibrary { path, is_built }));
         }
         fs::remove_dir_all(&top).unwrap();
     }
@@ -253,12 +259,12 @@ mod tests {
             fs::write(&object, "object").unwrap();
             let [preload, links] = [
                 preloadable(&object).unwrap(),
-                links(&Library { path: object.clone(), is_built: true }).unwrap().join(NAMES[0]),
+                links(&FoundLibrary { path: object.clone(), is_built: true }).unwrap().join(NAMES[0]),
             ];
             assert!(!has_any(&preload, b" :$") && !has_any(&links, b":;$"), "{preload:?} {links:?}");
             assert_eq!(fs::read(&preload).unwrap(), b"object");
             assert_eq!(fs::read(&links).unwrap(), b"object");
-            // The same again.
+            // A second call returns the same path.
             assert_eq!(preloadable(&object), Ok(preload.clone()));
             fs::remove_dir_all(preload.parent().unwrap()).unwrap();
             fs::remove_dir_all(&top).unwrap();
@@ -270,7 +276,7 @@ mod tests {
         let top = scratch("links");
         let object = top.join(OBJECT);
         fs::write(&object, "object").unwrap();
-        let built = Library { path: object, is_built: true };
+        let built = FoundLibrary { path: object, is_built: true };
         let folder = links(&built).unwrap();
         assert_eq!(folder, top.join(LINKS_FOLDER));
         for name in NAMES {
@@ -289,11 +295,11 @@ mod tests {
         let top = scratch("installed");
         let path = top.join(OBJECT);
         fs::write(&path, "").unwrap();
-        let installed = Library { path, is_built: false };
+        let installed = FoundLibrary { path, is_built: false };
         let elsewhere = links(&installed).unwrap();
         assert_ne!(elsewhere, top.join(LINKS_FOLDER));
         assert_eq!(fs::read_dir(&top).unwrap().count(), 1, "the object alone");
-        // A package that brings the links: they are used.
+        // Links that a package brings are used.
         fs::create_dir(top.join(LINKS_FOLDER)).unwrap();
         assert_eq!(links(&installed).unwrap(), elsewhere);
         for name in NAMES {
@@ -313,7 +319,7 @@ mod tests {
         assert!(is_as_safe(&top.join(LINKS_FOLDER), &object));
         fs::set_permissions(top.join(LINKS_FOLDER), Permissions::from_mode(0o777)).unwrap();
         assert!(!is_as_safe(&top.join(LINKS_FOLDER), &object));
-        let elsewhere = links(&Library { path: object, is_built: true }).unwrap();
+        let elsewhere = links(&FoundLibrary { path: object, is_built: true }).unwrap();
         assert_ne!(elsewhere, top.join(LINKS_FOLDER));
         assert_eq!(fs::read_dir(top.join(LINKS_FOLDER)).unwrap().count(), 0, "nothing is written there");
         fs::remove_dir_all(&elsewhere).unwrap();

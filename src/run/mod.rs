@@ -1,10 +1,10 @@
-//! `pumice run`: checks the settings, puts them into the environment, and becomes the program.
+//! `pumice run`: checks the settings, puts them into the environment, and executes the program.
 
-mod behind;
-mod beside;
-mod carried;
+mod bundled_libibverbs;
+mod child_wait;
+mod embedded_objects;
+mod invoked_programs;
 mod library;
-mod old_trees;
 mod options;
 mod own;
 mod preload;
@@ -12,6 +12,7 @@ mod program;
 pub(crate) mod record;
 mod search;
 mod sysfs;
+mod unused_trees;
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -34,33 +35,37 @@ pub(crate) use search::find;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
 use program::Program;
-use record::Identity;
+use pumice_device::faults::FaultPlan;
+use record::ProcessIdentity;
 
-/// Runs the command. Without a record it returns only when the program could not be started; a record says
-/// how the program ended, which only a process that waits for it learns.
+/// The variable that gives the library the number of the process that starts the program or becomes it.
+const STARTED_BY: &str = "PUMICE_STARTED_BY";
+
+/// Runs the command. Without a record it returns only if the program could not be started. With a record it
+/// waits for the program, to note its exit code.
 pub(crate) fn run(options: &RunOptions) -> CommandResult {
     if options.record.is_some() {
-        return match run_beside(options)? {
+        return match run_as_child(options)? {
             0 => Ok(Outcome::Good),
-            exit_code => Err(CommandError::Ended { exit_code }),
+            exit_code => Err(CommandError::ProgramEnded { exit_code }),
         };
     }
     let mut prepared = prepare(options)?;
     Err(prepared.program.not_run(&prepared.command.exec()))
 }
 
-/// Runs the program beside this process, and waits until it ends; its exit code, as shells say it.
-pub(crate) fn run_beside(options: &RunOptions) -> Result<u8, CommandError> {
-    run_beside_with(options, &[])
+/// Runs the program as a child process, and waits until it ends; returns its exit code, as shells do.
+pub(crate) fn run_as_child(options: &RunOptions) -> Result<u8, CommandError> {
+    run_as_child_with(options, &[])
 }
 
-/// The same, with further variables.
-pub(crate) fn run_beside_with(options: &RunOptions, more: &[(&str, &Path)]) -> Result<u8, CommandError> {
-    let Prepared { mut command, program, identity } = prepare(options)?;
+/// Does the same as [`run_as_child`] with further variables.
+pub(crate) fn run_as_child_with(options: &RunOptions, more: &[(&str, &Path)]) -> Result<u8, CommandError> {
+    let PreparedCommand { mut command, program, identity } = prepare(options)?;
     command.envs(more.iter().copied());
-    let Some(folder) = &options.record else { return beside::wait_for(command, &program, |_| Ok(())) };
+    let Some(folder) = &options.record else { return child_wait::wait_for(command, &program, |_| Ok(())) };
     let mut process = 0;
-    let exit_code = beside::wait_for(command, &program, |id| {
+    let exit_code = child_wait::wait_for(command, &program, |id| {
         process = id;
         record::note(folder, &identity, id).map_err(CommandError::Failed)
     })?;
@@ -68,11 +73,11 @@ pub(crate) fn run_beside_with(options: &RunOptions, more: &[(&str, &Path)]) -> R
     Ok(exit_code)
 }
 
-/// The identity of the program that these options start.
+/// Returns the identity of the program that these options start.
 ///
 /// # Errors
 /// A setting is wrong.
-pub(crate) fn identity(options: &RunOptions) -> Result<Identity, CommandError> {
+pub(crate) fn identity(options: &RunOptions) -> Result<ProcessIdentity, CommandError> {
     let set = options.variables().map_err(CommandError::Failed)?;
     let settings = parse(options, &set)?;
     let refuse = |error: SettingError| refused(&error, options);
@@ -81,19 +86,23 @@ pub(crate) fn identity(options: &RunOptions) -> Result<Identity, CommandError> {
     Ok(identity_of(&settings, options, &described))
 }
 
-fn identity_of(settings: &Settings, options: &RunOptions, described: &[DeviceDescription]) -> Identity {
+fn identity_of(
+    settings: &Settings,
+    options: &RunOptions,
+    described: &[DeviceDescription],
+) -> ProcessIdentity {
     let devices = described.iter().map(|device| device.name.clone()).collect();
-    Identity { tag: settings.tag_of(options.program.iter().cloned()), devices }
+    ProcessIdentity { tag: settings.tag_of(options.program.iter().cloned()), devices }
 }
 
-/// How the program is started.
-struct Prepared {
+/// A checked command, ready to start.
+struct PreparedCommand {
     command: Command,
     program: Program,
-    identity: Identity,
+    identity: ProcessIdentity,
 }
 
-/// The settings of the program: those of the options, and those of the environment.
+/// Returns the settings of the program: those of the options, and those of the environment.
 fn parse(options: &RunOptions, set: &[(&'static str, OsString)]) -> Result<Settings, CommandError> {
     let given = |name| set.iter().find(|(set, _)| *set == name).map(|(_, value)| value.clone());
     Settings::parse(|name| given(name).or_else(|| std::env::var_os(name)), settings::standard_error_is_free())
@@ -105,8 +114,8 @@ fn known_interfaces() -> Result<Vec<Interface>, CommandError> {
         .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))
 }
 
-/// Checks everything, and puts together how the program is started.
-fn prepare(options: &RunOptions) -> Result<Prepared, CommandError> {
+/// Checks everything, and prepares the command.
+fn prepare(options: &RunOptions) -> Result<PreparedCommand, CommandError> {
     let set = options.variables().map_err(CommandError::Failed)?;
     let settings = parse(options, &set)?;
     if let Some(folder) = &options.record {
@@ -123,7 +132,7 @@ fn prepare(options: &RunOptions) -> Result<Prepared, CommandError> {
     let library = library::find().map_err(CommandError::Failed)?;
     let folder = library::links(&library).map_err(CommandError::Failed)?;
     let mut command = Command::new(&program.path);
-    command.arg0(name).args(arguments).envs(set);
+    command.arg0(name).args(arguments).envs(set).env(STARTED_BY, std::process::id().to_string());
     if !program.is_of_musl() {
         command.env("LD_LIBRARY_PATH", library::search_path(&folder, std::env::var_os("LD_LIBRARY_PATH")));
     }
@@ -131,28 +140,49 @@ fn prepare(options: &RunOptions) -> Result<Prepared, CommandError> {
         preload::prepare(options, &settings, &library.path, &mut command).map_err(CommandError::Failed)?;
     }
     let identity = identity_of(&settings, options, &described);
-    Ok(Prepared { command, program, identity })
+    Ok(PreparedCommand { command, program, identity })
 }
 
-/// Variables that the device does not know, and that are like one that it knows.
+/// Returns variables that the device does not know, and that are similar to one that it knows.
 fn misspelt_variables() -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let mut told: Vec<String> = names
+    let mut misspellings: Vec<String> = names
         .filter_map(|name| {
             let meant = settings::misspelt(&name)?;
             Some(format!("{name} is no variable of pumice, and has no effect; did you mean {meant}?"))
         })
         .collect();
-    told.sort();
-    told
+    misspellings.sort();
+    misspellings
 }
 
-/// What can be known before the program opens a device; the devices.
+/// The files with which `pumice run` starts programs.
+pub(crate) struct LoadedObjects {
+    /// Path of libpumice.so.
+    pub(crate) object: PathBuf,
+    /// Folder in which it has all its names.
+    pub(crate) folder: PathBuf,
+    /// Sentences about preloads that are missing.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Finds these files as `pumice run` does.
+///
+/// # Errors
+/// The sentence with which `pumice run` would fail.
+pub(crate) fn loaded_objects() -> Result<LoadedObjects, String> {
+    let library = library::find()?;
+    let folder = library::links(&library)?;
+    let missing = preload::missing(&library.path);
+    Ok(LoadedObjects { object: library.path, folder, missing })
+}
+
+/// Checks what can be known before the program opens a device, and returns the devices.
 fn check(settings: &Settings, options: &RunOptions) -> Result<Vec<DeviceDescription>, CommandError> {
     let refuse = |error: SettingError| refused(&error, options);
     let found = known_interfaces()?;
     let profile = settings.load_profile().map_err(refuse)?;
-    let plan = settings.load_faults().map_err(|error| unusable_plan(&error, options))?;
+    let plan = FaultPlan::of_settings(settings).map_err(|error| unusable_plan(&error, options))?;
     let topology = Topology::of(settings).map_err(refuse)?;
     let described = settings.device_descriptions(&profile, &found).map_err(refuse)?;
     let ports = |device: &DeviceDescription| if device.second_port.is_some() { 2 } else { 1 };
@@ -194,8 +224,8 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<Vec<DeviceDescript
     Ok(described)
 }
 
-/// Whether a file can be made, or overwritten if it is there. The errno is never EINVAL: any path has the
-/// right form, and what is in its way is a fact of this host.
+/// Checks whether a file can be created, or overwritten if it exists. The errno is never EINVAL: any path has
+/// a valid form, and obstacles are facts of this host.
 fn writable(file: &Path) -> Result<(), (Errno, String)> {
     use rustix::fs::{Access, access};
     if file.is_dir() {
@@ -215,24 +245,24 @@ fn writable(file: &Path) -> Result<(), (Errno, String)> {
     if file.exists() {
         return access(file, Access::WRITE_OK).map_err(|error| refused(file, error));
     }
-    // access(2) says yes for root where the file system itself says no, so a file is made for a moment.
+    // access(2) says yes for root where the file system itself says no, so a file is created for a moment.
     let trial = folder.join(format!(".pumice-capture-{}", std::process::id()));
     let made = OpenOptions::new().write(true).create_new(true).open(&trial);
     if let Err(error) = made {
         let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
         return Err(refused(&folder, errno));
     }
-    // The capture is made in a moment; if the trial cannot be removed, only its name stays.
+    // The capture is created in a moment; if the trial file cannot be removed, only its name stays.
     let _ = std::fs::remove_file(&trial);
     Ok(())
 }
 
-/// The sentence for a plan that cannot be used: a wrong command line, a file that cannot be read included.
+/// Returns the error for a plan that cannot be used: a usage error, also if the file cannot be read.
 fn unusable_plan(error: &SettingError, options: &RunOptions) -> CommandError {
     CommandError::Usage(refused(error, options).to_string())
 }
 
-/// The sentence for a wrong setting: it names the option, if that is where the value is from.
+/// Returns the error for a wrong setting, which names the option if the value comes from one.
 fn refused(error: &SettingError, options: &RunOptions) -> CommandError {
     match options.option_of(error.variable) {
         Some(option) => {

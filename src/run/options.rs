@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use pumice_device::findings::Level;
-use pumice_device::profile::BUILT_IN;
+use pumice_device::profile::{BUILT_IN, BuiltIn};
 use pumice_device::settings::{self, Marks, record};
 
 use crate::trace::require::RequireOptions;
 
-/// What `pumice run --check` and `pumice check` look for, and where they report it.
+/// The options of the checks of `pumice run --check` and `pumice check`, and of their reports.
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {
     /// Report what the program does wrong with verbs, as "pumice check" does; --check=perf also reports slow
@@ -40,18 +40,18 @@ pub(crate) struct CheckOptions {
 /// Findings with which a run fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// What does not work.
+    /// Errors: what does not work.
     Error,
-    /// And what may fail elsewhere.
+    /// Warnings and errors: what may also fail elsewhere.
     Warning,
-    /// And what is worth knowing.
+    /// Notes, warnings and errors: all that is worth knowing.
     Note,
     /// Failures that a fault plan made.
     Injected,
 }
 
 impl FailOn {
-    /// The words of the command line.
+    /// Returns the word of the command line.
     const fn word(self) -> &'static str {
         match self {
             FailOn::Error => "error",
@@ -73,26 +73,26 @@ impl FailOn {
 }
 
 impl CheckOptions {
-    /// The exit code of a run that ended well and has findings; `None`: it is the program's own.
+    /// Returns the exit code of a run that ended well and has findings; `None` for the program's own.
     pub(crate) fn exit_code(&self) -> Option<u8> {
         self.check_exit.or((!self.fail_on.is_empty()).then_some(1))
     }
 
-    /// Whether these findings make a run fail.
+    /// Reports whether these findings make a run fail.
     pub(crate) fn fails(&self, marks: Marks) -> bool {
         let usual = [FailOn::Warning];
         let on = if self.fail_on.is_empty() { &usual[..] } else { &self.fail_on };
         on.iter().any(|one| one.fails(marks))
     }
 
-    /// The options that say so, for a command that runs another one.
+    /// Returns these options as arguments, for a command that runs another one.
     pub(crate) fn exit_options(&self) -> Vec<String> {
         let code = self.check_exit.iter().flat_map(|code| ["--check-exit".to_owned(), code.to_string()]);
         let on = self.fail_on.iter().flat_map(|on| ["--fail-on".to_owned(), on.word().to_owned()]);
         code.chain(on).collect()
     }
 
-    /// Whether the program is checked.
+    /// Reports whether the program is checked.
     pub(super) fn is_on(&self) -> bool {
         let others = [&self.check_report, &self.suppress].iter().any(|file| file.is_some());
         self.check.is_some() || self.exit_code().is_some() || others
@@ -115,7 +115,7 @@ impl CheckOptions {
     }
 }
 
-/// What the link of each device does to packets.
+/// The options of the link of each device.
 #[derive(Debug, Default, Args)]
 pub(crate) struct LinkOptions {
     /// Rate of each device's link, each way, as in 10Gbit; see docs/links.md [default: no bound]
@@ -146,14 +146,15 @@ impl LinkOptions {
         ]
     }
 
-    /// The value of the variable.
+    /// Returns the value of the variable.
     fn value(&self) -> Option<OsString> {
-        let said = self.words().map(|(_, word, value)| value.as_ref().map(|value| format!("{word}={value}")));
-        let said: Vec<String> = said.into_iter().flatten().collect();
-        (!said.is_empty()).then(|| said.join(",").into())
+        let set_words =
+            self.words().map(|(_, word, value)| value.as_ref().map(|value| format!("{word}={value}")));
+        let set_words: Vec<String> = set_words.into_iter().flatten().collect();
+        (!set_words.is_empty()).then(|| set_words.join(",").into())
     }
 
-    /// The first option that is given.
+    /// Returns the first option that is given.
     fn option(&self) -> Option<&'static str> {
         self.words().iter().find(|(_, _, value)| value.is_some()).map(|(option, ..)| *option)
     }
@@ -206,14 +207,21 @@ pub(crate) struct RunOptions {
     /// Bytes that the trace has at most, as in 64MiB [default: 256MiB]
     #[arg(long, value_name = "SIZE", requires = "trace")]
     pub(crate) trace_limit: Option<String>,
-    /// How packets reach this user's other processes on this host: auto (shared memory where both programs
-    /// may use it, which tcpdump does not see), or udp [default: auto]
+    /// Transport of packets to this user's other processes on this host: auto (shared memory where both
+    /// programs may use it, which tcpdump does not see), or udp [default: auto]
     #[arg(long, value_name = "WIRE")]
     pub(crate) wire: Option<String>,
     /// Order in which messages of SRD leave, of a device that looks like EFA: seed, in-order or reverse
     /// [default: seed, by which they overtake each other]
     #[arg(long, value_name = "ORDER")]
     pub(crate) srd_order: Option<String>,
+    /// Let MRC carry what RC queue pairs WRITE, over many paths, to peers that do the same; a queue pair that
+    /// posts anything else goes on as RC
+    #[arg(long)]
+    pub(crate) mrc: bool,
+    /// Planes between which the paths of MRC are divided, 1 to 31 [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) planes: Option<String>,
     /// Index of the first address in the GID table, where it is not 0: recipes for ConnectX adapters say 3
     #[arg(long, value_name = "N")]
     pub(crate) gid_index: Option<String>,
@@ -232,9 +240,11 @@ pub(crate) struct RunOptions {
     /// same ones; see docs/topology.md
     #[arg(long, value_name = "FILE")]
     pub(crate) topology: Option<PathBuf>,
-    /// Look like another device: default, rxe, connectx, dgx-h100 (eight of them), laptop (two), two-port,
-    /// connectx-7, efa, or a TOML file
-    #[arg(long, value_name = "PROFILE")]
+    /// Let the hosts with these addresses answer no ARP or neighbour discovery, with commas between them; or
+    /// all hosts: connecting to them fails with ETIMEDOUT
+    #[arg(long, value_name = "ADDRESSES")]
+    pub(crate) no_neighbour: Option<String>,
+    #[arg(long, value_name = "PROFILE", help = profile_help())]
     pub(crate) profile: Option<PathBuf>,
     /// Explain on standard error: off, error, warn, info or debug [default: warn]
     #[arg(long, value_name = "LEVEL")]
@@ -265,10 +275,10 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// The environment that the options ask for.
+    /// Returns the environment variables that the options set.
     ///
     /// # Errors
-    /// A relative path, and the current folder is gone.
+    /// A path is relative, and the current folder has been removed.
     pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
         let text = |name, value: &Option<String>| value.as_ref().map(|value| (name, OsString::from(value)));
         let mut set: Vec<(&'static str, OsString)> = [
@@ -282,19 +292,22 @@ impl RunOptions {
             text(settings::LOG, &self.log),
             text(settings::WIRE, &self.wire),
             text(settings::SRD_ORDER, &self.srd_order),
+            text(settings::PLANES, &self.planes),
             text(settings::GID_INDEX, &self.gid_index),
             text(settings::MEMLOCK, &self.memlock),
             text(settings::HANG_AFTER, &self.hang_after),
             text(settings::TRACE_LIMIT, &self.trace_limit),
+            text(settings::NO_NEIGHBOUR, &self.no_neighbour),
         ]
         .into_iter()
         .flatten()
         .collect();
+        set.extend(self.mrc.then(|| (settings::MRC, OsString::from("1"))));
         set.extend(self.link.value().map(|value| (settings::LINK, value)));
         if let Some(file) = &self.topology {
             set.push((settings::TOPOLOGY, absolute(file)?));
         }
-        // The environment may hold relative paths as well; they are the program's business.
+        // Relative paths in the environment are left as the user wrote them.
         if let Some(file) = &self.capture {
             set.push((settings::CAPTURE, absolute(file)?));
         }
@@ -324,7 +337,7 @@ impl RunOptions {
         Ok(set)
     }
 
-    /// The option that sets a variable, if it was given.
+    /// Returns the option that sets a variable, if it was given.
     pub(crate) fn option_of(&self, variable: &str) -> Option<&'static str> {
         let (option, given) = match variable {
             settings::ADDR => ("--addr", self.addr.is_some()),
@@ -347,10 +360,13 @@ impl RunOptions {
             settings::CHECK_SUPPRESS => ("--suppress", self.check.suppress.is_some()),
             settings::WIRE => ("--wire", self.wire.is_some()),
             settings::SRD_ORDER => ("--srd-order", self.srd_order.is_some()),
+            settings::MRC => ("--mrc", self.mrc),
+            settings::PLANES => ("--planes", self.planes.is_some()),
             settings::GID_INDEX => ("--gid-index", self.gid_index.is_some()),
             settings::MEMLOCK => ("--memlock", self.memlock.is_some()),
             settings::HANG_AFTER => ("--hang-after", self.hang_after.is_some()),
             settings::TOPOLOGY => ("--topology", self.topology.is_some()),
+            settings::NO_NEIGHBOUR => ("--no-neighbour", self.no_neighbour.is_some()),
             settings::LINK => return self.link.option(),
             settings::LOG => ("--log", self.log.is_some()),
             _ => return None,
@@ -359,23 +375,33 @@ impl RunOptions {
     }
 }
 
-/// Whether a profile is named rather than given as a file.
+/// Returns the help text of `--profile`.
+fn profile_help() -> String {
+    let name = |profile: &BuiltIn| match profile.device_count() {
+        0 | 1 => profile.name.to_owned(),
+        count => format!("{} ({count} devices)", profile.name),
+    };
+    let names: Vec<String> = BUILT_IN.iter().map(name).collect();
+    format!("Look like another device: {}, or a TOML file", names.join(", "))
+}
+
+/// Reports whether a profile is named rather than given as a file.
 fn is_name(profile: &Path) -> bool {
-    let built_in = BUILT_IN.iter().any(|(name, _)| Path::new(name) == profile);
+    let built_in = profile.to_str().and_then(BuiltIn::of).is_some();
     built_in || (profile.components().count() == 1 && !profile.exists())
 }
 
-/// Whether a fault plan is a ready one rather than a file.
+/// Reports whether a fault plan is a ready one rather than a file.
 fn is_ready(plan: &Path) -> bool {
     !plan.exists() && plan.components().count() == 1
 }
 
-/// Names of the files of processes; `%p` stands for the number of each.
+/// Returns the pattern of the files of processes; `%p` stands for the process id of each.
 fn own_files(extension: &str) -> String {
     format!("%p.{extension}")
 }
 
-/// A path that means the same after the program has changed its folder.
+/// Returns a path that stays valid after the program has changed its folder.
 fn absolute(path: &Path) -> Result<OsString, String> {
     std::path::absolute(path)
         .map(PathBuf::into_os_string)

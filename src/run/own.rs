@@ -1,14 +1,14 @@
-//! Where this program is.
+//! Finds this program's file.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::search::find;
 
-/// This program's file. Without /proc, which some containers lack, it is where a shell would have found it.
+/// Returns this program's file. Without /proc, which some containers lack, it is searched as a shell would.
 ///
 /// # Errors
-/// A sentence: neither says it.
+/// A sentence: neither way finds it.
 pub(crate) fn own_program() -> Result<PathBuf, String> {
     let error = match std::env::current_exe() {
         Ok(path) => return Ok(path),
@@ -24,7 +24,7 @@ pub(crate) fn own_program() -> Result<PathBuf, String> {
     })
 }
 
-/// The file of a program that was called by this name, without links in its name.
+/// Returns the file of a program that was called by this name, with links in its path resolved.
 fn called_as(name: &OsStr) -> Option<PathBuf> {
     let found = find(name).ok()?;
     found.canonicalize().ok()

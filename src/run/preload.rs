@@ -1,8 +1,8 @@
-//! What the loader loads before the program.
+//! The objects that the loader loads before the program.
 //!
-//! Always the small preload that shows the program a private /sys/class/infiniband and leads packages with a
-//! libibverbs of their own to the device; with `--rsocket` the one that makes rsockets of TCP sockets; for a
-//! program that is checked the one that tells what it frees.
+//! Always: the small preload that shows the program a private /sys/class/infiniband and leads packages with a
+//! libibverbs of their own to the device. With `--rsocket`: the one that makes rsockets of TCP sockets. For a
+//! checked program: the one that reports what it frees.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,33 +10,33 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pumice_device::settings::{Log, Settings};
+use pumice_device::settings::{LogLevel, Settings};
 
 use super::library;
 use super::options::RunOptions;
 use super::sysfs;
 use crate::printed::complain;
 
-/// The preloads, beside libpumice.so.
+/// Name of the preload that is always loaded, beside libpumice.so.
 const SYSFS: &str = "libpumice_sysfs.so";
 const RSOCKET: &str = "libpumice_rsocket.so";
 const CHECK: &str = "libpumice_check.so";
-/// Names the folder with the private tree to the preload.
+/// Variable that names the folder with the private tree for the preload.
 const FOLDER: &str = "PUMICE_SYSFS";
-/// Names libpumice.so to it.
+/// Variable that names libpumice.so for the preload.
 const LIBRARY: &str = "PUMICE_LIBRARY";
-/// The loader's list of objects to load first.
+/// Variable with the loader's list of objects to load first.
 const LD_PRELOAD: &str = "LD_PRELOAD";
-/// AddressSanitizer's options.
+/// Variable with AddressSanitizer's options.
 const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
-/// The one that lets other objects be loaded before AddressSanitizer's library.
+/// Option that lets other objects be loaded before AddressSanitizer's library.
 const ASAN_ORDER: &str = "verify_asan_link_order";
 
 /// Prepares `command`, so that the loader loads what the options ask for. `object` is libpumice.so.
 ///
 /// # Errors
-/// A sentence that says why what was asked for cannot be had. Nothing asked for `--sysfs`: then it is only
-/// said.
+/// A sentence that says why what was requested is impossible. Without `--sysfs`, the failure of the small
+/// preload is only printed.
 pub(super) fn prepare(
     options: &RunOptions,
     settings: &Settings,
@@ -50,7 +50,7 @@ pub(super) fn prepare(
     match show_device(settings, object, command) {
         Ok(preload) => list.push(preload),
         Err(sentence) if options.sysfs => return Err(sentence),
-        Err(sentence) if settings.log >= Log::Warn => {
+        Err(sentence) if settings.log >= LogLevel::Warn => {
             complain(&format!("{sentence}; so the program sees the system's /sys/class/infiniband"));
         }
         Err(_) => {}
@@ -70,7 +70,7 @@ pub(super) fn prepare(
     Ok(())
 }
 
-/// The small preload, with what it shows.
+/// Prepares the small preload, and the tree that it shows.
 fn show_device(settings: &Settings, object: &Path, command: &mut Command) -> Result<PathBuf, String> {
     let preload = find("--sysfs", SYSFS, object)?;
     let folder = sysfs::make(settings)?;
@@ -78,10 +78,10 @@ fn show_device(settings: &Settings, object: &Path, command: &mut Command) -> Res
     Ok(preload)
 }
 
-/// The preload that an option needs, where it is built or installed with libpumice.so.
+/// Returns the preload that an option needs, where it is built or installed with libpumice.so.
 ///
 /// # Errors
-/// It is not there, or no name that the loader can read leads to it.
+/// It does not exist, or no name that the loader can parse leads to it.
 fn find(option: &str, name: &str, object: &Path) -> Result<PathBuf, String> {
     let preload = find_beside(object, name).ok_or_else(|| {
         format!(
@@ -91,6 +91,17 @@ fn find(option: &str, name: &str, object: &Path) -> Result<PathBuf, String> {
         )
     })?;
     library::preloadable(&preload)
+}
+
+/// Returns a sentence for each preload that is missing beside libpumice.so.
+pub(super) fn missing(object: &Path) -> Vec<String> {
+    let parts = [
+        (SYSFS, "programs see the system's /sys/class/infiniband"),
+        (RSOCKET, "pumice run --rsocket fails"),
+        (CHECK, "pumice check does not find memory that is freed and stays mapped"),
+    ];
+    let absent = parts.into_iter().filter(|(name, _)| find_beside(object, name).is_none());
+    absent.map(|(name, so)| format!("{name} is not beside {}: {so}", object.display())).collect()
 }
 
 fn find_beside(object: &Path, name: &str) -> Option<PathBuf> {
@@ -104,7 +115,7 @@ fn find_beside(object: &Path, name: &str) -> Option<PathBuf> {
     candidates.into_iter().filter(|path| path.is_file()).max_by_key(changed)
 }
 
-/// LD_PRELOAD with ours in front, once, and the others in their order.
+/// Returns LD_PRELOAD with this project's objects in front, once, and the others in their order.
 fn preloads(ours: &[PathBuf], before: Option<OsString>) -> OsString {
     let before = before.unwrap_or_default();
     let others = before.as_bytes().split(|byte| matches!(byte, b':' | b' ')).map(OsStr::from_bytes);
@@ -113,8 +124,8 @@ fn preloads(ours: &[PathBuf], before: Option<OsString>) -> OsString {
     ours.iter().map(|own| own.as_os_str()).chain(others).collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
-/// AddressSanitizer's library refuses to run when another one was loaded before it. Ours have no memory of
-/// their own, so there is nothing that it could miss.
+/// Returns AddressSanitizer's options with a check switched off: its library refuses to run if another one
+/// was loaded before it. The preloads of this project allocate no memory of their own that it could miss.
 fn asan_options(before: Option<OsString>) -> OsString {
     let mut options = before.unwrap_or_default();
     let named = ASAN_ORDER.as_bytes();

@@ -1,4 +1,4 @@
-//! The program: where it is, and what would keep it from using the device.
+//! Finds the program, and what would keep it from using the device.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -10,11 +10,12 @@ use object::LittleEndian;
 use object::elf::{ELFMAG, EM_AARCH64, EM_RISCV, EM_X86_64, FileHeader64, Machine, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
-use super::behind::Behind;
+use super::bundled_libibverbs;
+use super::invoked_programs::InvokedPrograms;
 use super::search::find;
 use crate::outcome::{CommandError, NO_PROGRAM, NOT_EXECUTABLE};
 
-/// The machine of the programs that can load libpumice.so, as ELF headers name it.
+/// Machine of the programs that can load libpumice.so, as ELF headers name it.
 const OWN_MACHINE: Machine = if cfg!(target_arch = "x86_64") {
     EM_X86_64
 } else if cfg!(target_arch = "aarch64") {
@@ -28,19 +29,19 @@ const OWN_MACHINE: Machine = if cfg!(target_arch = "x86_64") {
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    behind: Behind,
+    invoked_programs: InvokedPrograms,
 }
 
 impl Program {
-    /// Looks for a program as a shell does: in PATH, unless its name has a slash.
+    /// Finds a program as a shell does: in PATH, unless its name has a slash.
     ///
     /// # Errors
     /// There is none (127), or none that may be executed (126).
     pub(super) fn find(name: &OsStr, arguments: &[OsString]) -> Result<Program, CommandError> {
-        find(name).map(|path| Program { behind: Behind::of(&path, arguments), path })
+        find(name).map(|path| Program { invoked_programs: InvokedPrograms::of(&path, arguments), path })
     }
 
-    /// What will keep the program from using the device although it can be run.
+    /// Returns warnings about what will keep the program from using the device although it can be run.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut found = Vec::new();
         if self.gains_privileges() {
@@ -62,7 +63,23 @@ impl Program {
             )),
             Ok(ProgramKind::Musl(_) | ProgramKind::Other) | Err(_) => {}
         }
-        let all = self.behind.only.iter().chain(&self.behind.among);
+        let of_verbs =
+            self.invoked_programs.only.iter().chain(&self.invoked_programs.among).filter_map(|path| {
+                let holder = bundled_libibverbs::find_bundled(path)
+                    .filter(|_| !matches!(kind(path), Ok(ProgramKind::Static)))?;
+                Some((path, holder))
+            });
+        found.extend(of_verbs.map(|(path, holder)| {
+            let name = path.display();
+            let brought = if holder == *path { String::new() } else { format!(", which {name} loads,") };
+            format!(
+                "{}{brought} has a libibverbs inside (it was linked with libibverbs.a), which asks the \
+                 kernel for devices: so it will not use the device; build it with the shared library \
+                 (-libverbs without -static and without libibverbs.a), or install a build that is made so",
+                holder.display()
+            )
+        }));
+        let all = self.invoked_programs.only.iter().chain(&self.invoked_programs.among);
         found.extend(all.filter_map(|path| Some((path, musl_loader(path)?))).map(|(path, loader)| {
             format!(
                 "{} is linked with musl (its loader is {loader}), and libpumice.so with glibc: the program \
@@ -74,23 +91,24 @@ impl Program {
         found
     }
 
-    /// Whether the loader can load libraries of this project before it. What is no ELF file is a script,
-    /// whose interpreter can.
+    /// Reports whether the loader can load libraries of this project before it. A file that is no ELF file is
+    /// a script, whose interpreter can.
     pub(super) fn takes_preloads(&self) -> bool {
         matches!(kind(&self.path), Ok(ProgramKind::Other) | Err(_)) && !self.is_of_musl()
     }
 
-    /// Whether its loader is that of musl, which ends it if it finds libraries of this project.
+    /// Reports whether its loader is that of musl, which ends the program if it finds libraries of this
+    /// project.
     pub(super) fn is_of_musl(&self) -> bool {
-        self.behind.only.iter().any(|path| musl_loader(path).is_some())
+        self.invoked_programs.only.iter().any(|path| musl_loader(path).is_some())
     }
 
-    /// Whether the kernel will run it in secure-execution mode.
+    /// Reports whether the kernel will run it in secure-execution mode.
     fn gains_privileges(&self) -> bool {
         let Ok(about) = fs::metadata(&self.path) else { return false };
         let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
         let setuid = about.mode() & 0o4000 != 0 && about.uid() != uid.as_raw();
-        // Without the group's execute bit it means something else.
+        // Without the group's execute bit, the setgid bit has another meaning.
         let setgid = about.mode() & 0o2010 == 0o2010 && about.gid() != gid.as_raw();
         let mut capability = [0_u8; 64];
         let capable = !uid.is_root()
@@ -98,7 +116,7 @@ impl Program {
         setuid || setgid || capable
     }
 
-    /// Why exec(2) came back.
+    /// Returns the error for exec(2) that failed.
     pub(super) fn not_run(&self, error: &io::Error) -> CommandError {
         let exit_code = if error.kind() == io::ErrorKind::NotFound { NO_PROGRAM } else { NOT_EXECUTABLE };
         let path = self.path.display();
@@ -114,21 +132,21 @@ impl Program {
     }
 }
 
-/// What matters about an executable file.
+/// The kind of an executable file.
 #[derive(Debug, PartialEq, Eq)]
 enum ProgramKind {
     /// An ELF program without a dynamic loader.
     Static,
     /// An ELF program of another class or machine.
     OtherMachine,
-    /// A program that this loader of musl's starts.
+    /// A program that is started by this loader of musl.
     Musl(String),
     /// A dynamically linked program, a script or any other file.
     Other,
 }
 
 fn kind(path: &Path) -> io::Result<ProgramKind> {
-    // Enough for the headers of any linker; what lies beyond counts as dynamic.
+    // This suffices for the headers of any linker; a program whose headers lie beyond counts as dynamic.
     let mut bytes = Vec::new();
     File::open(path)?.take(1 << 16).read_to_end(&mut bytes)?;
     Ok(kind_of(&bytes))
@@ -154,7 +172,7 @@ fn kind_of(bytes: &[u8]) -> ProgramKind {
     if loader.contains("/ld-musl-") { ProgramKind::Musl(loader.into_owned()) } else { ProgramKind::Other }
 }
 
-/// The loader of a program that is linked with musl.
+/// Returns the loader of a program that is linked with musl.
 fn musl_loader(path: &Path) -> Option<String> {
     match kind(path) {
         Ok(ProgramKind::Musl(loader)) => Some(loader),
@@ -201,7 +219,7 @@ mod tests {
         let mut musl = elf(2, OWN_MACHINE.0, &[1, INTERP]);
         let loader = b"/lib/ld-musl-x86_64.so.1\0";
         let at = musl.len() as u64;
-        // Where the second header says that the name is: its offset, and its size in the file.
+        // The second header gives the offset of the name, and its size in the file.
         musl[64 + 56 + 8..64 + 56 + 16].copy_from_slice(&at.to_le_bytes());
         musl[64 + 56 + 32..64 + 56 + 40].copy_from_slice(&(loader.len() as u64).to_le_bytes());
         musl.extend_from_slice(loader);

@@ -1,14 +1,14 @@
 use super::*;
 
-/// A folder that goes with its owner.
-struct Folder(PathBuf);
+/// A temporary folder; dropping the value removes it.
+struct RecordFolder(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
+impl RecordFolder {
+    fn new(name: &str) -> RecordFolder {
         let folder = std::env::temp_dir().join(format!("pumice-record-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("the folder of temporary files is writable");
-        Folder(folder)
+        RecordFolder(folder)
     }
 
     fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
@@ -19,21 +19,23 @@ impl Folder {
         Some(self.0.join(name))
     }
 
-    /// The only process of the record.
-    fn only(&self) -> Recorded {
+    /// Returns the only process of the record.
+    fn only(&self) -> RecordedProcess {
         let mut all = read(&self.0).expect("a record");
         assert_eq!(all.len(), 1);
         all.remove(0)
     }
 
-    /// Why it cannot be read, the report included.
+    /// Returns the error with which the record or its report cannot be read.
     fn refusal(&self) -> String {
-        let report = |all: Vec<Recorded>| all.iter().map(Recorded::report).collect::<Result<Vec<_>, _>>();
+        let report = |all: Vec<RecordedProcess>| {
+            all.iter().map(RecordedProcess::report).collect::<Result<Vec<_>, _>>()
+        };
         read(&self.0).and_then(report).expect_err("it is damaged")
     }
 }
 
-impl Drop for Folder {
+impl Drop for RecordFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -41,9 +43,9 @@ impl Drop for Folder {
 
 const LOST: &str = "{\"rule\":\"r\",\"tag\":\"t\",\"service\":\"rc\",\"lost\":true}\n";
 
-/// That of a process with two devices.
-fn of_two(name: &str) -> Folder {
-    let folder = Folder::new(name);
+/// Returns the record of a process with two devices.
+fn of_two(name: &str) -> RecordFolder {
+    let folder = RecordFolder::new(name);
     note(&folder.0, &identity(&["rail0", "rail1"]), 17).expect("a folder of ours");
     for file in ["17.pcapng", "17-rail1.pcapng", "17-rail1.qps"] {
         folder.write(file, "made 0 40\n");
@@ -51,14 +53,14 @@ fn of_two(name: &str) -> Folder {
     folder
 }
 
-fn identity(devices: &[&str]) -> Identity {
+fn identity(devices: &[&str]) -> ProcessIdentity {
     let devices = devices.iter().map(|name| (*name).to_owned()).collect();
-    Identity { tag: "t".to_owned(), devices }
+    ProcessIdentity { tag: "t".to_owned(), devices }
 }
 
 #[test]
 fn a_process_with_one_device_is_read_as_it_always_was() {
-    let folder = Folder::new("one");
+    let folder = RecordFolder::new("one");
     for (file, text) in [("9.tag", "t"), ("9.faults", LOST), ("9.pcapng", ""), ("9.qps", "made 0 40\n")] {
         folder.write(file, text);
     }
@@ -84,7 +86,7 @@ fn each_device_has_the_files_with_its_name() {
     let names = |names: &[&str]| identity(names).devices;
     assert!(process.had(&names(&["rail1", "rail0"])));
     assert!(!process.had(&names(&["rail0"])) && !process.had(&names(&["rail0", "rail2"])));
-    // Another process gets the number, and has one device.
+    // Another process gets the same id, and has one device.
     note(&folder.0, &identity(&["rail0"]), 17).expect("a folder of ours");
     assert!(!folder.0.join("17.devices").exists());
 }
@@ -104,10 +106,13 @@ fn lines_of_devices_that_were_not_there_are_refused() {
         (LOST.to_owned(), "line 2: it names no device, and the process had several"),
     ] {
         folder.write("17.faults", [&known, &line].map(String::as_str).concat());
-        let said = folder.refusal();
-        assert!(said.contains(problem) && said.ends_with("record the run again"), "{said}");
+        let refusal_text = folder.refusal();
+        assert!(
+            refusal_text.contains(problem) && refusal_text.ends_with("record the run again"),
+            "{refusal_text}"
+        );
     }
-    // Without the list there is one device, whose lines name none.
+    // Without the list there is one device, and lines name no device.
     folder.write("17.faults", known);
     for file in ["17.devices", "17-rail1.pcapng", "17-rail1.qps"] {
         fs::remove_file(folder.0.join(file)).expect("a file of ours");
@@ -120,11 +125,14 @@ fn files_of_devices_that_were_not_there_are_refused() {
     let folder = of_two("files");
     // The last line is lost.
     folder.write("17.devices", "0 rail0\n1 rail2\n");
-    let said = folder.refusal();
-    assert!(said.contains("17-rail1.pcapng: it is of a device that the process did not have"), "{said}");
+    let refusal_text = folder.refusal();
+    assert!(
+        refusal_text.contains("17-rail1.pcapng: it is of a device that the process did not have"),
+        "{refusal_text}"
+    );
     fs::remove_file(folder.0.join("17.devices")).expect("a file of ours");
     assert!(folder.refusal().contains("of a device that the process did not have"));
-    // Process 170 is another one.
+    // Process 170 is another one than 17.
     let folder = of_two("others");
     folder.write("170.tag", "u");
     folder.write("170.qps", "");
@@ -137,11 +145,11 @@ fn what_is_no_file_or_too_long_is_refused() {
     let list = folder.0.join("17.devices");
     for damage in [vec![b'0'; 1 << 13], vec![0xff; 8], Vec::new(), b"0 rail0\n17 rail1\n".to_vec()] {
         fs::write(&list, &damage).expect("a folder of ours");
-        let said = folder.refusal();
-        assert!(said.contains("17.devices"), "{said}");
+        let refusal_text = folder.refusal();
+        assert!(refusal_text.contains("17.devices"), "{refusal_text}");
     }
     fs::remove_file(&list).expect("a file of ours");
-    // Nothing writes to it.
+    // No process writes to the pipe.
     let made = std::process::Command::new("mkfifo").arg(&list).status().expect("mkfifo runs");
     assert!(made.success() && folder.refusal().contains("17.devices cannot be read: it is no file"));
 }
@@ -151,10 +159,10 @@ fn no_damage_to_a_file_makes_it_panic() {
     let folder = of_two("damage");
     folder.write("17.faults", LOST.replace("\"tag\"", "\"device\":\"rail1\",\"tag\""));
     for name in ["17.devices", "17.tag", "17.faults", "17-rail1.qps"] {
-        let whole = fs::read(folder.0.join(name)).expect("a file of ours");
-        for index in 0..whole.len() {
+        let original = fs::read(folder.0.join(name)).expect("a file of ours");
+        for index in 0..original.len() {
             for flip in [0x01, 0x10, 0x80, 0xff] {
-                let mut damaged = whole.clone();
+                let mut damaged = original.clone();
                 damaged[index] ^= flip;
                 folder.write(name, &damaged);
                 let Ok(all) = read(&folder.0) else { continue };
@@ -164,7 +172,7 @@ fn no_damage_to_a_file_makes_it_panic() {
                 }
             }
         }
-        folder.write(name, whole);
+        folder.write(name, original);
     }
     assert!(folder.only().report().is_ok());
 }

@@ -1,4 +1,4 @@
-//! Where programs are: as a shell finds them.
+//! Finds programs as a shell does.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -9,10 +9,10 @@ use rustix::fs::{Access, access};
 
 use crate::outcome::{CommandError, NO_PROGRAM, NOT_EXECUTABLE};
 
-/// Where execvp(3) looks when PATH is not set.
+/// Folders in which execvp(3) searches when PATH is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// The file of a program, which a shell would find.
+/// Returns the file of a program that a shell would find.
 pub(crate) fn find(name: &OsStr) -> Result<PathBuf, CommandError> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
     find_in(name, &path)

@@ -1,28 +1,28 @@
-//! What a program that looks into /sys/class/infiniband and /dev/infiniband sees there.
+//! The contents of /sys/class/infiniband and /dev/infiniband that a program sees.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pumice_device::outside::interface::interfaces;
 use pumice_device::settings::Settings;
-use pumice_device::share::{counted_file_name, runtime_folder};
+use pumice_device::sharing::{counted_file_name, runtime_folder};
 use pumice_device::sysfs::{MAX_FOLDER_BYTES, Sysfs, SysfsDevice, SysfsPort};
 use pumice_transport::path::ROCE_PORT;
 
-use super::old_trees;
+use super::unused_trees;
 
-/// Makes the tree. Where it is.
+/// Makes the tree, and returns its path.
 ///
 /// # Errors
-/// A sentence that says why not.
+/// A sentence that says why it cannot be made.
 pub(super) fn make(settings: &Settings) -> Result<PathBuf, String> {
     let runtime = runtime_folder().map_err(|error| error.to_string())?;
     let tree = tree(settings, &runtime)?;
-    let folder = runtime.join(tree.folder_name());
-    old_trees::remove(&runtime);
-    old_trees::hold(&runtime)?;
+    let folder = runtime.join(unused_trees::name_of(&tree.folder_name()));
+    unused_trees::remove(&runtime);
+    unused_trees::lock_trees(&runtime)?;
     write(&tree, &folder)?;
-    old_trees::touch(&folder);
+    unused_trees::touch(&folder);
     Ok(folder)
 }
 
@@ -37,16 +37,17 @@ fn write(tree: &Sysfs, folder: &Path) -> Result<(), String> {
     tree.write(folder).map_err(|error| error.to_string())
 }
 
-/// The processors of a NUMA node of this host as Linux lists them; all of them if the host has no such node.
+/// Returns the processors of a NUMA node of this host as Linux lists them, or all of them if the host has no
+/// such node.
 fn processors_near(numa_node: i32) -> Option<String> {
     let of_node = fs::read_to_string(format!("/sys/devices/system/node/node{numa_node}/cpulist"));
     let all = || fs::read_to_string("/sys/devices/system/cpu/online");
-    // A node can have memory only.
+    // A node may have memory only.
     let found = of_node.ok().filter(|list| !list.trim().is_empty());
     Some(found.or_else(|| all().ok())?.trim().to_owned())
 }
 
-/// The tree of the devices that the settings describe. `runtime`: where processes meet.
+/// Returns the tree of the devices that the settings describe. `runtime` is the folder of the registry.
 fn tree(settings: &Settings, runtime: &Path) -> Result<Sysfs, String> {
     let found = interfaces().map_err(|error| format!("the network interfaces cannot be listed: {error}"))?;
     let profile = settings.load_profile().map_err(|error| error.to_string())?;
@@ -56,7 +57,7 @@ fn tree(settings: &Settings, runtime: &Path) -> Result<Sysfs, String> {
     for device in &described {
         let gids = device.gid_entries(&found).map_err(|error| error.to_string())?;
         let file = |own| runtime.join(counted_file_name(ROCE_PORT, own));
-        let counted = file(device.counted_apart(is_only));
+        let counted = file(device.counter_address(is_only));
         let second = device.second_port.as_ref().map(|port| (&port.profile, file(Some(port.address))));
         parts.push((device, gids, counted, second, processors_near(device.numa_node)));
     }

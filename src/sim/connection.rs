@@ -1,10 +1,10 @@
-//! One connection of a simulation: posts messages, checks every byte.
+//! A connection of a simulation: posts messages, and checks every byte.
 
 use std::sync::Arc;
 
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, HcaError, OwnedMemory, QpInit};
 use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::platform::table::Handle;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{
     Access, AddressVector, AtomicOperation, Gid, Mtu, QpCapacity, QpState, QpType, RecvRequest, SendOpcode,
@@ -12,17 +12,17 @@ use pumice_transport::types::{
 };
 use pumice_transport::wire::Qpn;
 
-use super::options::Operation;
+use super::options::SimOperation;
 
-/// What devices call the first byte of each region: fixed, so that runs can be compared.
+/// Address of the first byte of each region, as devices see it; fixed, so that runs can be compared.
 const IOVA: u64 = 0x1_0000_0000;
-/// Memory of one side of one connection stays below this.
+/// Maximum size of the memory of one side of one connection, in bytes.
 const MEMORY_BYTES: u64 = 64 << 20;
 const MAX_OUTSTANDING: u64 = 16;
 const WORD_BYTES: u32 = 8;
 
-/// One side.
-struct Side {
+/// A side of the connection.
+struct SimEndpoint {
     hca: Arc<Hca>,
     pd: Handle,
     cq: Arc<CompletionQueue>,
@@ -30,10 +30,10 @@ struct Side {
     memory: OwnedMemory,
 }
 
-pub(crate) struct Connection {
-    requester: Side,
-    responder: Side,
-    operation: Operation,
+pub(crate) struct SimConnection {
+    requester: SimEndpoint,
+    responder: SimEndpoint,
+    operation: SimOperation,
     size: u32,
     seed: u64,
     outstanding_limit: u64,
@@ -44,29 +44,29 @@ pub(crate) struct Connection {
     received: u64,
     added: u64,
     pub(crate) bytes: u64,
-    /// Messages with wrong contents.
+    /// Number of messages with wrong contents.
     pub(crate) wrong: u64,
     pub(crate) failure: Option<WcStatus>,
 }
 
-/// What all connections of a simulation share.
+/// The parameters that all connections of a simulation share.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms {
-    pub(crate) operation: Operation,
+pub(crate) struct ConnectionTerms {
+    pub(crate) operation: SimOperation,
     pub(crate) size: u32,
     pub(crate) messages: u32,
     pub(crate) mtu: Mtu,
 }
 
-/// One step of SplitMix64's output function.
+/// Applies the output function of SplitMix64.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-impl Side {
-    fn new(hca: &Arc<Hca>, outstanding: u32, bytes: usize) -> Result<Side, HcaError> {
+impl SimEndpoint {
+    fn new(hca: &Arc<Hca>, outstanding: u32, bytes: usize) -> Result<SimEndpoint, HcaError> {
         let pd = hca.alloc_pd()?;
         let cq = hca.create_cq(CqSetup { depth: 4 * outstanding, ..CqSetup::default() })?;
         let capacity = QpCapacity {
@@ -90,10 +90,10 @@ impl Side {
         let (qpn, _) = hca.create_qp(&init)?;
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let memory = OwnedMemory::register(hca, pd, bytes, IOVA, rights)?;
-        Ok(Side { hca: Arc::clone(hca), pd, cq, qpn, memory })
+        Ok(SimEndpoint { hca: Arc::clone(hca), pd, cq, qpn, memory })
     }
 
-    fn connect(&self, peer: &Side, mtu: Mtu, psn: [u32; 2]) -> Result<(), HcaError> {
+    fn connect(&self, peer: &SimEndpoint, mtu: Mtu, psn: [u32; 2]) -> Result<(), HcaError> {
         use AttributeMask as M;
         let dgid = peer.hca.gids().first().map_or(Gid::ZERO, |(_, entry)| entry.gid);
         let mut a = QpAttributes {
@@ -134,21 +134,25 @@ impl Side {
     }
 }
 
-impl Connection {
-    /// Makes both ends and connects them.
+impl SimConnection {
+    /// Creates both ends and connects them.
     ///
     /// # Errors
-    /// What the device says.
-    pub(crate) fn new(ends: [&Arc<Hca>; 2], terms: Terms, seed: u64) -> Result<Connection, HcaError> {
+    /// The error of the device.
+    pub(crate) fn new(
+        ends: [&Arc<Hca>; 2],
+        terms: ConnectionTerms,
+        seed: u64,
+    ) -> Result<SimConnection, HcaError> {
         let stride_bytes = u64::from(terms.size.max(WORD_BYTES)).next_multiple_of(8);
         let outstanding_limit = (MEMORY_BYTES / stride_bytes).clamp(1, MAX_OUTSTANDING);
         let bytes = usize::try_from(stride_bytes * outstanding_limit).unwrap_or(usize::MAX) + 8;
-        let requester = Side::new(ends[0], outstanding_limit as u32, bytes)?;
-        let responder = Side::new(ends[1], outstanding_limit as u32, bytes)?;
+        let requester = SimEndpoint::new(ends[0], outstanding_limit as u32, bytes)?;
+        let responder = SimEndpoint::new(ends[1], outstanding_limit as u32, bytes)?;
         let psn = [(mix(seed) & 0xff_ffff) as u32, (mix(seed ^ 1) & 0xff_ffff) as u32];
         requester.connect(&responder, terms.mtu, psn)?;
         responder.connect(&requester, terms.mtu, [psn[1], psn[0]])?;
-        Ok(Connection {
+        Ok(SimConnection {
             requester,
             responder,
             operation: terms.operation,
@@ -174,22 +178,22 @@ impl Connection {
     fn opcode(&self, message: u64) -> SendOpcode {
         let all = [SendOpcode::RdmaWrite, SendOpcode::RdmaRead, SendOpcode::Send, SendOpcode::FetchAdd];
         match self.operation {
-            Operation::Write => SendOpcode::RdmaWrite,
-            Operation::Read => SendOpcode::RdmaRead,
-            Operation::Send => SendOpcode::Send,
-            Operation::Atomic => SendOpcode::FetchAdd,
-            Operation::Mixed => {
+            SimOperation::Write => SendOpcode::RdmaWrite,
+            SimOperation::Read => SendOpcode::RdmaRead,
+            SimOperation::Send => SendOpcode::Send,
+            SimOperation::Atomic => SendOpcode::FetchAdd,
+            SimOperation::Mixed => {
                 all.get((mix(self.seed ^ message << 1) % 4) as usize).copied().unwrap_or(SendOpcode::Send)
             }
         }
     }
 
-    /// Where message `message` has its buffers, on either side.
+    /// Returns the offset of the buffers of message `message`, on either side.
     fn offset(&self, message: u64) -> u64 {
         message % self.outstanding_limit * u64::from(self.size.max(WORD_BYTES)).next_multiple_of(8)
     }
 
-    /// The word behind all buffers, for atomics.
+    /// Returns the offset of the word behind all buffers, for atomics.
     fn word_offset(&self) -> u64 {
         self.offset(self.outstanding_limit - 1) + u64::from(self.size.max(WORD_BYTES)).next_multiple_of(8)
     }
@@ -202,7 +206,7 @@ impl Connection {
         bytes
     }
 
-    /// Polls, checks what arrived, and posts what has room.
+    /// Polls, checks what arrived, and posts as many messages as have room.
     ///
     /// # Errors
     /// The device refuses a request.
@@ -251,7 +255,7 @@ impl Connection {
         self.requester.hca.post_send(self.requester.qpn, &request)
     }
 
-    /// Receives complete before their SENDs do, in order.
+    /// Takes completions of receives, which complete before their SENDs do, in order.
     fn take_receives(&mut self) {
         let mut arrived = Vec::new();
         self.responder.drain(|wc| arrived.push((wc.wr_id, wc.status, wc.byte_len)));
@@ -289,12 +293,12 @@ impl Connection {
         }
     }
 
-    fn matches(&self, side: &Side, message: u64) -> bool {
+    fn matches(&self, side: &SimEndpoint, message: u64) -> bool {
         let mut found = vec![0; self.size as usize];
         side.memory.read(self.offset(message) as usize, &mut found) && found == self.contents(message)
     }
 
-    /// Each addition returns the sum of those before it.
+    /// Checks that each addition returns the sum of those before it.
     fn fetched_as_expected(&mut self, message: u64) -> bool {
         let mut word = [0; 8];
         let read = self.requester.memory.read(self.offset(message) as usize, &mut word);
@@ -304,10 +308,10 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for SimConnection {
     fn drop(&mut self) {
         for side in [&self.requester, &self.responder] {
-            // The HCAs go next; what cannot be destroyed goes with them.
+            // The HCAs are dropped next, with everything that could not be destroyed.
             let _ = side.hca.destroy_qp(side.qpn);
             let _ = side.hca.destroy_cq(side.cq.handle());
             let _ = side.hca.dealloc_pd(side.pd);

@@ -1,6 +1,6 @@
-//! `pumice sim`: HCAs on a simulated network in virtual time, every byte checked.
+//! `pumice sim`: HCAs on a simulated network in virtual time, with every byte checked.
 //!
-//! The simulation is integers and seeded choices only, so a report is a function of its flags.
+//! The simulation uses only integers and seeded choices, so a report is a function of its flags.
 
 mod connection;
 mod network;
@@ -17,17 +17,17 @@ use pumice_device::opening::{OpenError, Opening};
 use pumice_device::world::World;
 use pumice_transport::types::Mtu;
 
-use crate::observe::Progress;
+use crate::observe::ProgressDisplay;
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use connection::{Connection, Terms};
-use network::Network;
+use connection::{ConnectionTerms, SimConnection};
+use network::SimNetwork;
 use options::SimOptions;
 use report::SimReport;
 
-/// Virtual time after which a simulation is given up.
+/// Virtual time after which a simulation is aborted, in ns.
 const LIMIT_NS: u64 = 3_600_000_000_000;
-/// Turns of all connections between two looks at how much is done.
-const TURNS_PER_LOOK: u32 = 1024;
+/// Number of turns of all connections between two updates of the progress.
+const TURNS_PER_PROGRESS_CHECK: u32 = 1024;
 
 fn device(error: HcaError) -> CommandError {
     CommandError::Failed(format!("the simulated device refused: {error}"))
@@ -49,32 +49,33 @@ fn simulate(options: &SimOptions) -> Result<SimReport, CommandError> {
         let sentence = "is no path MTU: choose 256, 512, 1024, 2048 or 4096";
         return Err(CommandError::Failed(format!("--mtu {} {sentence}", options.mtu)));
     };
-    let network = Network::new(options)?;
+    let network = SimNetwork::new(options)?;
     let mut world = World::new(network.fabric(options));
     let hcas = add_hcas(&mut world, &network, options)?;
-    let terms = Terms { operation: options.op, size: options.size, messages: options.messages, mtu };
+    let terms =
+        ConnectionTerms { operation: options.op, size: options.size, messages: options.messages, mtu };
     let mut connections = Vec::new();
     for k in 0..usize::from(options.qps) {
         let [from, to] = network.ends(options, k);
         if let (Some(from), Some(to)) = (hcas.get(from), hcas.get(to)) {
             let seed = options.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(k as u64);
-            connections.push(Connection::new([from, to], terms, seed).map_err(device)?);
+            connections.push(SimConnection::new([from, to], terms, seed).map_err(device)?);
         }
     }
     let wanted = u64::from(options.qps) * u64::from(options.messages);
-    let progress = Progress::of(wanted, "messages");
+    let progress = ProgressDisplay::of(wanted, "messages");
     let (mut refused, mut turns) = (None, 0_u32);
     world.run_until(LIMIT_NS, || {
         turns = turns.wrapping_add(1);
-        if turns.is_multiple_of(TURNS_PER_LOOK) {
-            progress.is_at(connections.iter().map(|connection| connection.completed).sum());
+        if turns.is_multiple_of(TURNS_PER_PROGRESS_CHECK) {
+            progress.set_done(connections.iter().map(|connection| connection.completed).sum());
         }
         for connection in &mut connections {
             if let Err(error) = connection.turn() {
                 refused = Some(error);
             }
         }
-        refused.is_some() || connections.iter().all(Connection::is_done)
+        refused.is_some() || connections.iter().all(SimConnection::is_done)
     });
     if let Some(error) = refused {
         return Err(device(error));
@@ -84,7 +85,7 @@ fn simulate(options: &SimOptions) -> Result<SimReport, CommandError> {
 
 fn add_hcas(
     world: &mut World,
-    network: &Network,
+    network: &SimNetwork,
     options: &SimOptions,
 ) -> Result<Vec<Arc<Hca>>, CommandError> {
     let mut hcas = Vec::new();

@@ -1,4 +1,4 @@
-//! The network of a simulation: which HCAs are on it, and what is between them.
+//! The network of a simulation: its HCAs, and the links and switches between them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,37 +7,35 @@ use pumice_device::port::{FabricConfig, Topology};
 use pumice_device::profile::{Algorithm, CongestionProfile, PortProfile};
 use pumice_transport::qp::Congestion;
 
-use super::options::{MOST_HCAS, SimOptions, Slowing};
+use super::options::{CongestionControl, MAX_HCAS, SimOptions};
 use crate::outcome::CommandError;
 
 const BITS_PER_MBIT: u64 = 1_000_000;
 
-pub(super) struct Network {
-    /// Of each HCA, in order.
+pub(super) struct SimNetwork {
+    /// Addresses of the HCAs, in order.
     pub(super) addresses: Vec<IpAddr>,
     pub(super) topology: Option<Topology>,
 }
 
-impl Network {
+impl SimNetwork {
     /// # Errors
-    /// There can be no such topology, or none of a simulation.
-    pub(super) fn new(options: &SimOptions) -> Result<Network, CommandError> {
+    /// The topology is invalid, or is none for a simulation.
+    pub(super) fn new(options: &SimOptions) -> Result<SimNetwork, CommandError> {
         let Some(file) = &options.topology else {
-            return Ok(Network { addresses: numbered(options.hcas), topology: None });
+            return Ok(SimNetwork { addresses: numbered(options.hcas), topology: None });
         };
-        let refused = |said: &str| CommandError::Usage(format!("{}: {said}", file.display()));
-        let topology = Topology::load(file).map_err(|(said, _)| refused(&said))?;
-        if !(2..=MOST_HCAS).contains(&topology.hosts) {
+        let refused = |problem: &str| CommandError::Usage(format!("{}: {problem}", file.display()));
+        let topology = Topology::load(file).map_err(|(problem, _)| refused(&problem))?;
+        if !(2..=MAX_HCAS).contains(&topology.hosts) {
             let hosts = topology.hosts;
-            return Err(refused(&format!(
-                "it has {hosts} hosts, and a simulation has 2 to {MOST_HCAS} HCAs"
-            )));
+            return Err(refused(&format!("it has {hosts} hosts, and a simulation has 2 to {MAX_HCAS} HCAs")));
         }
         let addresses = match topology.named.as_slice() {
             [] => numbered(topology.hosts),
             named => named.iter().map(|host| host.address).collect(),
         };
-        Ok(Network { addresses, topology: Some(topology) })
+        Ok(SimNetwork { addresses, topology: Some(topology) })
     }
 
     pub(super) fn fabric(&self, options: &SimOptions) -> FabricConfig {
@@ -57,7 +55,7 @@ impl Network {
         }
     }
 
-    /// What the HCA of this number does when its packets are marked.
+    /// Returns how the HCA of this number reacts when its packets are marked.
     ///
     /// # Errors
     /// DCQCN has no parameters for the rate of its link.
@@ -67,18 +65,18 @@ impl Network {
             None => u32::try_from(options.rate / BITS_PER_MBIT).unwrap_or(u32::MAX),
         };
         let algorithm = match options.congestion {
-            Slowing::Window => Algorithm::Window,
-            Slowing::Dcqcn => Algorithm::Dcqcn,
+            CongestionControl::Window => Algorithm::Window,
+            CongestionControl::Dcqcn => Algorithm::Dcqcn,
         };
         let profile = CongestionProfile { algorithm, line_rate: Some(rate_mbps), ..Default::default() };
         let congestion = profile.of_port(&PortProfile::default());
-        congestion.check().map_err(|said| {
-            CommandError::Failed(format!("--congestion dcqcn is not possible with this link: {said}"))
+        congestion.check().map_err(|problem| {
+            CommandError::Failed(format!("--congestion dcqcn is not possible with this link: {problem}"))
         })?;
         Ok(congestion)
     }
 
-    /// The HCAs at the two ends of a connection.
+    /// Returns the HCAs at the two ends of a connection.
     pub(super) fn ends(&self, options: &SimOptions, connection: usize) -> [usize; 2] {
         let hcas = self.addresses.len();
         if options.incast {

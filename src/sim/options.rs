@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::quantity::{bits_per_second, bytes, duration_ns, probability_ppm};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Operation {
+pub(crate) enum SimOperation {
     Write,
     Read,
     Send,
@@ -15,12 +15,12 @@ pub(crate) enum Operation {
     Mixed,
 }
 
-/// HCAs of a simulation at most.
-pub(super) const MOST_HCAS: u16 = 64;
+/// Maximum number of HCAs of a simulation.
+pub(super) const MAX_HCAS: u16 = 64;
 
-/// How HCAs slow down.
+/// The reaction of HCAs to congestion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Slowing {
+pub(crate) enum CongestionControl {
     #[default]
     Window,
     Dcqcn,
@@ -43,7 +43,7 @@ pub(crate) struct SimOptions {
     /// Packets with a flipped bit
     #[arg(long, default_value = "0", value_name = "P", value_parser = probability_ppm)]
     pub(crate) corrupt: u32,
-    /// One-way delay
+    /// Delay of each packet, one way
     #[arg(long, default_value = "10us", value_name = "TIME", value_parser = duration_ns)]
     pub(crate) delay: u64,
     /// Random addition to the delay, up to this
@@ -56,23 +56,23 @@ pub(crate) struct SimOptions {
     #[arg(long, default_value = "4M", value_name = "BYTES", value_parser = bytes)]
     pub(crate) queue: u32,
     /// HCAs on the switch
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=i64::from(MOST_HCAS)))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=i64::from(MAX_HCAS)))]
     pub(crate) hcas: u16,
     /// Put the switches of this TOML file between the HCAs, which are its hosts; see docs/topology.md
     #[arg(long, value_name = "FILE", conflicts_with_all = ["delay", "jitter", "rate", "queue", "hcas"])]
     pub(crate) topology: Option<PathBuf>,
-    /// What HCAs do when switches mark their packets
+    /// Reaction of HCAs when switches mark their packets
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) congestion: Slowing,
+    pub(crate) congestion: CongestionControl,
     /// Let all connections go to the first HCA, from the others in turns
     #[arg(long)]
     pub(crate) incast: bool,
     /// Connections; the k-th goes from HCA k to the next one, round and round
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) qps: u16,
-    /// What the messages are
-    #[arg(long, value_enum, default_value_t = Operation::Write)]
-    pub(crate) op: Operation,
+    /// Operation of the messages
+    #[arg(long, value_enum, default_value_t = SimOperation::Write)]
+    pub(crate) op: SimOperation,
     /// Size of a message (atomics are 8 bytes)
     #[arg(long, default_value = "64K", value_name = "BYTES", value_parser = bytes)]
     pub(crate) size: u32,

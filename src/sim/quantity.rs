@@ -1,10 +1,10 @@
-//! Quantities as people write them: "1%", "1e-3", "100us", "10G", "64K".
+//! Parses quantities as people write them: "1%", "1e-3", "100us", "10G", "64K".
 
-/// The digits of a decimal number in front, and what follows it.
+/// Splits a text into the decimal number in front, and what follows it.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let mut end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    // An exponent belongs to the number if digits follow.
+    // An exponent belongs to the number only if digits follow.
     let rest = &text[end..];
     if let Some(exponent) = rest.strip_prefix(['e', 'E']) {
         let signed = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
@@ -21,12 +21,12 @@ fn scaled(number: &str, scale: f64) -> Option<u64> {
     (value.is_finite() && (0.0..1e18).contains(&value)).then(|| value.round() as u64)
 }
 
-/// A probability in parts per million.
+/// Parses a probability, in parts per million.
 pub(crate) fn probability_ppm(text: &str) -> Result<u32, String> {
     pumice_device::settings::probability_ppm(text).map_err(|problem| format!("\"{text}\": {problem}"))
 }
 
-/// A duration in ns.
+/// Parses a duration, in ns.
 pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
     let wrong = || format!("\"{text}\" is not a duration: write it as 500ns, 10us, 1.5ms or 1s");
     let (number, unit) = split(text);
@@ -41,7 +41,7 @@ pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
     scaled(number, scale).filter(|ns| *ns <= 3_600_000_000_000).ok_or_else(wrong)
 }
 
-/// A rate in bits per second.
+/// Parses a rate, in bits per second.
 pub(crate) fn bits_per_second(text: &str) -> Result<u64, String> {
     let wrong = || format!("\"{text}\" is not a rate in bits per second: write it as 100M, 10G or 2.5G");
     let (number, unit) = split(text);
@@ -56,7 +56,7 @@ pub(crate) fn bits_per_second(text: &str) -> Result<u64, String> {
     scaled(number, scale).filter(|rate| *rate >= 1000).ok_or_else(wrong)
 }
 
-/// A size in bytes.
+/// Parses a size, in bytes.
 pub(crate) fn bytes(text: &str) -> Result<u32, String> {
     let wrong = || format!("\"{text}\" is not a size in bytes: write it as 64, 4K or 1M (at most 1G)");
     let (number, unit) = split(text);

@@ -1,4 +1,4 @@
-//! The one page that a simulation ends with.
+//! The report at the end of a simulation.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use pumice_device::port::{FabricStats, Topology};
 use pumice_device::world::World;
 use serde::Serialize;
 
-use super::connection::Connection;
+use super::connection::SimConnection;
 use super::options::SimOptions;
 use crate::outcome::CommandError;
 use crate::topology::{draw, ports};
 
-/// Counters that say why packets were dropped, and those that say how losses were repaired.
-const RECOVERY: [&str; 9] = [
+/// Counters of dropped packets by reason, and of repaired losses.
+const RECOVERY_COUNTERS: [&str; 9] = [
     "retransmitted_packets",
     "rx_nak_sequence",
     "rx_implied_nak",
@@ -39,19 +39,19 @@ pub(crate) struct SimReport {
     bytes: u64,
     virtual_ns: u64,
     goodput_bits_per_second: u64,
-    fabric: Fabric,
+    fabric: FabricCounts,
     #[serde(skip)]
     topology: Option<Topology>,
-    /// The queues of its links.
+    /// Queues of its links.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    ports: Vec<ports::Port>,
-    /// Sums over all HCAs, by name; zeros left out.
+    ports: Vec<ports::PortJson>,
+    /// Sums over all HCAs, by name, without zeros.
     counters: Vec<(&'static str, u64)>,
     digest: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Fabric {
+struct FabricCounts {
     sent: u64,
     delivered: u64,
     lost: u64,
@@ -62,9 +62,9 @@ struct Fabric {
     receive_drops: u64,
 }
 
-impl From<FabricStats> for Fabric {
-    fn from(stats: FabricStats) -> Fabric {
-        Fabric {
+impl From<FabricStats> for FabricCounts {
+    fn from(stats: FabricStats) -> FabricCounts {
+        FabricCounts {
             sent: stats.sent,
             delivered: stats.delivered,
             lost: stats.lost,
@@ -77,7 +77,7 @@ impl From<FabricStats> for Fabric {
     }
 }
 
-/// `numerator / denominator` with three decimals, in integers.
+/// Formats `numerator / denominator` with three decimals, in integer arithmetic.
 fn decimal(numerator: u128, denominator: u128) -> String {
     let thousandths = (numerator * 1000) / denominator.max(1);
     format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
@@ -88,11 +88,11 @@ impl SimReport {
         world: &World,
         topology: Option<Topology>,
         hcas: &[Arc<Hca>],
-        connections: &[Connection],
+        connections: &[SimConnection],
         wanted: u64,
     ) -> SimReport {
         let virtual_ns = world.now_ns();
-        let sum = |of: fn(&Connection) -> u64| connections.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&SimConnection) -> u64| connections.iter().map(of).sum::<u64>();
         let bytes = sum(|one| one.bytes);
         let mut counters: Vec<(&'static str, u64)> = Vec::new();
         for hca in hcas {
@@ -120,13 +120,13 @@ impl SimReport {
             goodput_bits_per_second: u64::try_from(rate).unwrap_or(u64::MAX),
             fabric: world.fabric().stats().into(),
             topology,
-            ports: world.fabric().queues().iter().map(ports::Port::from).collect(),
+            ports: world.fabric().queues().iter().map(ports::PortJson::from).collect(),
             counters,
             digest: format!("{:016x}", world.fabric().digest()),
         }
     }
 
-    /// Every message arrived, with the right bytes.
+    /// Reports whether every message arrived with the right bytes.
     pub(crate) fn is_good(&self) -> bool {
         self.messages_done == self.messages_wanted && self.messages_wrong == 0
     }
@@ -144,8 +144,8 @@ impl SimReport {
         let traffic = |name: &str| {
             ["tx_packets", "rx_packets", "tx_bytes", "rx_bytes", "tx_batches", "rx_batches"].contains(&name)
         };
-        self.print_counters(out, "recovery", &|name| RECOVERY.contains(&name))?;
-        self.print_counters(out, "other", &|name| !RECOVERY.contains(&name) && !traffic(name))?;
+        self.print_counters(out, "recovery", &|name| RECOVERY_COUNTERS.contains(&name))?;
+        self.print_counters(out, "other", &|name| !RECOVERY_COUNTERS.contains(&name) && !traffic(name))?;
         writeln!(out, "digest        {}", self.digest)?;
         for failure in &self.failures {
             writeln!(out, "a connection failed with {failure}")?;
@@ -168,7 +168,7 @@ impl SimReport {
             decimal(u128::from(self.goodput_bits_per_second), 1_000_000_000),
             self.bytes
         )?;
-        let Fabric { sent, delivered, lost, duplicated, reordered, corrupted, .. } = self.fabric;
+        let FabricCounts { sent, delivered, lost, duplicated, reordered, corrupted, .. } = self.fabric;
         writeln!(
             out,
             "fabric        {sent} packets sent, {delivered} delivered, {lost} lost, {duplicated} duplicated, \
@@ -203,7 +203,7 @@ impl SimReport {
         Ok(())
     }
 
-    /// What is simulated.
+    /// Prints the parameters of the simulation.
     fn print_terms(&self, options: &SimOptions, out: &mut dyn Write) -> io::Result<()> {
         let percent = |ppm: u32| decimal(u128::from(ppm), 10_000);
         writeln!(

@@ -1,4 +1,4 @@
-//! `pumice stat`: what the running processes of this user have counted, and what they do.
+//! `pumice stat`: prints the counters and the activity of the running processes of this user.
 
 mod counters;
 mod listen;
@@ -11,24 +11,24 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use pumice_device::inspect::Collected;
+use pumice_device::inspect::InspectedObjects;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::observe::{LookScope, Snapshot, plain};
+use crate::observe::{Snapshot, SnapshotScope, plain};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 pub(crate) use options::{StatOptions, seconds};
 
-/// How long processes are waited for. One that lives answers within a millisecond or two.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time for which answers of processes are awaited. A live process answers within a millisecond or two.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The same at each of many looks: a process that is stopped delays the others.
-const WATCH_PATIENCE: Duration = Duration::from_millis(500);
+/// Time for which answers are awaited at each of many snapshots: a stopped process delays the others.
+const WATCH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
     if let Some(address) = options.listen {
-        let service = listen::Service {
+        let service = listen::MetricsService {
             port: options.port,
             registry: options.registry.clone(),
             pid: options.pid,
@@ -39,8 +39,8 @@ pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
         return listen::serve(address, service, out);
     }
     let registry = options.registry.as_deref();
-    let patience = if options.watch.is_some() { WATCH_PATIENCE } else { PATIENCE };
-    let scope = LookScope { port: options.port, registry, pid: options.pid, patience };
+    let patience = if options.watch.is_some() { WATCH_TIMEOUT } else { TIMEOUT };
+    let scope = SnapshotScope { port: options.port, registry, pid: options.pid, patience };
     if let Some(interval) = options.watch {
         let how = watch::WatchOptions { interval, count: options.count, json: options.json };
         return watch::watch(&scope, &how, out);
@@ -70,11 +70,12 @@ fn print_json(found: &Snapshot, out: &mut dyn Write) -> Result<(), CommandError>
         program: Option<&'a str>,
         process_index: u8,
         address: std::net::IpAddr,
-        /// Null: it did not answer.
+        /// Counters of the process; null if it did not answer.
         counters: Option<Map<String, Value>>,
         tag: Option<String>,
-        /// Null: it did not answer. `totals` says how many there are: the lists may hold fewer.
-        objects: Option<&'a Collected>,
+        /// Objects of the process; null if it did not answer. The lists may be truncated; `totals` has the
+        /// complete numbers.
+        objects: Option<&'a InspectedObjects>,
     }
     let processes: Vec<ProcessEntry<'_>> = found
         .processes

@@ -16,7 +16,7 @@ pub(crate) struct StatOptions {
     /// Print counters that are 0 as well, and all queue pairs
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only the process with this number
+    /// Show only the process with this number
     #[arg(long)]
     pub(crate) pid: Option<u32>,
     /// Print what each process does per second, again and again
@@ -40,12 +40,13 @@ pub(crate) struct StatOptions {
     /// The UDP port that the processes share
     #[arg(long, default_value_t = ROCE_PORT)]
     pub(crate) port: u16,
-    /// Where the registry of processes is, if not in the usual folder
+    /// Folder of the registry of processes, if it is not the usual one
     #[arg(long, hide = true)]
     pub(crate) registry: Option<PathBuf>,
 }
 
-/// An address of loopback with a port. Others would show this user's processes to the network.
+/// Parses an address of loopback with a port. Other addresses would show this user's processes to the
+/// network.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address = match text.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}"),
@@ -64,7 +65,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     ))
 }
 
-/// A time between two looks.
+/// Parses a time between two snapshots.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || format!("\"{text}\" is not a time from 0.1 to 3600 seconds");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
@@ -86,11 +87,11 @@ mod tests {
             assert_eq!(loopback(text).map(|address| address.to_string()).as_deref(), Ok(address));
         }
         for text in ["0.0.0.0:9464", "[::]:9464", "10.0.0.1:1", "[::ffff:127.0.0.1]:1"] {
-            let said = loopback(text).expect_err(text);
-            assert!(said.contains("is not an address of loopback"), "{said}");
+            let refusal = loopback(text).expect_err(text);
+            assert!(refusal.contains("is not an address of loopback"), "{refusal}");
         }
         for text in ["", "9464", "127.0.0.1", "localhost", "::1:9464", "127.0.0.1:99999"] {
-            assert!(loopback(text).is_err_and(|said| said.contains("with a port")), "{text}");
+            assert!(loopback(text).is_err_and(|refusal| refusal.contains("with a port")), "{text}");
         }
     }
 

@@ -1,16 +1,16 @@
-//! The text form: a paragraph for each process.
+//! The text output: a paragraph for each process.
 
 use std::io::{self, Write};
 
-use pumice_device::inspect::Collected;
+use pumice_device::inspect::InspectedObjects;
 use pumice_transport::wire::Qpn;
 
 use super::counters::meaning;
 use super::options::StatOptions;
 use crate::observe::{ProcessView, plain, round_trip};
 
-/// Queue pairs of one process that are shown without `--all`.
-const MOST_QPS: usize = 16;
+/// Maximum number of queue pairs of one process that are shown without `--all`.
+const MAX_QPS: usize = 16;
 
 pub(super) fn print(found: &[ProcessView], options: &StatOptions, out: &mut dyn Write) -> io::Result<()> {
     if found.is_empty() {
@@ -38,13 +38,13 @@ pub(super) fn print(found: &[ProcessView], options: &StatOptions, out: &mut dyn 
             writeln!(out, "  nothing counted yet")?;
         }
         if let Some(objects) = &process.objects {
-            queue_pairs(objects, if options.all { usize::MAX } else { MOST_QPS }, out)?;
+            queue_pairs(objects, if options.all { usize::MAX } else { MAX_QPS }, out)?;
         }
     }
     Ok(())
 }
 
-fn queue_pairs(objects: &Collected, most: usize, out: &mut dyn Write) -> io::Result<()> {
+fn queue_pairs(objects: &InspectedObjects, most: usize, out: &mut dyn Write) -> io::Result<()> {
     for qp in objects.qps.iter().take(most) {
         let peer = match qp.peer {
             Some(peer) => format!(" with {} of {}", Qpn::new(peer.qpn), peer.address),

@@ -1,4 +1,4 @@
-//! `pumice stat --watch`: what each process does per second, for pipes.
+//! `pumice stat --watch`: prints what each process does per second, for pipes.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -8,22 +8,22 @@ use pumice_device::inspect::QpView;
 use serde::Serialize;
 
 use crate::observe::{
-    Interrupt, LookScope, ProcessRates, ProcessView, QpRates, Snapshot, plain, quantity, rates,
+    Interrupt, ProcessRates, ProcessView, QpRates, Snapshot, SnapshotScope, plain, quantity, rates,
 };
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
-/// How a time is chosen and when it ends.
+/// The options of watching: interval, number, and format.
 pub(super) struct WatchOptions {
     pub(super) interval: Duration,
     pub(super) count: Option<u64>,
     pub(super) json: bool,
 }
 
-/// Lines between two headings.
+/// Number of lines between two headings.
 const HEADING_EVERY: u64 = 40;
 
-/// Looks again and again until a signal comes, the reader goes, or all has been printed.
-pub(super) fn watch(scope: &LookScope<'_>, how: &WatchOptions, out: &mut dyn Write) -> CommandResult {
+/// Takes snapshots until a signal arrives, the reader closes the output, or all intervals have been printed.
+pub(super) fn watch(scope: &SnapshotScope<'_>, how: &WatchOptions, out: &mut dyn Write) -> CommandResult {
     let interrupt = Interrupt::new()
         .map_err(|error| CommandError::Failed(format!("signals cannot be waited for: {error}")))?;
     let begun = Instant::now();
@@ -111,10 +111,10 @@ fn json(
     struct WatchLine<'a> {
         elapsed_ns: u64,
         interval_ns: u64,
-        processes: Vec<One<'a>>,
+        processes: Vec<WatchedProcess<'a>>,
     }
     #[derive(Serialize)]
-    struct One<'a> {
+    struct WatchedProcess<'a> {
         pid: u32,
         program: Option<&'a str>,
         tag: Option<String>,
@@ -123,11 +123,11 @@ fn json(
         answers: bool,
         per_second: &'a ProcessRates,
         faults_applied: u64,
-        qps: Vec<Qp<'a>>,
+        qps: Vec<WatchedQp<'a>>,
         qps_left_out: u32,
     }
     #[derive(Serialize)]
-    struct Qp<'a> {
+    struct WatchedQp<'a> {
         #[serde(flatten)]
         view: &'a QpView,
         per_second: &'a QpRates,
@@ -136,7 +136,7 @@ fn json(
         .processes
         .iter()
         .zip(found)
-        .map(|(process, found)| One {
+        .map(|(process, found)| WatchedProcess {
             pid: process.pid,
             program: process.program.as_deref(),
             tag: process.objects.as_ref().map(|objects| plain(&objects.tag)),
@@ -150,7 +150,7 @@ fn json(
                 .iter()
                 .flat_map(|objects| &objects.qps)
                 .zip(&found.qps)
-                .map(|(view, per_second)| Qp { view, per_second })
+                .map(|(view, per_second)| WatchedQp { view, per_second })
                 .collect(),
             qps_left_out: process.objects.as_ref().map_or(0, |objects| objects.qps_left_out()),
         })

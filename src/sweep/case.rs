@@ -1,74 +1,74 @@
-//! Which calls to fail, and with what.
+//! The cases of a sweep: which calls to fail, and how.
 
 use std::collections::BTreeMap;
 
 use pumice_device::faults::OrdinalField;
 use pumice_device::faults::calls::{CallInfo, CallSelector, errno_text};
-use pumice_device::ground::ordinal::Ordinal;
+use pumice_device::platform::ordinal::Ordinal;
 use serde::{Deserialize, Serialize};
 
 use super::options::SweepOptions;
-use super::report_file::{Completed, ConnectionMessage};
+use super::report_file::{CompletedRequest, ConnectionMessage};
 
-/// The rule of a run.
+/// Name of the rule that a run adds.
 pub(super) const RULE: &str = "sweep";
 
-/// What a run fails.
+/// The fault of one run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Case {
+pub(super) enum SweepCase {
     /// A call.
     Call {
-        /// Its name.
+        /// Name of the call.
         call: String,
-        /// Its ordinal among the calls of this name, from 1.
+        /// Ordinal of the call among the calls of this name, from 1.
         nth: u64,
-        /// What it fails with, by name.
+        /// Name of the errno that the call returns.
         errno: String,
     },
     /// A completion.
     Completion {
-        /// What the work request did: send, recv, write …
+        /// Operation of the work request: send, recv, write …
         completion: String,
         /// Ordinal of the queue pair.
         qp: OrdinalField,
-        /// How often the queue pair was reset before.
+        /// Number of resets of the queue pair before.
         connection: u32,
         /// Ordinal of the work request on its work queue.
         message: u64,
-        /// What it ends with, by name.
+        /// Name of the status.
         status: String,
     },
     /// A step of connection management.
     Step {
-        /// What becomes of its message: `rejected` or `lost`.
+        /// Fate of the message: `rejected` or `lost`.
         step: String,
-        /// The message.
+        /// The message of connection management.
         #[serde(flatten)]
         message: ConnectionMessage,
     },
 }
 
-/// What becomes of a request for a connection.
+/// Fate of a connection request.
 const REJECTED: &str = "rejected";
-/// What becomes of every other message: its sender or its peer sends it again.
+/// Fate of every other message: its sender or its peer sends it again.
 const LOST: &str = "lost";
 
-/// What completions end with: a status that every service and both work queues have.
+/// Status of failed completions: one that every service and both work queues have.
 const STATUS: &str = "general";
 
-impl Case {
-    /// The rule that fails it.
+impl SweepCase {
+    /// Returns the rule that makes the case fail.
     pub(super) fn rule(&self) -> String {
         match self {
-            Case::Call { call, nth, errno } => {
+            SweepCase::Call { call, nth, errno } => {
                 format!("fail name={RULE} call={call} nth={nth} errno={errno}")
             }
-            Case::Completion { completion, qp, connection, message, status } => format!(
+            SweepCase::Completion { completion, qp, connection, message, status } => format!(
                 "complete name={RULE} status={status} opcode={completion} qp={qp} connection={connection} \
                  message={message}"
             ),
-            Case::Step { step, message } => {
+            SweepCase::Step { step, message } => {
                 let ConnectionMessage { peer, connection, side, kind } = message;
                 let deed = if step == REJECTED { "reject" } else { "drop" };
                 let times = if step == REJECTED { "" } else { " times=1" };
@@ -80,52 +80,54 @@ impl Case {
         }
     }
 
-    /// What fails, in a word or two: "ibv_reg_mr", "recv on qp 0".
+    /// Describes what fails in a word or two: "ibv_reg_mr", "recv on qp 0".
     pub(super) fn subject(&self) -> String {
         match self {
-            Case::Call { call, .. } => call.clone(),
-            Case::Completion { completion, qp, .. } => format!("{completion} on qp {qp}"),
-            Case::Step { message: ConnectionMessage { kind, peer, .. }, .. } => format!("{kind} to {peer}"),
+            SweepCase::Call { call, .. } => call.clone(),
+            SweepCase::Completion { completion, qp, .. } => format!("{completion} on qp {qp}"),
+            SweepCase::Step { message: ConnectionMessage { kind, peer, .. }, .. } => {
+                format!("{kind} to {peer}")
+            }
         }
     }
 
-    /// Which one of these: calls from 1, work requests and connections from 0.
+    /// Returns the ordinal of what fails: calls from 1, work requests and connections from 0.
     pub(super) fn ordinal(&self) -> u64 {
         match self {
-            Case::Call { nth, .. } => *nth,
-            Case::Completion { message, .. } => *message,
-            Case::Step { message, .. } => Ordinal(message.connection.0).parts().1.into(),
+            SweepCase::Call { nth, .. } => *nth,
+            SweepCase::Completion { message, .. } => *message,
+            SweepCase::Step { message, .. } => Ordinal(message.connection.0).parts().1.into(),
         }
     }
 
-    /// What it fails with, by name.
+    /// Returns the name of the errno, the status or the fate.
     pub(super) fn failure(&self) -> &str {
         match self {
-            Case::Call { errno, .. } => errno,
-            Case::Completion { status, .. } => status,
-            Case::Step { step, .. } => step,
+            SweepCase::Call { errno, .. } => errno,
+            SweepCase::Completion { status, .. } => status,
+            SweepCase::Step { step, .. } => step,
         }
     }
 
-    /// Whether the protocol makes good what happens: the program need not say anything, but waits for the
+    /// Reports whether the protocol repairs the fault: the program need not report it, but waits for the
     /// protocol's timers.
     pub(super) fn is_made_good(&self) -> bool {
-        matches!(self, Case::Step { step, .. } if step == LOST)
+        matches!(self, SweepCase::Step { step, .. } if step == LOST)
     }
 }
 
-/// The calls of a run without faults, and what of them is to be failed.
+/// The cases to run, found in the calls of a run without faults.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Cases {
-    pub(super) all: Vec<Case>,
-    /// Calls and completions that can fail and are not failed, because there are many of their kind.
+pub(super) struct SweepCases {
+    pub(super) all: Vec<SweepCase>,
+    /// Number of calls and completions that can fail and are left out, because there are many of their kind.
     pub(super) left_out: u64,
 }
 
-/// Whether the patterns of calls are met by any.
+/// Checks that each pattern of calls matches a call.
 ///
 /// # Errors
-/// A sentence about one that is not.
+/// A sentence about one that does not.
 pub(super) fn check(options: &SweepOptions) -> Result<(), String> {
     options.call.iter().try_for_each(|pattern| {
         selector(pattern).check().map_err(|problem| format!("--call {pattern}: {problem}"))
@@ -136,14 +138,14 @@ fn selector(pattern: &str) -> CallSelector {
     CallSelector { call: pattern.to_owned(), ..CallSelector::default() }
 }
 
-impl Cases {
-    /// Those of a census: how many calls of each name were made.
-    pub(super) fn of(census: &BTreeMap<String, u64>, options: &SweepOptions) -> Cases {
-        let mut cases = Cases { all: Vec::new(), left_out: 0 };
-        let asked: Vec<CallSelector> = options.call.iter().map(|pattern| selector(pattern)).collect();
+impl SweepCases {
+    /// Returns the cases of a census, which has the number of calls of each name.
+    pub(super) fn of(census: &BTreeMap<String, u64>, options: &SweepOptions) -> SweepCases {
+        let mut cases = SweepCases { all: Vec::new(), left_out: 0 };
+        let selectors: Vec<CallSelector> = options.call.iter().map(|pattern| selector(pattern)).collect();
         for (call, count) in census {
             let Some(info) = CallInfo::of(call) else { continue };
-            if !asked.is_empty() && !asked.iter().any(|selector| selector.is_about(call)) {
+            if !selectors.is_empty() && !selectors.iter().any(|selector| selector.is_about(call)) {
                 continue;
             }
             let most = if options.most == 0 { *count } else { options.most.min(*count) };
@@ -152,24 +154,24 @@ impl Cases {
                 if options.all_errnos { info.errnos() } else { info.errnos().get(..1).unwrap_or_default() };
             for nth in 1..=most {
                 for errno in errnos {
-                    cases.all.push(Case::Call { call: call.clone(), nth, errno: errno_text(*errno) });
+                    cases.all.push(SweepCase::Call { call: call.clone(), nth, errno: errno_text(*errno) });
                 }
             }
         }
         cases
     }
 
-    /// Adds the completions of a run in which none failed, of each queue pair and kind the first ones.
-    pub(super) fn add(&mut self, completed: &[Completed], options: &SweepOptions) {
+    /// Adds the completions of a run without faults: the first ones of each queue pair and kind.
+    pub(super) fn add(&mut self, completed: &[CompletedRequest], options: &SweepOptions) {
         let mut seen = BTreeMap::<(u32, u32, &str), u64>::new();
-        for Completed { completion, qp, connection, message } in completed {
+        for CompletedRequest { completion, qp, connection, message } in completed {
             let count = seen.entry((qp.0, *connection, completion)).or_default();
             *count += 1;
             if options.most != 0 && *count > options.most {
                 self.left_out += 1;
                 continue;
             }
-            self.all.push(Case::Completion {
+            self.all.push(SweepCase::Completion {
                 completion: completion.clone(),
                 qp: *qp,
                 connection: *connection,
@@ -179,8 +181,7 @@ impl Cases {
         }
     }
 
-    /// Adds the steps of connection management of a run in which none failed, of each peer and kind the first
-    /// ones.
+    /// Adds the steps of connection management of a run without faults: the first ones of each peer and kind.
     pub(super) fn add_steps(&mut self, messages: &[ConnectionMessage], options: &SweepOptions) {
         let mut seen = BTreeMap::<(&str, &str), u64>::new();
         for message in messages {
@@ -191,7 +192,7 @@ impl Cases {
                 continue;
             }
             let step = if message.kind == "req" { REJECTED } else { LOST };
-            self.all.push(Case::Step { step: step.to_owned(), message: message.clone() });
+            self.all.push(SweepCase::Step { step: step.to_owned(), message: message.clone() });
         }
     }
 }
@@ -207,11 +208,11 @@ mod tests {
         options: SweepOptions,
     }
 
-    fn cases(arguments: &[&str]) -> Cases {
+    fn cases(arguments: &[&str]) -> SweepCases {
         let line = CommandLine::parse_from(["sweep"].iter().chain(arguments).chain(&["--", "true"]));
         let census =
             [("ibv_fork_init", 1), ("ibv_post_send", 25), ("ibv_qp_to_qp_ex", 3), ("rdma_notify", 1)];
-        Cases::of(&census.map(|(call, count)| (call.to_owned(), count)).into(), &line.options)
+        SweepCases::of(&census.map(|(call, count)| (call.to_owned(), count)).into(), &line.options)
     }
 
     #[test]
@@ -226,20 +227,20 @@ mod tests {
 
     #[test]
     fn completions_are_cases_up_to_a_limit_for_each_queue_pair() {
-        let completed = |qp, message| Completed {
+        let completed = |qp, message| CompletedRequest {
             completion: "recv".to_owned(),
             qp: OrdinalField(qp),
             connection: 0,
             message,
         };
         let line = CommandLine::parse_from(["sweep", "--completions", "--most", "2", "--", "true"]);
-        let mut cases = Cases { all: Vec::new(), left_out: 0 };
+        let mut cases = SweepCases { all: Vec::new(), left_out: 0 };
         cases.add(&[completed(0, 0), completed(0, 1), completed(0, 2), completed(1, 0)], &line.options);
         assert_eq!((cases.all.len(), cases.left_out), (3, 1));
         let rule = "complete name=sweep status=general opcode=recv qp=1 connection=0 message=0";
         assert_eq!(cases.all[2].rule(), rule);
         let written = serde_json::to_string(&cases.all[2]).expect("it is a value of JSON");
-        assert_eq!(serde_json::from_str::<Case>(&written).expect("it was written so"), cases.all[2]);
+        assert_eq!(serde_json::from_str::<SweepCase>(&written).expect("it was written so"), cases.all[2]);
     }
 
     #[test]
@@ -251,7 +252,7 @@ mod tests {
             kind: kind.to_owned(),
         };
         let line = CommandLine::parse_from(["sweep", "--cm", "--most", "1", "--", "true"]);
-        let mut cases = Cases { all: Vec::new(), left_out: 0 };
+        let mut cases = SweepCases { all: Vec::new(), left_out: 0 };
         cases.add_steps(&[message("req", 0), message("rtu", 0), message("req", 1)], &line.options);
         assert_eq!((cases.all.len(), cases.left_out), (2, 1));
         let about = "side=requester connection=0 peer=127.0.0.1";
@@ -259,6 +260,6 @@ mod tests {
         assert_eq!(cases.all[1].rule(), format!("drop name=sweep service=cm opcode=rtu {about} times=1"));
         assert!(!cases.all[0].is_made_good() && cases.all[1].is_made_good());
         let written = serde_json::to_string(&cases.all[1]).expect("it is a value of JSON");
-        assert_eq!(serde_json::from_str::<Case>(&written).expect("it was written so"), cases.all[1]);
+        assert_eq!(serde_json::from_str::<SweepCase>(&written).expect("it was written so"), cases.all[1]);
     }
 }

@@ -1,4 +1,4 @@
-//! Processes of a run: each command in a process group of its own, which ends with it.
+//! The processes of a run: each command in a process group of its own, which is killed with it.
 
 use std::fs::File;
 use std::io;
@@ -11,68 +11,68 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-/// How long a wait lasts before it looks whether the sweep was interrupted.
+/// Interval at which a wait checks whether the sweep was interrupted.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// A command that runs, with everything that it starts.
+/// A running command, with all processes that it starts.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct ProcessGroup {
     child: Child,
-    /// Its first process was waited for.
+    /// Its first process has been reaped.
     is_over: bool,
 }
 
-/// Why a wait was over.
+/// The reason why a wait ended.
 #[derive(Debug)]
-pub(crate) enum Waited {
+pub(crate) enum WaitOutcome {
     Ended(ExitStatus),
     TimedOut,
     Interrupted,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Starts a command whose output goes to files.
     ///
     /// # Errors
     /// It cannot be started, or a file cannot be made.
-    pub(crate) fn start(command: &mut Command, stdout: &Path, stderr: &Path) -> io::Result<Group> {
+    pub(crate) fn start(command: &mut Command, stdout: &Path, stderr: &Path) -> io::Result<ProcessGroup> {
         command.stdin(Stdio::null()).stdout(File::create(stdout)?).stderr(File::create(stderr)?);
-        Ok(Group { child: command.process_group(0).spawn()?, is_over: false })
+        Ok(ProcessGroup { child: command.process_group(0).spawn()?, is_over: false })
     }
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until the command has ended, for so long at most, or until the sweep is interrupted. What it
-    /// started and did not wait for ends too.
+    /// Waits until the command has ended, at most for `patience`, or until the sweep is interrupted.
+    /// Processes that the command has left behind are killed.
     ///
     /// # Errors
     /// The system cannot wait.
-    pub(crate) fn wait(&mut self, patience: Duration, interrupted: &AtomicBool) -> io::Result<Waited> {
+    pub(crate) fn wait(&mut self, patience: Duration, interrupted: &AtomicBool) -> io::Result<WaitOutcome> {
         let until = Instant::now() + patience;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if self.has_ended(left.min(SLICE))? {
                 self.end_group();
                 self.is_over = true;
-                return Ok(Waited::Ended(self.child.wait()?));
+                return Ok(WaitOutcome::Ended(self.child.wait()?));
             }
             if interrupted.load(Ordering::Relaxed) {
-                return Ok(Waited::Interrupted);
+                return Ok(WaitOutcome::Interrupted);
             }
             if left.is_zero() {
-                return Ok(Waited::TimedOut);
+                return Ok(WaitOutcome::TimedOut);
             }
         }
     }
 
-    /// Whether the command has ended, which is waited for, for so long at most.
+    /// Waits for the end of the command, at most for `patience`; returns whether it has ended.
     ///
     /// # Errors
     /// The system has no descriptors left.
     pub(crate) fn has_ended(&self, patience: Duration) -> io::Result<bool> {
-        // The child is not waited for yet, so its number is its own.
+        // The child has not been reaped, so its process id is not reused.
         let ended = pidfd_open(self.pid()?, PidfdFlags::empty())?;
         let limit = Timespec::try_from(patience).map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&limit)) {
@@ -82,8 +82,8 @@ impl Group {
         }
     }
 
-    /// Ends all that is left of the group. Its number is its own as long as its first process is not waited
-    /// for.
+    /// Kills what is left of the group. Its id is not reused as long as its first process has not been
+    /// reaped.
     fn end_group(&self) {
         if let Ok(pid) = self.pid() {
             // There may be no process left.
@@ -97,11 +97,11 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if !self.is_over {
             self.end_group();
-            // It was killed.
+            // It was killed above.
             let _ = self.child.wait();
         }
     }
@@ -111,9 +111,9 @@ impl Drop for Group {
 mod tests {
     use super::*;
 
-    fn start(script: &str) -> Group {
+    fn start(script: &str) -> ProcessGroup {
         let null = Path::new("/dev/null");
-        Group::start(Command::new("sh").args(["-c", script]), null, null).unwrap()
+        ProcessGroup::start(Command::new("sh").args(["-c", script]), null, null).unwrap()
     }
 
     #[test]
@@ -121,10 +121,10 @@ mod tests {
         let never = AtomicBool::new(false);
         let long = Duration::from_secs(60);
         let ended = start("exit 3").wait(long, &never).unwrap();
-        assert!(matches!(ended, Waited::Ended(status) if status.code() == Some(3)), "{ended:?}");
+        assert!(matches!(ended, WaitOutcome::Ended(status) if status.code() == Some(3)), "{ended:?}");
         let mut hanging = start("sleep 1000 & wait");
-        assert!(matches!(hanging.wait(Duration::from_millis(20), &never).unwrap(), Waited::TimedOut));
-        assert!(matches!(hanging.wait(long, &AtomicBool::new(true)).unwrap(), Waited::Interrupted));
+        assert!(matches!(hanging.wait(Duration::from_millis(20), &never).unwrap(), WaitOutcome::TimedOut));
+        assert!(matches!(hanging.wait(long, &AtomicBool::new(true)).unwrap(), WaitOutcome::Interrupted));
         assert!(!hanging.has_ended(Duration::ZERO).unwrap());
     }
 }

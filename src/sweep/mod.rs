@@ -1,5 +1,5 @@
-//! `pumice sweep`: runs a program again and again, and fails another of its verbs calls, completions or steps
-//! of connection management each time.
+//! `pumice sweep`: runs a program many times, and each time fails another of its verbs calls, completions or
+//! steps of connection management.
 
 mod case;
 pub(crate) mod child;
@@ -25,41 +25,44 @@ pub(crate) use options::SweepOptions;
 
 use crate::outcome::{CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome};
 use crate::printed::complain;
-use case::{Case, Cases};
+use case::{SweepCase, SweepCases};
 use namespace::RunNamespace;
 use resume::Journal;
-use run::{Aim, Run, RunEnd, Runner};
-use verdict::{Clean, Judgement};
+use run::{RunEnd, RunPurpose, SweepRun, SweepRunner};
+use verdict::{CleanRuns, Judgement};
 
-/// How long the run without faults may take.
+/// Time that the run without faults may take.
 const CLEAN_LIMIT: Duration = Duration::from_secs(600);
-/// A run with a fault may take so many times as long, and so much longer.
-const TIMES: u32 = 10;
-const LONGER: Duration = Duration::from_secs(5);
-/// And so much longer if a message is lost that the connection manager sends again: its timers take seconds.
-const REPEATED: Duration = Duration::from_secs(20);
-/// Exit status of shells for a program that is not there, or cannot be executed.
+/// A run with a fault may take this many times as long as the run without faults, and [`MIN_EXTRA_TIME`]
+/// more.
+const TIMEOUT_FACTOR: u32 = 10;
+const MIN_EXTRA_TIME: Duration = Duration::from_secs(5);
+/// Additional time for a run in which a message of connection management is lost and sent again: its timers
+/// take seconds.
+const REPEATED_RUNS_LIMIT: Duration = Duration::from_secs(20);
+/// Exit codes of shells for a program that does not exist, or cannot be executed.
 const NOT_RUN: [i32; 2] = [NOT_EXECUTABLE as i32, NO_PROGRAM as i32];
 
 /// Runs the command.
 ///
 /// # Errors
-/// A pattern is wrong, the program fails without faults, or processes or files cannot be had.
+/// A pattern is wrong, the program fails without faults, or processes or files cannot be created.
 pub(crate) fn run(options: &SweepOptions, out: &mut dyn Write) -> CommandResult {
     case::check(options).map_err(CommandError::Usage)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(failed("wait for signals"))?;
     }
-    let runner = Runner::new(options, &interrupted).map_err(failed("make a folder for the runs"))?;
+    let runner = SweepRunner::new(options, &interrupted).map_err(failed("make a folder for the runs"))?;
     let namespaces = namespaces(options.jobs);
     let Some(first) = namespaces.first() else { return Ok(Outcome::Good) };
-    let usual = runner.run(0, first, Aim::Usual, CLEAN_LIMIT).map_err(failed("start the program"))?;
+    let usual = runner.run(0, first, RunPurpose::Usual, CLEAN_LIMIT).map_err(failed("start the program"))?;
     let Some(usual) = usual else { return Err(stopped(options)) };
     check_usual(&usual)?;
-    let mut cases = Cases::of(&usual.report.calls, options);
+    let mut cases = SweepCases::of(&usual.report.calls, options);
     if options.completions || options.cm {
-        let census = runner.run(0, first, Aim::Census, CLEAN_LIMIT).map_err(failed("start the program"))?;
+        let census =
+            runner.run(0, first, RunPurpose::Census, CLEAN_LIMIT).map_err(failed("start the program"))?;
         let Some(census) = census else { return Err(stopped(options)) };
         if options.completions {
             cases.add(&census.completed, options);
@@ -68,11 +71,11 @@ pub(crate) fn run(options: &SweepOptions, out: &mut dyn Write) -> CommandResult 
             cases.add_steps(&census.messages, options);
         }
     }
-    let limit = options.timeout.unwrap_or(usual.took * TIMES + LONGER);
-    let patience = if options.timeout.is_none() { REPEATED } else { Duration::ZERO };
+    let limit = options.timeout.unwrap_or(usual.took * TIMEOUT_FACTOR + MIN_EXTRA_TIME);
+    let patience = if options.timeout.is_none() { REPEATED_RUNS_LIMIT } else { Duration::ZERO };
     let (mut journal, known) = Journal::open(options).map_err(CommandError::Failed)?;
-    let clean = Clean::judge_itself(&usual);
-    let sweep = Sweep { runner: &runner, clean: Clean::of(&usual), limit, patience };
+    let clean = CleanRuns::judge_itself(&usual);
+    let sweep = Sweep { runner: &runner, clean: CleanRuns::of(&usual), limit, patience };
     let mut judgements = vec![clean];
     judgements.extend(sweep.run_all(&cases.all, known, &namespaces, &mut journal)?);
     if runner.is_interrupted() {
@@ -81,7 +84,7 @@ pub(crate) fn run(options: &SweepOptions, out: &mut dyn Write) -> CommandResult 
     report(&judgements, &cases, options, out)
 }
 
-/// Where runs take place: one namespace for each job.
+/// Creates the network namespaces of the runs: one for each job.
 fn namespaces(jobs: u16) -> Vec<RunNamespace> {
     if jobs == 1 {
         return vec![RunNamespace::here()];
@@ -96,8 +99,8 @@ fn namespaces(jobs: u16) -> Vec<RunNamespace> {
     })
 }
 
-/// A program that fails by itself cannot be swept.
-fn check_usual(usual: &Run) -> Result<(), CommandError> {
+/// Returns an error for a program that fails without faults, which cannot be swept.
+fn check_usual(usual: &SweepRun) -> Result<(), CommandError> {
     let said = usual.said.first().or(usual.explained.last());
     let said = said.map_or_else(String::new, |line| format!(": {line}"));
     let sentence = match usual.end {
@@ -134,7 +137,7 @@ fn stopped(options: &SweepOptions) -> CommandError {
 
 fn report(
     judgements: &[Judgement],
-    cases: &Cases,
+    cases: &SweepCases,
     options: &SweepOptions,
     out: &mut dyn Write,
 ) -> CommandResult {
@@ -158,14 +161,14 @@ fn report(
 
 /// All runs of a sweep.
 struct Sweep<'a> {
-    runner: &'a Runner<'a>,
-    clean: Clean,
+    runner: &'a SweepRunner<'a>,
+    clean: CleanRuns,
     limit: Duration,
-    /// For what the protocol makes good, beyond the limit.
+    /// Additional time for faults that the protocol repairs.
     patience: Duration,
 }
 
-/// What the jobs share.
+/// The state that the jobs share.
 struct SweepState<'a> {
     journal: &'a mut Journal,
     judgements: Vec<Option<Judgement>>,
@@ -173,10 +176,10 @@ struct SweepState<'a> {
 }
 
 impl Sweep<'_> {
-    /// Runs each case that is not known yet; the judgements in the order of the cases.
+    /// Runs each case whose result is not known yet; returns the judgements in the order of the cases.
     fn run_all(
         &self,
-        cases: &[Case],
+        cases: &[SweepCase],
         known: Vec<Judgement>,
         namespaces: &[RunNamespace],
         journal: &mut Journal,
@@ -202,10 +205,10 @@ impl Sweep<'_> {
         }
     }
 
-    /// A job: takes one case after the other.
+    /// Runs a job, which takes one case after the other.
     fn work(
         &self,
-        cases: &[Case],
+        cases: &[SweepCase],
         namespace: &RunNamespace,
         next: &AtomicUsize,
         shared: &Mutex<SweepState<'_>>,
@@ -219,17 +222,18 @@ impl Sweep<'_> {
                 continue;
             }
             bar.set_message(format!("{} {}", case.subject(), case.ordinal()));
-            // 0 is the run without faults.
+            // Index 0 is the run without faults.
             let longer = if case.is_made_good() { self.patience } else { Duration::ZERO };
-            let judgement = match self.runner.run(index + 1, namespace, Aim::Case(case), self.limit + longer)
-            {
-                Ok(Some(run)) => self.clean.judge(case, &run),
-                Ok(None) => return,
-                Err(error) => {
-                    lock().trouble.get_or_insert(error);
-                    return;
-                }
-            };
+            let judgement =
+                match self.runner.run(index + 1, namespace, RunPurpose::SweepCase(case), self.limit + longer)
+                {
+                    Ok(Some(run)) => self.clean.judge(case, &run),
+                    Ok(None) => return,
+                    Err(error) => {
+                        lock().trouble.get_or_insert(error);
+                        return;
+                    }
+                };
             let mut shared = lock();
             if let Err(error) = shared.journal.note(&judgement) {
                 shared.trouble.get_or_insert(error);

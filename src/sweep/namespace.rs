@@ -1,28 +1,28 @@
-//! Where runs take place: in this network namespace, or in one of their own with a loopback of its own.
+//! The network namespaces of runs: this one, or one for each job with a loopback of its own.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// What holds a namespace: it brings loopback up, and ends with its input.
+/// Command that keeps a namespace alive: it brings loopback up, and ends with its input.
 const HOLD: &str = "ip link set lo up && echo ready && exec cat";
 
 /// A network namespace for one run at a time.
 #[derive(Debug)]
 pub(super) struct RunNamespace {
-    /// The process that holds the namespace; `None`: this one.
+    /// Process that keeps the namespace alive; `None` for this process's namespace.
     holder: Option<Child>,
-    /// The namespace belongs to a user namespace, because this is not root.
+    /// The namespace belongs to a user namespace, because this process is not root.
     with_user: bool,
 }
 
 impl RunNamespace {
-    /// In this network namespace.
+    /// Returns this network namespace.
     pub(super) const fn here() -> RunNamespace {
         RunNamespace { holder: None, with_user: false }
     }
 
-    /// In a network namespace of its own; `None` if that cannot be had.
+    /// Creates a network namespace; `None` if that is impossible.
     pub(super) fn apart() -> Option<RunNamespace> {
         let with_user = !rustix::process::geteuid().is_root();
         let mut command = Command::new("unshare");
@@ -37,7 +37,7 @@ impl RunNamespace {
         (line == "ready\n").then_some(namespace)
     }
 
-    /// The command that runs a program there.
+    /// Returns the command that runs a program there.
     pub(super) fn command(&self, program: &OsStr) -> Command {
         let Some(holder) = &self.holder else { return Command::new(program) };
         let mut command = Command::new("nsenter");
@@ -53,7 +53,7 @@ impl RunNamespace {
 impl Drop for RunNamespace {
     fn drop(&mut self) {
         if let Some(holder) = &mut self.holder {
-            // It ends with its input.
+            // The holder ends with its input.
             drop(holder.stdin.take());
             let _ = holder.wait();
         }

@@ -62,7 +62,7 @@ pub(crate) struct SweepOptions {
     pub(crate) program: Vec<OsString>,
 }
 
-/// `10s`, `800ms`.
+/// Parses durations such as `10s` and `800ms`.
 fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || "write a whole number with ms or s behind it, like 10s".to_owned();
     let (digits, factor) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
@@ -77,7 +77,8 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The name of a call or a pattern of names. Shells complete the names of the calls that can fail.
+/// A parser of the name of a call, or a pattern of names. Shells complete the names of the calls that can
+/// fail.
 #[derive(Debug, Clone)]
 struct CallPattern;
 

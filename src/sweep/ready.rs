@@ -1,4 +1,4 @@
-//! When a server is ready: a process of it listens, for TCP connections or by rdma_listen.
+//! Finds when a server is ready: one of its processes listens, for TCP connections or by rdma_listen.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,22 +6,22 @@ use std::path::Path;
 
 use super::report_file::CallReport;
 
-/// The state of a listening socket in /proc/net/tcp.
+/// State of a listening socket in /proc/net/tcp.
 const LISTENING: &str = "0A";
 
-/// Whether a process of this group, or one that writes to this report of calls, listens.
+/// Reports whether a process of this group, or one that writes this report of calls, listens.
 pub(super) fn is_listening(group: u32, report: &Path) -> bool {
     members(group).into_iter().any(listens_by_tcp) || CallReport::read(report).listening
 }
 
-/// The processes of a group.
+/// Returns the processes of a group.
 fn members(group: u32) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     numbers.filter(|process| group_of(*process) == Some(group)).collect()
 }
 
-/// The group of a process: the third field behind its name, which may contain anything.
+/// Returns the group of a process: the third field behind its name, which may contain anything.
 fn group_of(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, behind) = stat.rsplit_once(')')?;
@@ -44,7 +44,7 @@ fn listens_by_tcp(process: u32) -> bool {
     })
 }
 
-/// The inodes of the listening sockets of a table.
+/// Returns the inodes of the listening sockets of a table.
 fn listening_sockets(table: &str) -> Vec<String> {
     let inode = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! What libpumice.so says about the calls of a run (PUMICE_CALL_REPORT) and its completions
+//! The reports of libpumice.so on the calls of a run (PUMICE_CALL_REPORT) and its completions
 //! (PUMICE_FAULT_REPORT).
 
 use std::collections::BTreeMap;
@@ -11,60 +11,60 @@ use serde::{Deserialize, Serialize};
 
 /// An object that a process left.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Object {
+pub(super) struct LeftObject {
     pub(super) kind: String,
-    /// The call that made it, and its ordinal.
+    /// Name of the call that made it.
     pub(super) call: String,
     pub(super) nth: NthField,
 }
 
-/// A work request that a rule was about, and that has a completion.
+/// A work request to which a rule applied, and that has a completion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub(super) struct Completed {
-    /// What it did.
+pub(super) struct CompletedRequest {
+    /// Operation of the work request.
     pub(super) completion: String,
     pub(super) qp: OrdinalField,
     pub(super) connection: u32,
     pub(super) message: u64,
 }
 
-/// The first transmission of a message of connection management that a rule was about.
+/// The first transmission of a message of connection management to which a rule applied.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct ConnectionMessage {
-    /// Who it was for.
+    /// Receiver of the message.
     pub(super) peer: String,
-    /// How many connections with this peer were begun before from this side.
+    /// Number of connections with this peer that this side began before.
     pub(super) connection: OrdinalField,
-    /// `requester`: this process asked for the connection; `responder`: its peer did.
+    /// `requester` if this process requested the connection; `responder` if its peer did.
     pub(super) side: String,
-    /// What it is: `req`, `rep`, `rtu` …
+    /// Kind of message: `req`, `rep`, `rtu` …
     #[serde(rename = "opcode")]
     pub(super) kind: String,
 }
 
 /// A report of faults, by the rule that applied.
-pub(super) struct FaultReport(String);
+pub(super) struct FaultReportFile(String);
 
-impl FaultReport {
-    /// The report in a file; an empty one if there is none.
-    pub(super) fn read(path: &Path) -> FaultReport {
-        FaultReport(fs::read_to_string(path).unwrap_or_default())
+impl FaultReportFile {
+    /// Reads the report in a file; it is empty if there is none.
+    pub(super) fn read(path: &Path) -> FaultReportFile {
+        FaultReportFile(fs::read_to_string(path).unwrap_or_default())
     }
 
-    /// Whether this rule applied to something.
+    /// Reports whether this rule applied to something.
     pub(super) fn has(&self, rule: &str) -> bool {
         self.lines::<serde::de::IgnoredAny>(rule).next().is_some()
     }
 
-    /// The completions to which this rule applied, in order.
-    pub(super) fn completed(&self, rule: &str) -> Vec<Completed> {
-        let mut all: Vec<Completed> = self.lines(rule).collect();
+    /// Returns the completions to which this rule applied, in order.
+    pub(super) fn completed(&self, rule: &str) -> Vec<CompletedRequest> {
+        let mut all: Vec<CompletedRequest> = self.lines(rule).collect();
         all.sort();
         all
     }
 
-    /// The messages of connection management to which this rule applied, in the order of sending; one that
-    /// was sent again is there once.
+    /// Returns the messages of connection management to which this rule applied, in the order of sending,
+    /// without retransmissions.
     pub(super) fn messages(&self, rule: &str) -> Vec<ConnectionMessage> {
         let mut all: Vec<ConnectionMessage> = Vec::new();
         for message in self.lines(rule) {
@@ -75,7 +75,7 @@ impl FaultReport {
         all
     }
 
-    /// What the lines of a rule say. A line that was cut off, or that says something else, is left out.
+    /// Returns the parsed lines of a rule. A line that was cut off, or that has another form, is left out.
     fn lines<'a, T: DeserializeOwned>(&'a self, rule: &'a str) -> impl Iterator<Item = T> + 'a {
         #[derive(Deserialize)]
         struct Line {
@@ -91,24 +91,24 @@ impl FaultReport {
 enum Line {
     Fired {},
     Listening {},
-    Ended { calls: BTreeMap<String, u64>, left: Option<Vec<Object>> },
+    Ended { calls: BTreeMap<String, u64>, left: Option<Vec<LeftObject>> },
 }
 
 /// The report of a run, of all its processes together.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CallReport {
-    /// Whether a rule applied.
+    /// A rule applied.
     pub(super) fired: bool,
-    /// Whether a process listens for connections.
+    /// A process listens for connections.
     pub(super) listening: bool,
-    /// Calls by name: of several processes, the most that one of them made.
+    /// Number of calls by name: of several processes, the largest one.
     pub(super) calls: BTreeMap<String, u64>,
-    /// What was left; `None` if no process came to its end on purpose.
-    pub(super) left: Option<Vec<Object>>,
+    /// Objects that were left; `None` if no process ended normally.
+    pub(super) left: Option<Vec<LeftObject>>,
 }
 
 impl CallReport {
-    /// The report in a file; an empty one if there is none. A line that was cut off is left out.
+    /// Reads the report in a file; it is empty if there is none. A line that was cut off is left out.
     pub(super) fn read(path: &Path) -> CallReport {
         CallReport::parse(&fs::read_to_string(path).unwrap_or_default())
     }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_report_of_faults_tells_completions_from_messages() {
-        let report = FaultReport(
+        let report = FaultReportFile(
             r#"{"process":"a","seed":1,"rules":["census"]}
 {"rule":"steps","service":"cm","connection":0,"side":"requester","opcode":"req","peer":"::1","packet":0}
 {"rule":"steps","service":"cm","connection":0,"side":"requester","opcode":"req","peer":"::1","packet":0}

@@ -1,4 +1,4 @@
-//! Results that are written down as they come, so that a sweep which was stopped can go on.
+//! Writes results to a file as they arrive, so that a sweep that was stopped can be resumed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 use super::options::SweepOptions;
 use super::verdict::Judgement;
 
-/// The first line: what was swept.
+/// The first line: the program and the options of the sweep.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Heading {
+struct JournalHeading {
     program: Vec<String>,
     server: Option<String>,
     sweep_server: bool,
 }
 
-impl Heading {
-    fn of(options: &SweepOptions) -> Heading {
+impl JournalHeading {
+    fn of(options: &SweepOptions) -> JournalHeading {
         let program = options.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        Heading { program, server: options.server.clone(), sweep_server: options.sweep_server }
+        JournalHeading { program, server: options.server.clone(), sweep_server: options.sweep_server }
     }
 }
 
@@ -28,7 +28,7 @@ impl Heading {
 pub(super) struct Journal(Option<File>);
 
 impl Journal {
-    /// Opens the file that the options name: the journal, and the results that it has.
+    /// Opens the file that the options name, and returns the journal with the results in it.
     ///
     /// # Errors
     /// A sentence: the file cannot be read or written, or it is about another program.
@@ -40,9 +40,9 @@ impl Journal {
             read => read.map_err(cannot)?,
         };
         // A line that was cut off is written again.
-        let whole = before.rfind('\n').map_or("", |end| before.get(..=end).unwrap_or_default());
-        let mut lines = whole.lines();
-        let heading = Heading::of(options);
+        let complete_lines = before.rfind('\n').map_or("", |end| before.get(..=end).unwrap_or_default());
+        let mut lines = complete_lines.lines();
+        let heading = JournalHeading::of(options);
         let known: Vec<Judgement> = match lines.next() {
             None => Vec::new(),
             Some(first) if serde_json::from_str(first).ok().as_ref() == Some(&heading) => {
@@ -53,15 +53,15 @@ impl Journal {
             }
         };
         let file = OpenOptions::new().create(true).append(true).open(path).map_err(cannot)?;
-        file.set_len(whole.len() as u64).map_err(cannot)?;
+        file.set_len(complete_lines.len() as u64).map_err(cannot)?;
         let mut journal = Journal(Some(file));
-        if whole.is_empty() {
+        if complete_lines.is_empty() {
             journal.write(&heading).map_err(cannot)?;
         }
         Ok((journal, known))
     }
 
-    /// Writes a result down.
+    /// Appends a result.
     ///
     /// # Errors
     /// The file cannot be written.

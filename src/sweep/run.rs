@@ -1,4 +1,4 @@
-//! One run: the program, and its server if there is one, with or without something that fails.
+//! Runs the program once, with its server if there is one, with or without a fault.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,105 +13,105 @@ use pumice_device::settings::{CALL_REPORT, FAULT, FAULT_REPORT};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::case::{Case, RULE};
-use super::child::{Group, Waited};
+use super::case::{RULE, SweepCase};
+use super::child::{ProcessGroup, WaitOutcome};
 use super::namespace::RunNamespace;
 use super::options::SweepOptions;
 use super::ready::is_listening;
-use super::report_file::{CallReport, Completed, ConnectionMessage, FaultReport};
+use super::report_file::{CallReport, CompletedRequest, ConnectionMessage, FaultReportFile};
 use crate::run::own_program;
 
-/// How long a server may take until it listens; one that never does is met all the same.
+/// Time for which a server that does not listen is awaited; afterwards the run begins all the same.
 const READY_PATIENCE: Duration = Duration::from_secs(2);
-/// How often a server is asked whether it listens.
+/// Interval at which the command checks whether a server listens.
 const READY_STEP: Duration = Duration::from_millis(5);
 
-/// A rule that changes nothing, and whose report has every completion.
+/// Name of a rule that changes nothing, and whose report has every completion.
 const COMPLETIONS: &str = "completions";
-/// One whose report has every message of connection management.
+/// Name of a rule that changes nothing, and whose report has every message of connection management.
 const STEPS: &str = "steps";
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Aim<'a> {
-    /// To see what the program does without faults.
+pub(super) enum RunPurpose<'a> {
+    /// Run the program without faults.
     Usual,
-    /// To see which completions it has, and which steps of connection management.
+    /// Record its completions and its steps of connection management.
     Census,
-    /// To see what it does when this fails.
-    Case(&'a Case),
+    /// Run the program with this fault.
+    SweepCase(&'a SweepCase),
 }
 
-impl Aim<'_> {
-    /// The rule that the run adds to those of the user.
+impl RunPurpose<'_> {
+    /// Returns the rule that the run adds to those of the user.
     fn rule(self) -> Option<String> {
         match self {
-            Aim::Usual => None,
-            Aim::Census => {
+            RunPurpose::Usual => None,
+            RunPurpose::Census => {
                 Some(format!("late name={COMPLETIONS} time=1ns\ndelay name={STEPS} service=cm time=1ns"))
             }
-            Aim::Case(case) => Some(case.rule()),
+            RunPurpose::SweepCase(case) => Some(case.rule()),
         }
     }
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum RunEnd {
-    /// With this exit status.
+    /// The program ended with this exit status.
     Exit(i32),
-    /// By this signal.
+    /// A signal ended the program.
     Signal(i32),
-    /// Not by itself, and was ended.
+    /// The program did not end by itself, and was killed.
     Hang,
 }
 
 /// A run that is over.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct SweepRun {
     pub(super) end: RunEnd,
     pub(super) report: CallReport,
-    /// Its completions, if they were asked for.
-    pub(super) completed: Vec<Completed>,
-    /// Its messages of connection management, if they were asked for.
+    /// Completions of the program, if they were recorded.
+    pub(super) completed: Vec<CompletedRequest>,
+    /// Messages of connection management, if they were recorded.
     pub(super) messages: Vec<ConnectionMessage>,
     /// The rule of the run applied to a completion or a message.
     pub(super) met_fault: bool,
-    /// What the swept program said, without sentences of this project.
+    /// Lines that the swept program printed, without sentences of this project.
     pub(super) said: Vec<String>,
-    /// Sentences of this project about it.
+    /// Sentences of this project about the run.
     pub(super) explained: Vec<String>,
     pub(super) took: Duration,
 }
 
-/// What all runs have in common.
+/// The common state of all runs.
 #[derive(Debug)]
-pub(super) struct Runner<'a> {
+pub(super) struct SweepRunner<'a> {
     options: &'a SweepOptions,
-    /// This program.
+    /// Path of this program.
     pumice: PathBuf,
-    /// A folder for the files of runs, which is removed in the end.
+    /// Folder for the files of runs, which is removed in the end.
     folder: PathBuf,
     interrupted: &'a AtomicBool,
 }
 
-/// Files of one side of a run.
-struct Files {
+/// The files of one side of a run.
+struct RunFiles {
     report: PathBuf,
     faults: PathBuf,
     stdout: PathBuf,
     stderr: PathBuf,
 }
 
-impl Files {
-    fn of(folder: &Path, side: &str) -> Files {
+impl RunFiles {
+    fn of(folder: &Path, side: &str) -> RunFiles {
         let file = |kind: &str| folder.join(format!("{side}.{kind}"));
         let (report, faults) = (file("calls"), file("faults"));
-        Files { report, faults, stdout: file("stdout"), stderr: file("stderr") }
+        RunFiles { report, faults, stdout: file("stdout"), stderr: file("stderr") }
     }
 
-    /// What was said by the program, and by this project.
+    /// Returns the lines of the program, and the sentences of this project.
     fn said(&self) -> (Vec<String>, Vec<String>) {
         let read = |file: &Path| String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned();
         let (errors, output) = (read(&self.stderr), read(&self.stdout));
@@ -121,29 +121,28 @@ impl Files {
     }
 }
 
-/// A run that takes place.
-struct Stage<'a> {
+/// A run in progress.
+struct RunSetup<'a> {
     namespace: &'a RunNamespace,
     folder: &'a Path,
-    aim: Aim<'a>,
+    purpose: RunPurpose<'a>,
 }
 
-impl<'a> Runner<'a> {
+impl<'a> SweepRunner<'a> {
     /// # Errors
-    /// This program cannot find itself, or no folder can be made.
-    pub(super) fn new(options: &'a SweepOptions, interrupted: &'a AtomicBool) -> io::Result<Runner<'a>> {
+    /// This program's file cannot be found, or no folder can be created.
+    pub(super) fn new(options: &'a SweepOptions, interrupted: &'a AtomicBool) -> io::Result<SweepRunner<'a>> {
         let folder = std::env::temp_dir().join(format!("pumice-sweep-{}", std::process::id()));
         fs::create_dir(&folder)?;
-        Ok(Runner { options, pumice: own_program().map_err(io::Error::other)?, folder, interrupted })
+        Ok(SweepRunner { options, pumice: own_program().map_err(io::Error::other)?, folder, interrupted })
     }
 
-    /// Whether the sweep was interrupted.
+    /// Reports whether the sweep was interrupted.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Runs once; `index` is of no other run. `None`: the sweep was
-    /// interrupted.
+    /// Runs once; `index` is unique to the run. Returns `None` if the sweep was interrupted.
     ///
     /// # Errors
     /// A process cannot be started.
@@ -151,19 +150,19 @@ impl<'a> Runner<'a> {
         &self,
         index: usize,
         namespace: &RunNamespace,
-        aim: Aim<'_>,
+        purpose: RunPurpose<'_>,
         limit: Duration,
-    ) -> io::Result<Option<Run>> {
+    ) -> io::Result<Option<SweepRun>> {
         let folder = self.folder.join(index.to_string());
         fs::create_dir_all(&folder)?;
-        let outcome = self.run_in(&Stage { namespace, folder: &folder, aim }, limit);
-        // What is left there would only take room.
+        let outcome = self.run_in(&RunSetup { namespace, folder: &folder, purpose }, limit);
+        // The files are no longer needed.
         let _ = fs::remove_dir_all(&folder);
         outcome
     }
 
-    fn run_in(&self, stage: &Stage<'_>, limit: Duration) -> io::Result<Option<Run>> {
-        let sides = [Files::of(stage.folder, "server"), Files::of(stage.folder, "program")];
+    fn run_in(&self, stage: &RunSetup<'_>, limit: Duration) -> io::Result<Option<SweepRun>> {
+        let sides = [RunFiles::of(stage.folder, "server"), RunFiles::of(stage.folder, "program")];
         let [server, program] = &sides;
         let swept_server = self.options.sweep_server;
         let begin = Instant::now();
@@ -181,16 +180,16 @@ impl<'a> Runner<'a> {
         let (swept, files) = if swept_server { (&mut serving, server) } else { (&mut running, program) };
         let Some(swept) = swept else { return Ok(None) };
         let end = match swept.wait(limit, self.interrupted)? {
-            Waited::Ended(status) => RunEnd::of(status),
-            Waited::TimedOut => RunEnd::Hang,
-            Waited::Interrupted => return Ok(None),
+            WaitOutcome::Ended(status) => RunEnd::of(status),
+            WaitOutcome::TimedOut => RunEnd::Hang,
+            WaitOutcome::Interrupted => return Ok(None),
         };
         let took = begin.elapsed();
         // Both sides end before their files are read.
         drop((serving, running));
-        let faults = FaultReport::read(&files.faults);
+        let faults = FaultReportFile::read(&files.faults);
         let (said, explained) = files.said();
-        Ok(Some(Run {
+        Ok(Some(SweepRun {
             end,
             report: CallReport::read(&files.report),
             completed: faults.completed(COMPLETIONS),
@@ -202,27 +201,33 @@ impl<'a> Runner<'a> {
         }))
     }
 
-    /// Starts one side through `pumice run`.
-    fn start(&self, stage: &Stage<'_>, words: &[&OsStr], files: &Files, is_swept: bool) -> io::Result<Group> {
+    /// Starts one side by `pumice run`.
+    fn start(
+        &self,
+        stage: &RunSetup<'_>,
+        words: &[&OsStr],
+        files: &RunFiles,
+        is_swept: bool,
+    ) -> io::Result<ProcessGroup> {
         let mut command = stage.namespace.command(self.pumice.as_os_str());
         command.args(["run", "--"]).args(words).env(CALL_REPORT, &files.report);
-        if let Some(rule) = stage.aim.rule().filter(|_| is_swept) {
-            // Rules that the user asks for stay.
+        if let Some(rule) = stage.purpose.rule().filter(|_| is_swept) {
+            // Rules that the user requests stay.
             let others = std::env::var(FAULT).unwrap_or_default();
             command.env(FAULT, format!("{others}\n{rule}")).env(FAULT_REPORT, &files.faults);
         }
-        Group::start(&mut command, &files.stdout, &files.stderr)
+        ProcessGroup::start(&mut command, &files.stdout, &files.stderr)
     }
 }
 
-impl Drop for Runner<'_> {
+impl Drop for SweepRunner<'_> {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 /// Waits until a server listens, has ended, or takes too long.
-fn wait_until_ready(server: &Group, report: &Path) -> io::Result<()> {
+fn wait_until_ready(server: &ProcessGroup, report: &Path) -> io::Result<()> {
     let until = Instant::now() + READY_PATIENCE;
     while Instant::now() < until && !is_listening(server.id(), report) {
         if server.has_ended(READY_STEP)? {
@@ -233,7 +238,8 @@ fn wait_until_ready(server: &Group, report: &Path) -> io::Result<()> {
 }
 
 impl RunEnd {
-    /// What a status says. A shell says that its last program was ended by a signal with a status of its own.
+    /// Interprets an exit status. A shell reports that a signal ended its last program by a status of its
+    /// own.
     fn of(status: ExitStatus) -> RunEnd {
         const SHELL: i32 = 128;
         let crashes: [i32; 6] =

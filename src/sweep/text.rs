@@ -6,14 +6,14 @@ use std::io::{self, Write};
 use pumice_device::findings::Finding;
 use pumice_device::findings::text::{Column, Table};
 
-use super::case::Case;
+use super::case::SweepCase;
 use super::options::SweepOptions;
-use super::verdict::{Judgement, Verdict};
+use super::verdict::{Judgement, SweepVerdict};
 
-/// Longest part of what a program said that is shown.
-const SAID_CHARACTERS: usize = 60;
+/// Maximum number of characters of a program's output that are shown.
+const MAX_OUTPUT_CHARACTERS: usize = 60;
 
-/// Writes the runs that matter, and how many there were of each kind.
+/// Writes the runs that matter, and the number of runs of each kind.
 pub(super) fn write(
     judgements: &[Judgement],
     findings: &[Finding],
@@ -21,7 +21,7 @@ pub(super) fn write(
     options: &SweepOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let is_shown = |one: &Judgement| one.is_bad(options) || one.verdict == Verdict::Silent;
+    let is_shown = |one: &Judgement| one.is_bad(options) || one.verdict == SweepVerdict::Silent;
     let rows = judgements.iter().zip(findings).filter(|(judgement, _)| is_shown(judgement));
     let (shown, rows): (Vec<&Judgement>, Vec<Finding>) =
         rows.map(|(judgement, finding)| (judgement, finding.clone())).unzip();
@@ -39,7 +39,7 @@ pub(super) fn write(
     ];
     let table = Table { columns: &columns, gap: 1, has_titles: true, is_spaced: false, has_remedies: false };
     table.write(&rows, out)?;
-    let mut counts = BTreeMap::<Verdict, usize>::new();
+    let mut counts = BTreeMap::<SweepVerdict, usize>::new();
     for judgement in judgements.iter().filter(|judgement| judgement.case.is_some()) {
         *counts.entry(judgement.verdict).or_default() += 1;
     }
@@ -54,7 +54,7 @@ pub(super) fn write(
 }
 
 fn subject(judgement: &Judgement) -> String {
-    judgement.case.as_ref().map_or_else(|| "(without faults)".to_owned(), Case::subject)
+    judgement.case.as_ref().map_or_else(|| "(without faults)".to_owned(), SweepCase::subject)
 }
 
 fn ordinal(judgement: &Judgement) -> String {
@@ -74,7 +74,7 @@ fn notes(judgement: &Judgement) -> String {
 
 fn shortened(text: &str) -> String {
     let mut characters = text.chars();
-    let mut short: String = characters.by_ref().take(SAID_CHARACTERS).collect();
+    let mut short: String = characters.by_ref().take(MAX_OUTPUT_CHARACTERS).collect();
     if characters.next().is_some() {
         short.push('…');
     }
@@ -88,8 +88,8 @@ mod tests {
     #[test]
     fn long_lines_are_shortened() {
         assert_eq!(shortened("short"), "short");
-        assert_eq!(shortened(&"x".repeat(70)).chars().count(), SAID);
+        assert_eq!(shortened(&"x".repeat(70)).chars().count(), MAX_SHORTENED);
     }
 
-    const SAID: usize = super::SAID_CHARACTERS + 1;
+    const MAX_SHORTENED: usize = super::MAX_OUTPUT_CHARACTERS + 1;
 }

@@ -1,15 +1,15 @@
-//! One queue pair with all its numbers.
+//! The detail view: one queue pair with all its numbers.
 
-use pumice_device::ground::ordinal::Ordinal;
 use pumice_device::inspect::{CqView, QpView};
+use pumice_device::platform::ordinal::Ordinal;
 use pumice_transport::wire::Qpn;
 
-use super::look::Look;
-use super::rows::Key;
+use super::look::TopSnapshot;
+use super::rows::RowKey;
 use crate::observe::{ProcessView, QpRates, plain, quantity, round_trip};
 
-/// The text; the queue pair may be gone.
-pub(super) fn detail(look: &Look, key: Key) -> String {
+/// Returns the text; the queue pair may no longer exist.
+pub(super) fn detail(look: &TopSnapshot, key: RowKey) -> String {
     let mut processes = look.snapshot.processes.iter().zip(&look.rates);
     let process = processes.find(|(process, _)| process.key() == (key.0, key.1));
     let found = process.and_then(|(process, rates)| {
@@ -92,7 +92,7 @@ fn queue(process: &ProcessView, number: Option<u32>) -> String {
     let Some(number) = number else { return "none".to_owned() };
     let cqs = process.objects.iter().flat_map(|objects| &objects.cqs);
     match cqs.into_iter().find(|cq| cq.number == number) {
-        Some(CqView { filled, depth, failed, armed, .. }) => {
+        Some(CqView { ordinal, filled, depth, failed, armed, .. }) => {
             let state = if *failed {
                 ", overran"
             } else if *armed {
@@ -100,7 +100,8 @@ fn queue(process: &ProcessView, number: Option<u32>) -> String {
             } else {
                 ""
             };
-            format!("CQ {number}: {filled} of {depth}{state}")
+            let name = ordinal.map_or_else(|| number.to_string(), |ordinal| Ordinal(ordinal).to_string());
+            format!("CQ {name}: {filled} of {depth}{state}")
         }
         None => format!("CQ {number}"),
     }

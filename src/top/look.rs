@@ -1,17 +1,17 @@
-//! What the screen is made of.
+//! The data of the screen.
 
 use crate::observe::{ProcessRates, Snapshot, rates};
 
-/// A look at the processes, and their rates since the look before.
+/// A snapshot of the processes, and their rates since the snapshot before.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Look {
+pub(super) struct TopSnapshot {
     pub(super) snapshot: Snapshot,
     pub(super) rates: Vec<ProcessRates>,
 }
 
-impl Look {
-    /// What is now, compared with what was.
-    pub(super) fn after(before: &Snapshot, now: Snapshot, elapsed_ns: u64) -> Look {
-        Look { rates: rates(before, &now, elapsed_ns), snapshot: now }
+impl TopSnapshot {
+    /// Combines a snapshot with the rates since the one before.
+    pub(super) fn after(before: &Snapshot, now: Snapshot, elapsed_ns: u64) -> TopSnapshot {
+        TopSnapshot { rates: rates(before, &now, elapsed_ns), snapshot: now }
     }
 }

@@ -1,4 +1,4 @@
-//! `pumice top`: what running processes do, live in a terminal.
+//! `pumice top`: shows live in a terminal what running processes do.
 
 mod detail;
 mod look;
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use pumice_transport::path::ROCE_PORT;
 
-use crate::observe::{LookScope, Snapshot};
+use crate::observe::{Snapshot, SnapshotScope};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::stat::seconds;
-use look::Look;
+use look::TopSnapshot;
 use screen::Screen;
-use view::View;
+use view::TopView;
 
-/// How long processes are waited for at each look: a process that is stopped delays the others by this.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How soon a new look, or a signal, is noticed.
+/// Time for which processes are awaited at each snapshot: a stopped process delays the others by this.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// Interval at which a new snapshot, or a signal, is checked for.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Options of `pumice top`.
@@ -34,13 +34,13 @@ pub(crate) struct TopOptions {
     /// Time between two looks
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
-    /// Only the process with this number
+    /// Show only the process with this number
     #[arg(long)]
     pid: Option<u32>,
     /// The UDP port that the processes share
     #[arg(long, default_value_t = ROCE_PORT)]
     port: u16,
-    /// Where the registry of processes is, if not in the usual folder
+    /// Folder of the registry of processes, if it is not the usual one
     #[arg(long, hide = true)]
     registry: Option<PathBuf>,
 }
@@ -52,7 +52,7 @@ pub(crate) fn run(options: TopOptions) -> CommandResult {
         return Err(CommandError::Usage(sentence.to_owned()));
     }
     let colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut view = View::new(colors);
+    let mut view = TopView::new(colors);
     let looks = looks(options);
     let mut screen = Screen::open().map_err(CommandError::Output)?;
     loop {
@@ -64,24 +64,24 @@ pub(crate) fn run(options: TopOptions) -> CommandResult {
         }
         screen.draw(|frame| render::draw(&mut view, frame)).map_err(CommandError::Output)?;
         match screen.key(TICK).map_err(CommandError::Output)? {
-            screen::Input::Key(key) => {
+            screen::ScreenInput::Key(key) => {
                 if view.handle_key(key) {
                     return Ok(Outcome::Good);
                 }
             }
-            screen::Input::Signal => return Ok(Outcome::Good),
-            screen::Input::Nothing => {}
+            screen::ScreenInput::Signal => return Ok(Outcome::Good),
+            screen::ScreenInput::Nothing => {}
         }
     }
 }
 
-/// Looks at the processes again and again in a thread of its own, so that a process that is stopped does not
-/// keep keys from working.
-fn looks(options: TopOptions) -> Receiver<Result<Look, String>> {
+/// Takes snapshots of the processes in a thread of its own, so that a stopped process does not delay the
+/// keys.
+fn looks(options: TopOptions) -> Receiver<Result<TopSnapshot, String>> {
     let (sender, receiver): (SyncSender<_>, _) = sync_channel(1);
     thread::spawn(move || {
         let TopOptions { interval, pid, port, registry } = options;
-        let scope = LookScope { port, registry: registry.as_deref(), pid, patience: PATIENCE };
+        let scope = SnapshotScope { port, registry: registry.as_deref(), pid, patience: TIMEOUT };
         let mut before: Option<(Snapshot, Instant)> = None;
         loop {
             let begun = Instant::now();
@@ -89,8 +89,8 @@ fn looks(options: TopOptions) -> Receiver<Result<Look, String>> {
                 let at = Instant::now();
                 let elapsed_ns = before.as_ref().map_or(0, |(_, before)| (at - *before).as_nanos() as u64);
                 let look = match &before {
-                    Some((before, _)) => Look::after(before, after.clone(), elapsed_ns),
-                    None => Look::after(&after, after.clone(), 0),
+                    Some((before, _)) => TopSnapshot::after(before, after.clone(), elapsed_ns),
+                    None => TopSnapshot::after(&after, after.clone(), 0),
                 };
                 before = Some((after, at));
                 look

@@ -1,4 +1,5 @@
-//! The view as a screen. Its size is the terminal's: what has no room is cut, and nothing depends on colors.
+//! Draws the view on a screen of the terminal's size. Parts without room are cut, and no information is in
+//! colors alone.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -7,12 +8,12 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
 
 use super::detail::detail;
-use super::rows::Row;
-use super::view::{Mode, View};
+use super::rows::TopRow;
+use super::view::{TopView, ViewMode};
 use crate::observe::{QpRates, quantity};
 
-/// Processes that are shown above the list.
-const MOST_PROCESSES: usize = 5;
+/// Maximum number of processes that are shown above the list.
+const MAX_PROCESSES: usize = 5;
 
 const HELP: &str = "\
 q        quit
@@ -29,8 +30,8 @@ AGAIN  packets sent again   RNR  RNR NAKs sent and received, both since the begi
 STATE!  it has failed: the line below the list says why; docs/metrics.md has remedies";
 
 /// Draws everything.
-pub(super) fn draw(view: &mut View, frame: &mut Frame<'_>) {
-    let processes = view.look.snapshot.processes.len().min(MOST_PROCESSES) as u16 + 1;
+pub(super) fn draw(view: &mut TopView, frame: &mut Frame<'_>) {
+    let processes = view.look.snapshot.processes.len().min(MAX_PROCESSES) as u16 + 1;
     let parts = [Constraint::Length(1), Constraint::Length(processes), Constraint::Length(1)];
     let below = [Constraint::Min(3), Constraint::Length(1), Constraint::Length(1)];
     let [title, top, heading, body, remark, keys] =
@@ -38,20 +39,20 @@ pub(super) fn draw(view: &mut View, frame: &mut Frame<'_>) {
     frame.render_widget(Line::from(title_of(view)).style(bold()), title);
     draw_processes(view, frame, top);
     match view.mode {
-        Mode::Help => {
+        ViewMode::Help => {
             frame.render_widget(Line::from("help").style(bold()), heading);
             frame.render_widget(Paragraph::new(HELP), body);
         }
-        Mode::Detail(key) => {
+        ViewMode::Detail(key) => {
             frame.render_widget(Line::from("queue pair").style(bold()), heading);
             frame.render_widget(Paragraph::new(detail(&view.look, key)).wrap(Wrap { trim: false }), body);
         }
-        Mode::Lists | Mode::Filter => draw_list(view, frame, heading, body, remark),
+        ViewMode::Lists | ViewMode::Filter => draw_list(view, frame, heading, body, remark),
     }
     frame.render_widget(Line::from(keys_of(view)).style(reversed()), keys);
 }
 
-fn title_of(view: &View) -> String {
+fn title_of(view: &TopView) -> String {
     let count = view.look.snapshot.processes.len();
     let state = match (&view.trouble, view.frozen, view.waits) {
         (Some(why), _, _) => format!("  {why}"),
@@ -62,18 +63,18 @@ fn title_of(view: &View) -> String {
     format!("pumice top  {count} processes{state}")
 }
 
-fn keys_of(view: &View) -> String {
+fn keys_of(view: &TopView) -> String {
     match view.mode {
-        Mode::Filter => format!("filter: {}_   enter keep  esc forget", view.filter),
-        Mode::Help => "any key: back".to_owned(),
-        Mode::Detail(_) => "esc back  space freeze  q quit".to_owned(),
-        Mode::Lists => {
+        ViewMode::Filter => format!("filter: {}_   enter keep  esc forget", view.filter),
+        ViewMode::Help => "any key: back".to_owned(),
+        ViewMode::Detail(_) => "esc back  space freeze  q quit".to_owned(),
+        ViewMode::Lists => {
             "q quit  ? help  enter show  tab list  / filter  s sort  r reverse  space freeze".to_owned()
         }
     }
 }
 
-fn draw_processes(view: &View, frame: &mut Frame<'_>, area: Rect) {
+fn draw_processes(view: &TopView, frame: &mut Frame<'_>, area: Rect) {
     let mut lines = vec![
         Line::from(format!(
             "{:>7} {:<14} {:<10} {:>4} {:>6} {:>6} {:>5} {:>5} {:>5} {:>4} {:>6}",
@@ -82,7 +83,7 @@ fn draw_processes(view: &View, frame: &mut Frame<'_>, area: Rect) {
         .style(bold()),
     ];
     let all = view.look.snapshot.processes.iter().zip(&view.look.rates);
-    lines.extend(all.take(MOST_PROCESSES).map(|(process, rates)| {
+    lines.extend(all.take(MAX_PROCESSES).map(|(process, rates)| {
         let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
         let name = cut(process.program.as_deref().unwrap_or("?"), 14);
         if !process.answers() {
@@ -101,7 +102,7 @@ fn draw_processes(view: &View, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-fn draw_list(view: &mut View, frame: &mut Frame<'_>, heading: Rect, body: Rect, remark: Rect) {
+fn draw_list(view: &mut TopView, frame: &mut Frame<'_>, heading: Rect, body: Rect, remark: Rect) {
     let rows = view.rows();
     let columns = view.list.columns();
     let by = columns.get(view.column).map_or("", |(name, _)| name);
@@ -127,14 +128,14 @@ fn draw_list(view: &mut View, frame: &mut Frame<'_>, heading: Rect, body: Rect, 
     }
 }
 
-/// How many queue pairs have no row because their process has too many.
-fn left_out(view: &View) -> String {
+/// Says how many queue pairs have no row because their process has too many.
+fn left_out(view: &TopView) -> String {
     let objects = view.look.snapshot.processes.iter().filter_map(|process| process.objects.as_ref());
     let left: u32 = objects.map(|objects| objects.qps_left_out()).fold(0, u32::saturating_add);
     if left > 0 { format!(" (and {left} more queue pairs)") } else { String::new() }
 }
 
-fn style_of(row: &Row, colors: bool) -> Style {
+fn style_of(row: &TopRow, colors: bool) -> Style {
     match (row.bad, colors) {
         (true, true) => Style::new().fg(Color::Red),
         (true, false) => bold(),
@@ -159,7 +160,7 @@ mod tests {
     use super::super::view::tests::view;
     use super::*;
 
-    fn shown(view: &mut View, width: u16, height: u16) -> String {
+    fn shown(view: &mut TopView, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
         terminal.draw(|frame| draw(view, frame)).expect("it is drawn");
         terminal.backend().to_string()

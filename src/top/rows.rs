@@ -1,4 +1,4 @@
-//! Rows of the lists: objects of all processes as text, with what they are sorted by.
+//! Rows of the lists: objects of all processes as text, with their sort keys.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -6,51 +6,51 @@ use std::net::IpAddr;
 use pumice_device::inspect::QpView;
 use pumice_transport::wire::Qpn;
 
-use super::look::Look;
+use super::look::TopSnapshot;
 use crate::observe::{ProcessView, QpRates, plain, quantity};
 
-/// What identifies a row between two looks: process, and number of the object.
-pub(super) type Key = (u32, (u8, IpAddr), u32);
+/// The key that identifies a row in two snapshots: process, and number of the object.
+pub(super) type RowKey = (u32, (u8, IpAddr), u32);
 
-/// What a list shows.
+/// The subject of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum List {
+pub(super) enum TopList {
     QueuePairs,
     CompletionQueues,
     SharedReceiveQueues,
     Faults,
 }
 
-/// A row.
+/// A row of a list.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
-    pub(super) key: Key,
+pub(super) struct TopRow {
+    pub(super) key: RowKey,
     pub(super) cells: Vec<String>,
-    /// By column: a number, or none where the text is compared.
+    /// Numbers to sort by, one for each column; `None` where the text is compared.
     numbers: Vec<Option<f64>>,
-    /// Something is wrong with it.
+    /// The object has a problem.
     pub(super) bad: bool,
-    /// What went wrong last, or what the rule does.
+    /// The last problem, or what the rule does.
     pub(super) remark: String,
 }
 
-impl List {
-    pub(super) const ALL: [List; 4] =
-        [List::QueuePairs, List::CompletionQueues, List::SharedReceiveQueues, List::Faults];
+impl TopList {
+    pub(super) const ALL: [TopList; 4] =
+        [TopList::QueuePairs, TopList::CompletionQueues, TopList::SharedReceiveQueues, TopList::Faults];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
-            List::QueuePairs => "queue pairs",
-            List::CompletionQueues => "completion queues",
-            List::SharedReceiveQueues => "shared receive queues",
-            List::Faults => "fault rules",
+            TopList::QueuePairs => "queue pairs",
+            TopList::CompletionQueues => "completion queues",
+            TopList::SharedReceiveQueues => "shared receive queues",
+            TopList::Faults => "fault rules",
         }
     }
 
-    /// Headings and widths. The widths of a list and a space between them fit into 80 columns.
+    /// Returns headings and widths. The widths of a list with a space between them fit into 80 columns.
     pub(super) const fn columns(self) -> &'static [(&'static str, u16)] {
         match self {
-            List::QueuePairs => &[
+            TopList::QueuePairs => &[
                 ("PID", 7),
                 ("QP", 8),
                 ("SVC", 4),
@@ -63,7 +63,7 @@ impl List {
                 ("AGAIN", 5),
                 ("RNR", 4),
             ],
-            List::CompletionQueues => &[
+            TopList::CompletionQueues => &[
                 ("PID", 7),
                 ("CQ", 6),
                 ("FILL%", 5),
@@ -72,7 +72,7 @@ impl List {
                 ("USERS", 6),
                 ("STATE", 8),
             ],
-            List::SharedReceiveQueues => &[
+            TopList::SharedReceiveQueues => &[
                 ("PID", 7),
                 ("SRQ", 6),
                 ("FILL%", 5),
@@ -81,25 +81,31 @@ impl List {
                 ("LIMIT", 6),
                 ("KIND", 8),
             ],
-            List::Faults => {
+            TopList::Faults => {
                 &[("PID", 7), ("RULE", 20), ("MET", 9), ("APPLIED", 9), ("STATE", 7), ("DOES", 20)]
             }
         }
     }
 }
 
-/// The rows of a list whose text holds `filter`, sorted by a column.
-pub(super) fn rows(look: &Look, list: List, filter: &str, column: usize, reverse: bool) -> Vec<Row> {
+/// Returns the rows of a list whose text contains `filter`, sorted by a column.
+pub(super) fn rows(
+    look: &TopSnapshot,
+    list: TopList,
+    filter: &str,
+    column: usize,
+    reverse: bool,
+) -> Vec<TopRow> {
     let filter = filter.to_lowercase();
-    let mut all: Vec<Row> = Vec::new();
+    let mut all: Vec<TopRow> = Vec::new();
     for (process, rates) in look.snapshot.processes.iter().zip(&look.rates) {
         let Some(objects) = &process.objects else { continue };
         match list {
-            List::QueuePairs => {
+            TopList::QueuePairs => {
                 let qps = objects.qps.iter().zip(&rates.qps);
                 all.extend(qps.map(|(qp, rates)| queue_pair(process, qp, rates)));
             }
-            List::CompletionQueues => all.extend(objects.cqs.iter().map(|cq| {
+            TopList::CompletionQueues => all.extend(objects.cqs.iter().map(|cq| {
                 let state = if cq.failed {
                     "overran"
                 } else if cq.armed {
@@ -110,13 +116,13 @@ pub(super) fn rows(look: &Look, list: List, filter: &str, column: usize, reverse
                 let numbers = [fill(cq.filled, cq.depth), cq.filled.into(), cq.depth.into(), cq.users.into()];
                 row(process, cq.number, numbers.as_slice(), state, cq.failed)
             })),
-            List::SharedReceiveQueues => all.extend(objects.srqs.iter().map(|srq| {
+            TopList::SharedReceiveQueues => all.extend(objects.srqs.iter().map(|srq| {
                 let numbers =
                     [fill(srq.posted, srq.depth), srq.posted.into(), srq.depth.into(), srq.limit.into()];
                 let kind = if srq.xrc { "XRC" } else { "basic" };
                 row(process, srq.number, numbers.as_slice(), kind, srq.posted == 0)
             })),
-            List::Faults => all.extend((0..).zip(&objects.rules).map(|(number, rule)| {
+            TopList::Faults => all.extend((0..).zip(&objects.rules).map(|(number, rule)| {
                 let state = if rule.paused { "paused" } else { "active" };
                 let cells = vec![
                     process.pid.to_string(),
@@ -129,7 +135,7 @@ pub(super) fn rows(look: &Look, list: List, filter: &str, column: usize, reverse
                 let (met, applied) = (rule.met as f64, rule.applied as f64);
                 let numbers = vec![Some(process.pid.into()), None, Some(met), Some(applied), None, None];
                 let key = (process.pid, process.device_key(), number);
-                Row { key, cells, numbers, bad: false, remark: plain(&rule.does) }
+                TopRow { key, cells, numbers, bad: false, remark: plain(&rule.does) }
             })),
         }
     }
@@ -146,12 +152,12 @@ fn fill(filled: u32, depth: u32) -> f64 {
     100.0 * f64::from(filled) / f64::from(depth.max(1))
 }
 
-/// PID, number, percent, three numbers, and a word.
-fn row(process: &ProcessView, number: u32, numbers: &[f64], word: &str, bad: bool) -> Row {
+/// Returns a row: PID, number, percent, three numbers, and a word.
+fn row(process: &ProcessView, number: u32, numbers: &[f64], word: &str, bad: bool) -> TopRow {
     let shown = numbers.iter().map(|number| format!("{number:.0}"));
     let cells = [process.pid.to_string(), number.to_string()].into_iter().chain(shown);
     let all = [f64::from(process.pid), f64::from(number)].into_iter().chain(numbers.iter().copied());
-    Row {
+    TopRow {
         key: (process.pid, process.device_key(), number),
         cells: cells.chain([word.to_owned()]).collect(),
         numbers: all.map(Some).chain([None]).collect(),
@@ -160,7 +166,7 @@ fn row(process: &ProcessView, number: u32, numbers: &[f64], word: &str, bad: boo
     }
 }
 
-fn queue_pair(process: &ProcessView, qp: &QpView, rates: &QpRates) -> Row {
+fn queue_pair(process: &ProcessView, qp: &QpView, rates: &QpRates) -> TopRow {
     let peer = qp.peer.map_or_else(|| "-".to_owned(), |peer| peer.address.to_string());
     let bad = matches!(qp.state.as_str(), "ERR" | "SQE");
     let per_second = [rates.sends, rates.receives, rates.sent_bytes, rates.received_bytes];
@@ -169,13 +175,13 @@ fn queue_pair(process: &ProcessView, qp: &QpView, rates: &QpRates) -> Row {
         process.pid.to_string(),
         Qpn::new(qp.qpn).to_string(),
         plain(&qp.service),
-        // Not by its color alone.
+        // The mark makes it visible without colors.
         if bad { format!("{}!", plain(&qp.state)) } else { plain(&qp.state) },
         peer,
     ];
     let numbers = per_second.into_iter().chain(counts);
     let front = [Some(process.pid.into()), Some(qp.qpn.into()), None, None, None];
-    Row {
+    TopRow {
         key: (process.pid, process.device_key(), qp.qpn),
         cells: words.into_iter().chain(numbers.clone().map(quantity)).collect(),
         numbers: front.into_iter().chain(numbers.map(Some)).collect(),
@@ -184,8 +190,8 @@ fn queue_pair(process: &ProcessView, qp: &QpView, rates: &QpRates) -> Row {
     }
 }
 
-impl Row {
-    fn holds(&self, filter: &str, look: &Look) -> bool {
+impl TopRow {
+    fn holds(&self, filter: &str, look: &TopSnapshot) -> bool {
         let process =
             look.snapshot.processes.iter().find(|process| process.key() == (self.key.0, self.key.1));
         let names = process
@@ -194,8 +200,8 @@ impl Row {
         texts.into_iter().any(|text| text.to_lowercase().contains(filter))
     }
 
-    fn compare(&self, other: &Row, column: usize) -> Ordering {
-        let number = |row: &Row| row.numbers.get(column).copied().flatten();
+    fn compare(&self, other: &TopRow, column: usize) -> Ordering {
+        let number = |row: &TopRow| row.numbers.get(column).copied().flatten();
         match (number(self), number(other)) {
             (Some(one), Some(other)) => one.total_cmp(&other),
             _ => self.cells.get(column).cmp(&other.cells.get(column)),

@@ -1,4 +1,4 @@
-//! The terminal: taken when the command begins, and given back however it ends.
+//! The terminal: taken when the command begins, and restored in any case when it ends.
 
 use std::io;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use ratatui::{DefaultTerminal, Frame};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// The terminal, in raw mode and on its other screen. A panic gives it back as well: ratatui's hook.
+/// The terminal, in raw mode and on its alternate screen. The panic hook of ratatui restores it as well.
 pub(super) struct Screen {
     terminal: DefaultTerminal,
     signaled: Arc<AtomicBool>,
 }
 
-/// What came.
-pub(super) enum Input {
+/// The result of a wait for input.
+pub(super) enum ScreenInput {
     Key(KeyCode),
-    /// ^C, or a signal that ends the command.
+    /// ^C was typed, or a signal arrived that ends the command.
     Signal,
-    /// Nothing, or the terminal has another size.
+    /// No key was pressed, or the terminal has another size.
     Nothing,
 }
 
@@ -28,7 +28,7 @@ impl Screen {
     /// Takes the terminal.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn open() -> io::Result<Screen> {
         let signaled = Arc::new(AtomicBool::new(false));
         for signal in [SIGHUP, SIGINT, SIGTERM] {
@@ -41,26 +41,26 @@ impl Screen {
         self.terminal.draw(draw).map(drop)
     }
 
-    /// Waits for a key, at most so long.
+    /// Waits for a key, at most for `most`.
     ///
     /// # Errors
-    /// What the system says.
-    pub(super) fn key(&self, most: Duration) -> io::Result<Input> {
-        let came = event::poll(most)?;
+    /// The error of the system.
+    pub(super) fn key(&self, most: Duration) -> io::Result<ScreenInput> {
+        let has_event = event::poll(most)?;
         if self.signaled.load(Ordering::Relaxed) {
-            return Ok(Input::Signal);
+            return Ok(ScreenInput::Signal);
         }
-        if !came {
-            return Ok(Input::Nothing);
+        if !has_event {
+            return Ok(ScreenInput::Nothing);
         }
         match event::read()? {
-            Event::Key(key) if key.kind == KeyEventKind::Release => Ok(Input::Nothing),
+            Event::Key(key) if key.kind == KeyEventKind::Release => Ok(ScreenInput::Nothing),
             Event::Key(key) if key.modifiers.contains(KeyModifiers::CONTROL) => match key.code {
-                KeyCode::Char('c') => Ok(Input::Signal),
-                _ => Ok(Input::Nothing),
+                KeyCode::Char('c') => Ok(ScreenInput::Signal),
+                _ => Ok(ScreenInput::Nothing),
             },
-            Event::Key(key) => Ok(Input::Key(key.code)),
-            _ => Ok(Input::Nothing),
+            Event::Key(key) => Ok(ScreenInput::Key(key.code)),
+            _ => Ok(ScreenInput::Nothing),
         }
     }
 }

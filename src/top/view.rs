@@ -1,51 +1,52 @@
-//! What is shown, and what keys do to it: no terminal and no clock.
+//! The state of the screen, and the effect of keys on it; it uses no terminal and no clock.
 
 use ratatui::crossterm::event::KeyCode;
 
-use super::look::Look;
-use super::rows::{Key, List, Row, rows};
+use super::look::TopSnapshot;
+use super::rows::{RowKey, TopList, TopRow, rows};
 
-/// The longest filter, in characters.
+/// Maximum length of the filter, in characters.
 const MAX_FILTER: usize = 64;
 
-/// What the keys mean now.
+/// The mode, which decides what the keys mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum ViewMode {
     Lists,
-    /// The filter is being written.
+    /// The filter is being typed.
     Filter,
-    /// One queue pair.
-    Detail(Key),
+    /// The details of one queue pair are shown.
+    Detail(RowKey),
     Help,
 }
 
 /// The whole state of the screen.
 #[derive(Debug)]
-pub(super) struct View {
-    pub(super) look: Look,
-    pub(super) mode: Mode,
-    pub(super) list: List,
-    /// Column that the list is sorted by.
+pub(super) struct TopView {
+    pub(super) look: TopSnapshot,
+    pub(super) mode: ViewMode,
+    pub(super) list: TopList,
+    /// Index of the column by which the list is sorted.
     pub(super) column: usize,
     pub(super) reverse: bool,
     pub(super) filter: String,
-    /// The row that is chosen, and its index in the list when it was shown last.
-    pub(super) selected: Option<Key>,
+    /// The selected row.
+    pub(super) selected: Option<RowKey>,
+    /// Index of the selected row in the list when it was last shown.
     pub(super) selected_row: usize,
     pub(super) frozen: bool,
     pub(super) colors: bool,
-    /// Why the last look failed.
+    /// Reason why the last snapshot failed.
     pub(super) trouble: Option<String>,
-    /// No look has been taken yet.
+    /// No snapshot has been taken yet.
     pub(super) waits: bool,
 }
 
-impl View {
-    pub(super) fn new(colors: bool) -> View {
-        View {
-            look: Look::default(),
-            mode: Mode::Lists,
-            list: List::QueuePairs,
+impl TopView {
+    pub(super) fn new(colors: bool) -> TopView {
+        TopView {
+            look: TopSnapshot::default(),
+            mode: ViewMode::Lists,
+            list: TopList::QueuePairs,
             column: 0,
             reverse: false,
             filter: String::new(),
@@ -58,8 +59,8 @@ impl View {
         }
     }
 
-    /// A new look; nothing changes while the view is frozen.
-    pub(super) fn take(&mut self, look: Look) {
+    /// Takes a new snapshot; nothing changes while the view is frozen.
+    pub(super) fn take(&mut self, look: TopSnapshot) {
         self.waits = false;
         self.trouble = None;
         if !self.frozen {
@@ -67,14 +68,14 @@ impl View {
         }
     }
 
-    /// A look failed.
+    /// Notes that a snapshot failed.
     pub(super) fn fails(&mut self, why: String) {
         self.trouble = Some(why);
     }
 
-    /// The rows of the list. The chosen row stays chosen when sorting moves it. If it is not in the list any
-    /// more, the row where it was is chosen.
-    pub(super) fn rows(&mut self) -> Vec<Row> {
+    /// Returns the rows of the list. The selected row stays selected when sorting moves it. If it is no
+    /// longer in the list, the row at its place is selected.
+    pub(super) fn rows(&mut self) -> Vec<TopRow> {
         let all = rows(&self.look, self.list, &self.filter, self.column, self.reverse);
         let found = self.selected.and_then(|key| all.iter().position(|row| row.key == key));
         self.selected_row = found.unwrap_or(self.selected_row).min(all.len().saturating_sub(1));
@@ -82,18 +83,18 @@ impl View {
         all
     }
 
-    /// Does what a key says. True: the command ends.
+    /// Handles a key; returns true if the command ends.
     pub(super) fn handle_key(&mut self, key: KeyCode) -> bool {
         match self.mode {
-            Mode::Filter => self.write_filter(key),
-            Mode::Help => self.mode = Mode::Lists,
-            Mode::Detail(_) => match key {
+            ViewMode::Filter => self.write_filter(key),
+            ViewMode::Help => self.mode = ViewMode::Lists,
+            ViewMode::Detail(_) => match key {
                 KeyCode::Char('q') => return true,
-                KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => self.mode = Mode::Lists,
+                KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => self.mode = ViewMode::Lists,
                 KeyCode::Char(' ') => self.frozen = !self.frozen,
                 _ => {}
             },
-            Mode::Lists => return self.in_lists(key),
+            ViewMode::Lists => return self.in_lists(key),
         }
         false
     }
@@ -101,23 +102,23 @@ impl View {
     fn in_lists(&mut self, key: KeyCode) -> bool {
         match key {
             KeyCode::Char('q') => return true,
-            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
-            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Char('?' | 'h') => self.mode = ViewMode::Help,
+            KeyCode::Char('/') => self.mode = ViewMode::Filter,
             KeyCode::Char(' ') => self.frozen = !self.frozen,
             KeyCode::Char('r') => self.reverse = !self.reverse,
             KeyCode::Char('s') => self.column = (self.column + 1) % self.list.columns().len(),
             KeyCode::Tab => self.turn_to(1),
-            KeyCode::BackTab => self.turn_to(List::ALL.len() - 1),
+            KeyCode::BackTab => self.turn_to(TopList::ALL.len() - 1),
             KeyCode::Up | KeyCode::Char('k') => self.step(|row, _| row.saturating_sub(1)),
             KeyCode::Down | KeyCode::Char('j') => self.step(|row, _| row + 1),
             KeyCode::PageUp => self.step(|row, _| row.saturating_sub(10)),
             KeyCode::PageDown => self.step(|row, _| row + 10),
             KeyCode::Home | KeyCode::Char('g') => self.step(|_, _| 0),
             KeyCode::End | KeyCode::Char('G') => self.step(|_, last| last),
-            KeyCode::Enter if self.list == List::QueuePairs => {
+            KeyCode::Enter if self.list == TopList::QueuePairs => {
                 self.rows();
                 if let Some(key) = self.selected {
-                    self.mode = Mode::Detail(key);
+                    self.mode = ViewMode::Detail(key);
                 }
             }
             KeyCode::Esc => self.filter.clear(),
@@ -127,8 +128,8 @@ impl View {
     }
 
     fn turn_to(&mut self, forward: usize) {
-        let now = List::ALL.iter().position(|list| *list == self.list).unwrap_or(0);
-        self.list = List::ALL[(now + forward) % List::ALL.len()];
+        let now = TopList::ALL.iter().position(|list| *list == self.list).unwrap_or(0);
+        self.list = TopList::ALL[(now + forward) % TopList::ALL.len()];
         (self.column, self.reverse, self.selected, self.selected_row) = (0, false, None, 0);
     }
 
@@ -141,10 +142,10 @@ impl View {
 
     fn write_filter(&mut self, key: KeyCode) {
         match key {
-            KeyCode::Enter => self.mode = Mode::Lists,
+            KeyCode::Enter => self.mode = ViewMode::Lists,
             KeyCode::Esc => {
                 self.filter.clear();
-                self.mode = Mode::Lists;
+                self.mode = ViewMode::Lists;
             }
             KeyCode::Backspace => {
                 self.filter.pop();
@@ -163,8 +164,8 @@ pub(super) mod tests {
     use crate::observe::Snapshot;
     use crate::observe::tests::{process, qp};
 
-    /// Two looks at a process with three queue pairs, of which one has failed.
-    pub(in crate::top) fn view() -> View {
+    /// Returns the view of two snapshots of a process with three queue pairs, of which one has failed.
+    pub(in crate::top) fn view() -> TopView {
         let mut busy = qp(0x01_0012);
         busy.ended = 1200;
         let mut failed = qp(0x01_0013);
@@ -173,12 +174,12 @@ pub(super) mod tests {
         let before =
             Snapshot { processes: vec![process(17, vec![qp(0x01_0011), qp(0x01_0012), failed.clone()])] };
         let now = Snapshot { processes: vec![process(17, vec![qp(0x01_0011), busy, failed])] };
-        let mut view = View::new(false);
-        view.take(Look::after(&before, now, 1_000_000_000));
+        let mut view = TopView::new(false);
+        view.take(TopSnapshot::after(&before, now, 1_000_000_000));
         view
     }
 
-    fn numbers(view: &mut View) -> Vec<u32> {
+    fn numbers(view: &mut TopView) -> Vec<u32> {
         view.rows().iter().map(|row| row.key.2 & 0xff).collect()
     }
 
@@ -196,7 +197,7 @@ pub(super) mod tests {
         }
         assert_eq!(numbers(&mut view), [0x13], "the error holds it");
         view.handle_key(KeyCode::Esc);
-        assert_eq!((numbers(&mut view).len(), view.mode), (3, Mode::Lists));
+        assert_eq!((numbers(&mut view).len(), view.mode), (3, ViewMode::Lists));
     }
 
     #[test]
@@ -208,7 +209,7 @@ pub(super) mod tests {
         assert_eq!(view.selected, Some(chosen));
         view.handle_key(KeyCode::Char('r'));
         view.handle_key(KeyCode::Enter);
-        assert_eq!(view.mode, Mode::Detail(chosen));
+        assert_eq!(view.mode, ViewMode::Detail(chosen));
         view.handle_key(KeyCode::Esc);
         for key in [KeyCode::End, KeyCode::Down, KeyCode::Home, KeyCode::Up, KeyCode::PageDown] {
             assert!(!view.handle_key(key));
@@ -221,13 +222,13 @@ pub(super) mod tests {
     fn a_frozen_view_keeps_what_it_shows() {
         let mut view = view();
         view.handle_key(KeyCode::Char(' '));
-        view.take(Look::default());
+        view.take(TopSnapshot::default());
         assert_eq!(numbers(&mut view).len(), 3);
         view.handle_key(KeyCode::Char(' '));
-        view.take(Look::default());
+        view.take(TopSnapshot::default());
         assert!(numbers(&mut view).is_empty() && view.selected.is_none());
         view.handle_key(KeyCode::Enter);
-        assert_eq!(view.mode, Mode::Lists, "there is nothing to drill into");
+        assert_eq!(view.mode, ViewMode::Lists, "there is nothing to drill into");
     }
 
     #[test]
@@ -240,6 +241,6 @@ pub(super) mod tests {
         view.handle_key(KeyCode::Tab);
         assert!(view.rows().is_empty());
         view.handle_key(KeyCode::BackTab);
-        assert_eq!(view.list, List::SharedReceiveQueues);
+        assert_eq!(view.list, TopList::SharedReceiveQueues);
     }
 }

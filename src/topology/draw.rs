@@ -1,10 +1,10 @@
-//! A topology as a picture of text.
+//! Draws a topology as text.
 
 use std::io::{self, Write};
 
 use pumice_device::port::{EcnMarking, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyKind};
 
-/// Draws the switches, the hosts at each, and says what their ports do.
+/// Draws the switches with the hosts at each, and describes their ports.
 pub(crate) fn write(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
     let leaves = match topology.kind {
         TopologyKind::Star => 1,
@@ -50,22 +50,22 @@ fn cable(link: SwitchLink) -> String {
 }
 
 fn about_queues(queues: &SwitchQueues) -> String {
-    let mut said = format!("each port has a queue of {} bytes", queues.queue_bytes);
+    let mut sentence = format!("each port has a queue of {} bytes", queues.queue_bytes);
     if let Some(bytes) = queues.buffer_bytes {
-        said += &format!(", of {bytes} bytes that the ports of a switch share");
+        sentence += &format!(", of {bytes} bytes that the ports of a switch share");
     }
     match queues.ecn {
         Some(EcnMarking::Ramp { min_bytes, max_bytes, most_ppm }) => {
             let percent = f64::from(most_ppm) / 10_000.0;
-            said += &format!(", marks from {min_bytes} to {max_bytes} bytes up to {percent} %");
+            sentence += &format!(", marks from {min_bytes} to {max_bytes} bytes up to {percent} %");
         }
-        _ => said += ", marks no packet",
+        _ => sentence += ", marks no packet",
     }
     match queues.pause {
         Some(SwitchPauses { xoff_bytes, xon_bytes }) => {
-            said += &format!(", and pauses senders above {xoff_bytes} bytes until {xon_bytes} are left");
+            sentence += &format!(", and pauses senders above {xoff_bytes} bytes until {xon_bytes} are left");
         }
-        None => said += ", and loses what does not fit",
+        None => sentence += ", and loses what does not fit",
     }
-    said
+    sentence
 }

@@ -1,4 +1,4 @@
-//! `pumice topology`: switches between programs, checked, drawn, and what their ports counted.
+//! `pumice topology`: checks and draws the switches between programs, and prints the counters of their ports.
 
 pub(crate) mod draw;
 pub(crate) mod ports;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use pumice_device::port::{EcnMarking, Topology, TopologyKind};
-use pumice_device::share;
+use pumice_device::sharing as share;
 use serde::Serialize;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use ports::Port;
+use ports::PortJson;
 
 /// Options of `pumice topology`.
 #[derive(Debug, Args)]
@@ -31,9 +31,9 @@ pub(crate) struct TopologyOptions {
 /// Runs the command.
 pub(crate) fn run(options: &TopologyOptions, out: &mut dyn Write) -> CommandResult {
     let topology = Topology::load(&options.file)
-        .map_err(|(said, _)| CommandError::Usage(format!("{}: {said}", options.file.display())))?;
+        .map_err(|(problem, _)| CommandError::Usage(format!("{}: {problem}", options.file.display())))?;
     let topology = Arc::new(topology);
-    // Without addresses no program can be a host: there is nothing to count.
+    // Without addresses no program can be a host, so that there are no counters.
     let ports = if topology.named.is_empty() {
         Vec::new()
     } else {
@@ -42,14 +42,14 @@ pub(crate) fn run(options: &TopologyOptions, out: &mut dyn Write) -> CommandResu
         if options.reset {
             switching.reset();
         }
-        switching.queues().iter().map(Port::from).collect()
+        switching.queues().iter().map(PortJson::from).collect()
     };
     let written = if options.json { json(&topology, &ports, out) } else { text(&topology, &ports, out) };
     written.map_err(CommandError::Output)?;
     Ok(Outcome::Good)
 }
 
-fn text(topology: &Topology, ports: &[Port], out: &mut dyn Write) -> std::io::Result<()> {
+fn text(topology: &Topology, ports: &[PortJson], out: &mut dyn Write) -> std::io::Result<()> {
     draw::write(topology, out)?;
     if ports.is_empty() {
         return writeln!(out, "\nfor simulations: it names no addresses, which programs need");
@@ -59,19 +59,19 @@ fn text(topology: &Topology, ports: &[Port], out: &mut dyn Write) -> std::io::Re
 }
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct TopologyJson<'a> {
     kind: &'static str,
     leaves: u16,
     spines: u16,
-    hosts: Vec<Host>,
-    ecn: Option<Ecn>,
+    hosts: Vec<HostJson>,
+    ecn: Option<EcnJson>,
     xoff_bytes: Option<u64>,
     xon_bytes: Option<u64>,
-    ports: &'a [Port],
+    ports: &'a [PortJson],
 }
 
 #[derive(Serialize)]
-struct Host {
+struct HostJson {
     address: Option<String>,
     leaf: usize,
     rate_mbps: u32,
@@ -80,16 +80,16 @@ struct Host {
 }
 
 #[derive(Serialize)]
-struct Ecn {
+struct EcnJson {
     min_bytes: u64,
     max_bytes: u64,
     most_ppm: u32,
 }
 
-fn json(topology: &Topology, ports: &[Port], out: &mut dyn Write) -> std::io::Result<()> {
+fn json(topology: &Topology, ports: &[PortJson], out: &mut dyn Write) -> std::io::Result<()> {
     let host = |index: usize| {
         let (named, cable) = (topology.named.get(index), topology.cable(index));
-        Host {
+        HostJson {
             address: named.map(|host| host.address.to_string()),
             leaf: topology.leaf_of(index),
             rate_mbps: cable.rate_mbps,
@@ -97,7 +97,7 @@ fn json(topology: &Topology, ports: &[Port], out: &mut dyn Write) -> std::io::Re
             queue_bytes: named.and_then(|host| host.queue_bytes).unwrap_or(topology.queues.queue_bytes),
         }
     };
-    let whole = Whole {
+    let document = TopologyJson {
         kind: match topology.kind {
             TopologyKind::Star => "star",
             TopologyKind::TwoTier => "two-tier",
@@ -107,7 +107,7 @@ fn json(topology: &Topology, ports: &[Port], out: &mut dyn Write) -> std::io::Re
         hosts: (0..usize::from(topology.hosts)).map(host).collect(),
         ecn: match topology.queues.ecn {
             Some(EcnMarking::Ramp { min_bytes, max_bytes, most_ppm }) => {
-                Some(Ecn { min_bytes, max_bytes, most_ppm })
+                Some(EcnJson { min_bytes, max_bytes, most_ppm })
             }
             _ => None,
         },
@@ -115,6 +115,6 @@ fn json(topology: &Topology, ports: &[Port], out: &mut dyn Write) -> std::io::Re
         xon_bytes: topology.queues.pause.map(|pause| pause.xon_bytes),
         ports,
     };
-    serde_json::to_writer(&mut *out, &whole)?;
+    serde_json::to_writer(&mut *out, &document)?;
     writeln!(out)
 }

@@ -1,13 +1,13 @@
-//! What the ports of switches counted, as a table and in JSON.
+//! The counters of switch ports, as a table and as JSON.
 
 use std::io::{self, Write};
 
 use pumice_device::port::QueueReport;
 use serde::Serialize;
 
-/// A queue, as JSON has it.
+/// A port's queue, as JSON has it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Port {
+pub(crate) struct PortJson {
     name: String,
     packets: u64,
     sent_bytes: u64,
@@ -18,9 +18,9 @@ pub(crate) struct Port {
     pauses: u64,
 }
 
-impl From<&QueueReport> for Port {
-    fn from(queue: &QueueReport) -> Port {
-        Port {
+impl From<&QueueReport> for PortJson {
+    fn from(queue: &QueueReport) -> PortJson {
+        PortJson {
             name: queue.name.clone(),
             packets: queue.packets,
             sent_bytes: queue.sent_bytes,
@@ -33,8 +33,8 @@ impl From<&QueueReport> for Port {
     }
 }
 
-/// One line for each queue, below a line of titles.
-pub(crate) fn write(ports: &[Port], out: &mut dyn Write) -> io::Result<()> {
+/// Writes a heading, and a line for each queue.
+pub(crate) fn write(ports: &[PortJson], out: &mut dyn Write) -> io::Result<()> {
     let width = ports.iter().map(|port| port.name.chars().count()).max().unwrap_or(0).max("port".len());
     let [packets, bytes, waiting, longest] = ["packets", "bytes", "waiting", "longest"];
     let [marked, dropped, pauses] = ["marked", "dropped", "pauses"];
@@ -44,7 +44,8 @@ pub(crate) fn write(ports: &[Port], out: &mut dyn Write) -> io::Result<()> {
         "port"
     )?;
     for port in ports {
-        let Port { name, packets, sent_bytes, waiting_bytes, longest_bytes, marked, dropped, pauses } = port;
+        let PortJson { name, packets, sent_bytes, waiting_bytes, longest_bytes, marked, dropped, pauses } =
+            port;
         writeln!(
             out,
             "{name:<width$} {packets:>11} {sent_bytes:>15} {waiting_bytes:>9} {longest_bytes:>9} {marked:>9} \

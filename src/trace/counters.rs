@@ -1,12 +1,12 @@
-//! Counters of a timeline: what queue pairs have under way, and what completion queues hold.
+//! Counters of a timeline: requests under way of queue pairs, and unpolled completions of completion queues.
 
 use std::collections::BTreeMap;
 
-use pumice_device::trace::{Measure, QueuePair, TimelineProcess};
+use pumice_device::trace::{Measure, TimelineProcess, TracedQueuePair};
 
-/// What a counter counts.
+/// The unit of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum CounterUnit {
     Bytes,
     Packets,
     Nanoseconds,
@@ -16,28 +16,28 @@ pub(super) enum Unit {
 
 /// A counter of a queue pair.
 #[derive(Debug)]
-pub(super) struct Counter {
-    /// What it counts, in words.
+pub(super) struct CounterSeries {
+    /// Name of the counter, in words.
     pub(super) name: &'static str,
-    pub(super) unit: Unit,
-    /// Times in ns and values; each value holds until the next.
+    pub(super) unit: CounterUnit,
+    /// Times in ns with values; each value holds until the next.
     pub(super) values: Vec<(u64, i64)>,
 }
 
-/// How many completions wait for the program in a completion queue.
+/// The number of completions in a completion queue that wait for the program.
 #[derive(Debug, Default)]
 pub(super) struct UnpolledCompletions {
-    /// The completion queue: its index in the table.
+    /// Completion queue, as its index in the table.
     pub(super) cq: u32,
     /// Indices of the queue pairs whose completions are in it.
     pub(super) queue_pairs: Vec<usize>,
-    /// Times in ns and values; each value holds until the next.
+    /// Times in ns with values; each value holds until the next.
     pub(super) values: Vec<(u64, i64)>,
 }
 
-/// What a queue pair has under way, what it has sent again, and what it measured. Counters that never had a
-/// value are among them.
-pub(super) fn of_queue_pair(qp: &QueuePair) -> [Counter; 6] {
+/// Returns the counters of a queue pair: what is under way, what was sent again, and what was measured.
+/// Counters without any value are included.
+pub(super) fn of_queue_pair(qp: &TracedQueuePair) -> [CounterSeries; 6] {
     let mut steps = Vec::new();
     for message in &qp.messages {
         let over = message.acknowledged_ns.or(message.end.map(|end| end.at_ns));
@@ -49,18 +49,22 @@ pub(super) fn of_queue_pair(qp: &QueuePair) -> [Counter; 6] {
     let again = qp.packets.iter().filter(|packet| packet.is_sent && packet.transmission > 1);
     let again = again.map(|packet| (packet.at_ns, 1)).collect();
     let refused = qp.rnr_naks_ns.iter().map(|at_ns| (*at_ns, 1)).collect();
-    let counter = |name, unit, values| Counter { name, unit, values };
+    let counter = |name, unit, values| CounterSeries { name, unit, values };
     [
-        counter("bytes under way", Unit::Bytes, running(steps)),
-        counter("packets sent again", Unit::Packets, running(again)),
-        counter("RNR NAKs", Unit::Naks, running(refused)),
-        counter("round trip", Unit::Nanoseconds, measured(qp, |one| one.rtt_ns)),
-        counter("window", Unit::Packets, measured(qp, |one| Some(one.window_packets.into()))),
-        counter("packets in flight", Unit::Packets, measured(qp, |one| Some(one.in_flight_packets.into()))),
+        counter("bytes under way", CounterUnit::Bytes, running(steps)),
+        counter("packets sent again", CounterUnit::Packets, running(again)),
+        counter("RNR NAKs", CounterUnit::Naks, running(refused)),
+        counter("round trip", CounterUnit::Nanoseconds, measured(qp, |one| one.rtt_ns)),
+        counter("window", CounterUnit::Packets, measured(qp, |one| Some(one.window_packets.into()))),
+        counter(
+            "packets in flight",
+            CounterUnit::Packets,
+            measured(qp, |one| Some(one.in_flight_packets.into())),
+        ),
     ]
 }
 
-/// Completions that wait for the program, by completion queue.
+/// Returns the completions that wait for the program, by completion queue.
 pub(super) fn of_completion_queues(process: &TimelineProcess) -> Vec<UnpolledCompletions> {
     let mut queues: BTreeMap<u32, UnpolledCompletions> = BTreeMap::new();
     for (index, qp) in process.queue_pairs.iter().enumerate() {
@@ -75,20 +79,20 @@ pub(super) fn of_completion_queues(process: &TimelineProcess) -> Vec<UnpolledCom
             waiting.values.extend(polled_ns.map(|at_ns| (at_ns, -1)));
         }
     }
-    let whole = |(cq, waiting): (u32, UnpolledCompletions)| UnpolledCompletions {
+    let completed = |(cq, waiting): (u32, UnpolledCompletions)| UnpolledCompletions {
         cq,
         values: running(waiting.values),
         ..waiting
     };
-    queues.into_iter().map(whole).collect()
+    queues.into_iter().map(completed).collect()
 }
 
-fn measured(qp: &QueuePair, value: fn(&Measure) -> Option<u64>) -> Vec<(u64, i64)> {
+fn measured(qp: &TracedQueuePair, value: fn(&Measure) -> Option<u64>) -> Vec<(u64, i64)> {
     let values = qp.measures.iter().filter_map(|one| Some((one.at_ns, value(one)?)));
     values.map(|(at_ns, value)| (at_ns, i64::try_from(value).unwrap_or(i64::MAX))).collect()
 }
 
-/// The values of a counter, from its steps.
+/// Sums the steps of a counter to its values.
 fn running(mut steps: Vec<(u64, i64)>) -> Vec<(u64, i64)> {
     steps.sort_unstable();
     let mut value = 0;

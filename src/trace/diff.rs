@@ -1,9 +1,9 @@
-//! What differs between two runs, the first departure first.
+//! Prints the differences between two runs, the first departure first.
 
 use std::io::Write;
 
 use pumice_device::findings::{Fields, json};
-use pumice_device::trace::{Departure, Differences, Timeline};
+use pumice_device::trace::{Divergence, RunDifferences, Timeline};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
@@ -14,7 +14,7 @@ pub(super) fn run(
     as_json: bool,
     out: &mut dyn Write,
 ) -> CommandResult {
-    let differences = Differences::between(first, second);
+    let differences = RunDifferences::between(first, second);
     let written = if as_json {
         let object = Fields::of(&differences).with("are_alike", differences.are_alike());
         out.write_all(json::line(&object).as_bytes())
@@ -25,8 +25,8 @@ pub(super) fn run(
     Ok(if differences.are_alike() { Outcome::Good } else { Outcome::Bad })
 }
 
-fn text(differences: &Differences, most: usize, out: &mut dyn Write) -> std::io::Result<()> {
-    let Differences { messages: [first, second], departures, more, parts, causes } = differences;
+fn text(differences: &RunDifferences, most: usize, out: &mut dyn Write) -> std::io::Result<()> {
+    let RunDifferences { messages: [first, second], departures, more, parts, causes } = differences;
     writeln!(out, "{first} send requests in the first run, {second} in the second")?;
     if departures.is_empty() {
         writeln!(out, "No request departs.")?;
@@ -52,8 +52,8 @@ fn text(differences: &Differences, most: usize, out: &mut dyn Write) -> std::io:
     Ok(())
 }
 
-fn line(departure: &Departure) -> String {
-    let Departure { at_ns, tag, qp, message, sentence, .. } = departure;
+fn line(departure: &Divergence) -> String {
+    let Divergence { at_ns, tag, qp, message, sentence, .. } = departure;
     format!(
         "request {message} of queue pair {qp} ({tag}), posted at {:.3} ms: {sentence}",
         *at_ns as f64 / 1e6

@@ -1,19 +1,19 @@
-//! Spans that overlap, laid beside each other.
+//! Arranges overlapping spans in lanes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Gives each span a lane in which it overlaps no other: the lowest one that is free.
+/// Assigns each span to the lowest lane in which it overlaps no other.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
-    /// When lanes become free, and which.
+pub(super) struct SpanLanes {
+    /// Times at which lanes become free, and the lanes.
     busy: BinaryHeap<Reverse<(u64, usize)>>,
     free: BinaryHeap<Reverse<usize>>,
     count: usize,
 }
 
-impl Lanes {
-    /// The lane of a span. Spans come in the order of their beginnings.
+impl SpanLanes {
+    /// Returns the lane of a span. Spans must be given in the order of their beginnings.
     pub(super) fn take(&mut self, start_ns: u64, end_ns: u64) -> usize {
         while let Some(Reverse((until_ns, lane))) = self.busy.peek().copied() {
             if until_ns > start_ns {
@@ -29,12 +29,12 @@ impl Lanes {
                 self.count - 1
             }
         };
-        // A span of no length still takes its place.
+        // A span of no length still takes up its lane.
         self.busy.push(Reverse((end_ns.max(start_ns.saturating_add(1)), lane)));
         lane
     }
 
-    /// Lanes that were needed.
+    /// Returns the number of lanes that were needed.
     pub(super) const fn count(&self) -> usize {
         self.count
     }
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn spans_of_one_lane_do_not_overlap() {
         let spans = [(0, 10), (1, 3), (2, 5), (3, 4), (10, 11), (10, 10), (10, 12)];
-        let mut lanes = Lanes::default();
+        let mut lanes = SpanLanes::default();
         let given: Vec<usize> = spans.iter().map(|&(start, end)| lanes.take(start, end)).collect();
         assert_eq!(given, [0, 1, 2, 1, 0, 1, 2]);
         assert_eq!(lanes.count(), 3);

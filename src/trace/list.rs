@@ -1,4 +1,4 @@
-//! The records of a trace as text or JSON, for those who look for a mistake in a trace or in this program.
+//! Prints the records of a trace as text or JSON, to find a mistake in a trace or in this program.
 
 use std::io::{Read, Write};
 

@@ -1,4 +1,4 @@
-//! `pumice trace live`: traces of programs that run already.
+//! `pumice trace live`: records traces of running programs.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,22 +6,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pumice_device::ground::quantity;
-use pumice_device::record_orders::RecordOrder;
+use pumice_device::platform::quantity;
+use pumice_device::record_orders::RecordCommand;
 use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceHeader, TraceReader, create_private};
 use serde::Serialize;
 
 use crate::observe::{
-    Chosen, LiveDevice, RecordingTime, Running, Silence, live_time, milliseconds, nanoseconds, plain,
+    LiveDevice, NoOutput, ProcessSelection, RecordingTime, SelectedDevice, live_time, milliseconds,
+    nanoseconds, plain,
 };
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
-/// How long a process may take to write what it has heard, beyond its time.
+/// Time that a process may take, beyond the duration, to write what it has collected.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Options of `pumice trace live`.
 #[derive(Debug, Args)]
-pub(crate) struct LiveOptions {
+pub(crate) struct LiveTraceOptions {
     /// For how long, as in 500ms or 5s; a signal (ctrl-C) ends it sooner
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = live_time)]
     time: Duration,
@@ -32,7 +33,7 @@ pub(crate) struct LiveOptions {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     limit: Option<u64>,
     #[command(flatten)]
-    running: Running,
+    running: ProcessSelection,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -45,33 +46,33 @@ fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("\"{text}\" is not a size from 64KiB on: write it as 64MiB or 1GiB"))
 }
 
-/// What came of the recording of a device.
+/// The result of recording a device.
 #[derive(Debug, Serialize)]
-struct Recorded {
+struct RecordedTrace {
     #[serde(flatten)]
     of: LiveDevice,
-    /// None: nothing was recorded.
+    /// File of the trace; `None` if nothing was recorded.
     file: Option<PathBuf>,
     bytes: u64,
     omitted_records: u64,
     lost_records: u64,
-    /// Everything was written.
+    /// The trace is complete.
     is_whole: bool,
-    /// Why not.
+    /// Reason why it is not complete.
     problem: Option<String>,
 }
 
 /// Runs the command.
-pub(super) fn run(options: &LiveOptions, out: &mut dyn Write) -> CommandResult {
+pub(super) fn run(options: &LiveTraceOptions, out: &mut dyn Write) -> CommandResult {
     let chosen = options.running.find().map_err(CommandError::Failed)?;
     let file = pattern(&options.out, &chosen)?;
     let limit_bytes = options.limit.unwrap_or(DEFAULT_LIMIT_BYTES);
-    let order = RecordOrder::Trace { file, for_ms: milliseconds(options.time), limit_bytes };
+    let order = RecordCommand::Trace { file, for_ms: milliseconds(options.time), limit_bytes };
     let time = RecordingTime { time: options.time, grace: GRACE };
     let recordings = options.running.record(&chosen, &order, time)?;
     let until = recordings.until;
-    let all: Vec<Recorded> =
-        recordings.devices.into_iter().map(|(of, file)| Recorded::of(of, file, until)).collect();
+    let all: Vec<RecordedTrace> =
+        recordings.devices.into_iter().map(|(of, file)| RecordedTrace::of(of, file, until)).collect();
     if options.json {
         json(options, &all, out)?
     } else {
@@ -80,15 +81,15 @@ pub(super) fn run(options: &LiveOptions, out: &mut dyn Write) -> CommandResult {
     Ok(if all.iter().all(|one| one.problem.is_none()) { Outcome::Good } else { Outcome::Bad })
 }
 
-/// The pattern of the files, with what it must have so that no two processes write to one file.
-fn pattern(file: &Path, chosen: &[Chosen]) -> Result<String, CommandError> {
+/// Returns the pattern of the files, with the marks that it needs so that no two processes write to one file.
+fn pattern(file: &Path, chosen: &[SelectedDevice]) -> Result<String, CommandError> {
     let pids: Vec<u32> = chosen.iter().map(|one| one.sharer.pid).collect();
     let are_several = pids.iter().any(|pid| Some(pid) != pids.first());
     let have_several =
         pids.iter().enumerate().any(|(index, pid)| pids.iter().skip(index + 1).any(|other| other == pid));
-    let whole = std::path::absolute(file)
+    let absolute_path = std::path::absolute(file)
         .map_err(|error| CommandError::Failed(format!("the current folder is not known: {error}")))?;
-    let Some(mut pattern) = whole.to_str().map(str::to_owned) else {
+    let Some(mut pattern) = absolute_path.to_str().map(str::to_owned) else {
         let sentence = format!("{}: the name of the file is not UTF-8: name another one", file.display());
         return Err(CommandError::Usage(sentence));
     };
@@ -97,7 +98,7 @@ fn pattern(file: &Path, chosen: &[Chosen]) -> Result<String, CommandError> {
             pattern = beside(&pattern, mark);
         }
     }
-    // What keeps a file from being written is said before a program is asked.
+    // A problem with writing a file is reported before a program is asked.
     if let Some(first) = chosen.first() {
         let path = pattern.replace("%p", &first.sharer.pid.to_string()).replace("%d", &first.device);
         create_private(Path::new(&path))
@@ -106,7 +107,7 @@ fn pattern(file: &Path, chosen: &[Chosen]) -> Result<String, CommandError> {
     Ok(pattern)
 }
 
-/// "a.trace" becomes "a.%p.trace".
+/// Inserts a mark before the extension: "a.trace" becomes "a.%p.trace".
 fn beside(pattern: &str, mark: &str) -> String {
     let path = Path::new(pattern);
     let end = path.extension().map(|end| end.to_string_lossy().into_owned());
@@ -116,16 +117,23 @@ fn beside(pattern: &str, mark: &str) -> String {
     format!("{stem}.{mark}{end}")
 }
 
-impl Recorded {
-    /// Of a device: waits until its trace has all.
-    fn of(of: LiveDevice, file: Result<PathBuf, String>, until: Instant) -> Recorded {
+impl RecordedTrace {
+    /// Waits until the trace of a device is complete.
+    fn of(of: LiveDevice, file: Result<PathBuf, String>, until: Instant) -> RecordedTrace {
         let (file, refused) = match file {
             Ok(file) => (Some(file), None),
             Err(problem) => (None, Some(problem)),
         };
         let (bytes, omitted_records, lost_records) = (0, 0, 0);
-        let mut recorded =
-            Recorded { of, file, bytes, omitted_records, lost_records, is_whole: false, problem: refused };
+        let mut recorded = RecordedTrace {
+            of,
+            file,
+            bytes,
+            omitted_records,
+            lost_records,
+            is_whole: false,
+            problem: refused,
+        };
         recorded.look(until);
         recorded
     }
@@ -134,9 +142,9 @@ impl Recorded {
         let Some(file) = &self.file else { return };
         let ended = |file: &Path| head(file).ok().filter(|(header, _)| header.is_ended);
         let (found, why) = match self.of.wait_for(file, until, ended) {
-            Ok(whole) => (Ok(whole), ""),
-            Err(Silence::Late) => (head(file), "it is stopped"),
-            Err(Silence::Ended) => (head(file), "it was killed"),
+            Ok(absolute_path) => (Ok(absolute_path), ""),
+            Err(NoOutput::Late) => (head(file), "it is stopped"),
+            Err(NoOutput::Ended) => (head(file), "it was killed"),
         };
         match found {
             Ok((header, bytes)) => {
@@ -152,23 +160,23 @@ impl Recorded {
     }
 }
 
-/// What the head of a trace says, and how long the file is.
+/// Reads the header of a trace, and the length of the file.
 fn head(path: &Path) -> Result<(TraceHeader, u64), String> {
-    let said = |error: &dyn std::fmt::Display| format!("{} cannot be read: {error}", path.display());
-    let file = File::open(path).map_err(|error| said(&error))?;
-    let bytes = file.metadata().map_err(|error| said(&error))?.len();
-    let reader = TraceReader::open(file).map_err(|error| said(&error))?;
+    let read_error = |error: &dyn std::fmt::Display| format!("{} cannot be read: {error}", path.display());
+    let file = File::open(path).map_err(|error| read_error(&error))?;
+    let bytes = file.metadata().map_err(|error| read_error(&error))?.len();
+    let reader = TraceReader::open(file).map_err(|error| read_error(&error))?;
     Ok((reader.header().clone(), bytes))
 }
 
-/// A path as it is shortest from here.
+/// Returns the shortest form of a path from the current folder.
 fn shown(path: &Path) -> String {
     let here = std::env::current_dir().ok();
     let short = here.as_ref().and_then(|here| path.strip_prefix(here).ok()).unwrap_or(path);
     plain(&short.display().to_string())
 }
 
-fn text(all: &[Recorded], out: &mut dyn Write) -> Result<(), CommandError> {
+fn text(all: &[RecordedTrace], out: &mut dyn Write) -> Result<(), CommandError> {
     let mut names = Vec::new();
     for one in all {
         let title = &one.of;
@@ -196,13 +204,16 @@ fn text(all: &[Recorded], out: &mut dyn Write) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn json(options: &LiveOptions, all: &[Recorded], out: &mut dyn Write) -> Result<(), CommandError> {
+fn json(options: &LiveTraceOptions, all: &[RecordedTrace], out: &mut dyn Write) -> Result<(), CommandError> {
     #[derive(Serialize)]
-    struct Whole<'a> {
+    struct LiveTraceReport<'a> {
         for_ns: u64,
-        traces: &'a [Recorded],
+        traces: &'a [RecordedTrace],
     }
-    serde_json::to_writer_pretty(&mut *out, &Whole { for_ns: nanoseconds(options.time), traces: all })?;
+    serde_json::to_writer_pretty(
+        &mut *out,
+        &LiveTraceReport { for_ns: nanoseconds(options.time), traces: all },
+    )?;
     writeln!(out)?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! `pumice trace`: traces as a page, as timelines for Perfetto, as reasons why messages were slow, as text.
+//! `pumice trace`: shows traces as a page, as timelines for Perfetto, as reasons why messages were slow, or
+//! as text.
 
 mod counters;
 mod diff;
@@ -20,12 +21,12 @@ use pumice_device::trace::{Timeline, create_private};
 
 use crate::capture::file::is_capture;
 use crate::capture::processes::processes;
-use crate::observe::Watched;
+use crate::observe::ProgressReader;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
 use require::RequireOptions;
 
-/// Messages that are explained if the options do not say how many.
+/// Number of messages that are explained if the options do not say it.
 const SLOWEST: usize = 10;
 
 /// Options of `pumice trace`.
@@ -36,11 +37,11 @@ pub(crate) struct TraceOptions {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<TraceAction>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum TraceAction {
     /// Write traces of one or several processes as a timeline: open it in ui.perfetto.dev
     ///
     /// Every queue pair has its work requests as spans, and its packets, with an arrow to where they arrived.
@@ -117,7 +118,7 @@ enum Action {
     ///
     /// Programs are not stopped, and nothing of it stays with them. The files begin in the middle: what was
     /// posted before is not in them. The exit code is 1 if a program was not recorded, or not to the end.
-    Live(live::LiveOptions),
+    Live(live::LiveTraceOptions),
     /// Print the records of a trace, one a line
     List {
         /// Print one JSON object per line instead of text
@@ -134,33 +135,40 @@ pub(crate) fn run(options: &TraceOptions, out: &mut dyn Write) -> CommandResult 
         return look(&options.files, out);
     };
     match action {
-        Action::ToPerfetto { files, out: output } => {
+        TraceAction::ToPerfetto { files, out: output } => {
             let is_own_format = output.extension().is_some_and(|end| end == "pftrace");
             let write = if is_own_format { perfetto::write_pftrace } else { perfetto::write_json };
             save(&timeline(files)?, output, out, write)
         }
-        Action::View { files, out: output } => save(&timeline(files)?, output, out, view::write),
-        Action::Why { files, slowest, json } => why::run(&timeline(files)?, *slowest, *json, out),
-        Action::Require { files, require, json } => {
+        TraceAction::View { files, out: output } => {
+            let outcome = save(&timeline(files)?, output, out, view::write)?;
+            if output != Path::new("-") {
+                let page_path = std::path::absolute(output).unwrap_or_else(|_| output.clone());
+                writeln!(out, "The page is {}: open it in any browser.", page_path.display())?;
+            }
+            Ok(outcome)
+        }
+        TraceAction::Why { files, slowest, json } => why::run(&timeline(files)?, *slowest, *json, out),
+        TraceAction::Require { files, require, json } => {
             if require.requirements.is_empty() {
                 let sentence = "name what is required: --require 'rdma.bytes > 0'";
                 return Err(CommandError::Usage(sentence.to_owned()));
             }
-            // A requirement that makes no sense is said before a trace is read.
+            // A wrong requirement is reported before a trace is read.
             require.read()?;
             require::run(&timeline(files)?, require, &names(files), *json, out)
         }
-        Action::Diff { first, second, with_first, with_second, most, json } => {
+        TraceAction::Diff { first, second, with_first, with_second, most, json } => {
             let all =
                 |file: &PathBuf, more: &[PathBuf]| timeline(&[std::slice::from_ref(file), more].concat());
             diff::run(&all(first, with_first)?, &all(second, with_second)?, *most, *json, out)
         }
-        Action::Live(options) => live::run(options, out),
-        Action::List { file, json } => list::run(&file.display().to_string(), open(file)?, *json, out),
+        TraceAction::Live(options) => live::run(options, out),
+        TraceAction::List { file, json } => list::run(&file.display().to_string(), open(file)?, *json, out),
     }
 }
 
-/// What a person means who names files alone: where the time went, and how to see more.
+/// Runs the command for a user who names only files: says where the time went, and how to see more.
 fn look(files: &[PathBuf], out: &mut dyn Write) -> CommandResult {
     // A word that is no name of a file was meant as a command.
     let is_word = |file: &&PathBuf| !file.exists() && file.extension().is_none() && file.iter().count() == 1;
@@ -176,17 +184,17 @@ fn look(files: &[PathBuf], out: &mut dyn Write) -> CommandResult {
     Ok(outcome)
 }
 
-/// The names of files, with blanks between them.
+/// Joins the names of files with blanks.
 fn names(files: &[PathBuf]) -> String {
     files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// What the traces of a run that has ended tell.
+/// Reads the timeline of a run that has ended.
 pub(crate) fn timeline_of(files: &[PathBuf]) -> Result<Timeline, CommandError> {
     timeline(files)
 }
 
-/// Writes a timeline in some form to a file, or to standard output.
+/// Writes a timeline in some format to a file, or to standard output.
 fn save(
     timeline: &Timeline,
     output: &Path,
@@ -194,7 +202,7 @@ fn save(
     write: fn(&Timeline, &mut dyn Write) -> std::io::Result<()>,
 ) -> CommandResult {
     if output == Path::new("-") {
-        // As it is: Perfetto's format is no text.
+        // The output is written unescaped, because Perfetto's format is no text.
         out.flush()?;
         let mut out = BufWriter::new(std::io::stdout().lock());
         write(timeline, &mut out).and_then(|()| out.flush()).map_err(CommandError::Output)?;
@@ -203,7 +211,7 @@ fn save(
     let failed = |error: std::io::Error| {
         CommandError::Failed(format!("{} cannot be written: {error}", output.display()))
     };
-    // What a trace tells is as private as the trace.
+    // The output is as private as the trace.
     let file = create_private(output).map_err(failed)?;
     file.set_len(0).map_err(failed)?;
     let mut file = BufWriter::new(file);
@@ -211,7 +219,7 @@ fn save(
     Ok(Outcome::Good)
 }
 
-/// What traces and captures tell; what their reader should know is said on standard error.
+/// Reads the timeline of traces and captures, and prints its remarks on standard error.
 fn timeline(files: &[PathBuf]) -> Result<Timeline, CommandError> {
     let (mut sources, mut captures) = (Vec::new(), Vec::new());
     for file in files {
@@ -221,8 +229,8 @@ fn timeline(files: &[PathBuf]) -> Result<Timeline, CommandError> {
             CommandError::Failed(format!("{name} cannot be read: {error}: name a trace or a capture"))
         })?;
         let is_capture = is_capture(&magic);
-        let whole = Cursor::new(magic).chain(source);
-        if is_capture { captures.push((name, whole)) } else { sources.push((name, whole)) }
+        let rewound = Cursor::new(magic).chain(source);
+        if is_capture { captures.push((name, rewound)) } else { sources.push((name, rewound)) }
     }
     let captured = processes(captures).map_err(|(name, why)| {
         CommandError::Failed(format!("{name} cannot be read as a capture of RoCE packets: {why}"))
@@ -247,7 +255,7 @@ fn open(file: &Path) -> Result<Box<dyn Read>, CommandError> {
     let (opened, length) = opened.map_err(|error| {
         CommandError::Failed(format!("{} cannot be read: {error}: name a trace or a capture", file.display()))
     })?;
-    Ok(Box::new(Watched::new(opened, length, &file.display().to_string())))
+    Ok(Box::new(ProgressReader::new(opened, length, &file.display().to_string())))
 }
 
 #[cfg(test)]
@@ -258,14 +266,14 @@ mod tests {
     use super::*;
     use crate::capture::replay::replay;
 
-    /// Everything that a timeline is written as; the bytes of the page.
+    /// Writes a timeline in all formats; returns the length of the page in bytes.
     fn written(timeline: &Timeline) -> usize {
         let mut page = Vec::new();
         view::write(timeline, &mut page).expect("memory");
         perfetto::write_json(timeline, &mut sink()).expect("nowhere");
         perfetto::write_pftrace(timeline, &mut sink()).expect("nowhere");
         why::run(timeline, 3, false, &mut sink()).expect("nowhere");
-        // No name of the file adds a script: the page has its own two, and their closing tags.
+        // No name in the file can add a script: the page has its own two, with their closing tags.
         let page = String::from_utf8(page).expect("UTF-8");
         assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (2, 2));
         page.len()
@@ -276,7 +284,7 @@ mod tests {
         let fuzz = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz"));
         replay(fuzz, "trace", 1_000, |bytes| {
             let (half, _) = bytes.split_at(bytes.len() / 2);
-            // As two hosts, one of which was cut.
+            // The two traces are of two hosts, and one of them was cut.
             let both = [("one".to_owned(), half), ("other".to_owned(), bytes)];
             Timeline::read(both).map_or(0, |timeline| written(&timeline))
         });

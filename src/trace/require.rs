@@ -1,17 +1,19 @@
-//! `pumice trace require`, and what `pumice run --require` shares with it.
+//! `pumice trace require`, and the code that it shares with `pumice run --require`.
 
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use pumice_device::findings::{About, Fields, Finding, Report, ReportFormat, json, junit, print};
+use pumice_device::findings::{
+    Fields, Finding, FindingsReport, ReportFormat, ReportHeader, json, junit, print,
+};
 use pumice_device::trace::Timeline;
-use pumice_device::trace::require::{REQUIREMENT_KINDS, Requirement, Verdict};
+use pumice_device::trace::require::{REQUIREMENT_KINDS, Requirement, RequirementVerdict};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
-/// What a run is required to be like.
+/// The options of the requirements on a run.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RequireOptions {
     /// Require this of the run, as in 'rdma.bytes > 1GB', 'no retransmission', 'p99(send) < 50us' or 'peer
@@ -26,14 +28,14 @@ pub(crate) struct RequireOptions {
     pub(crate) require_format: Option<String>,
 }
 
-/// Requirements that are known to make sense, and where their report goes.
-pub(crate) struct Required {
+/// Requirements that have been parsed, and the destination of their report.
+pub(crate) struct Requirements {
     requirements: Vec<Requirement>,
     report: Option<(PathBuf, ReportFormat)>,
 }
 
 impl RequireOptions {
-    /// Refuses requirements where the command does not judge them.
+    /// Rejects requirements where the command does not judge them.
     pub(crate) fn refuse(&self, what: &str) -> Result<(), CommandError> {
         if self.requirements.is_empty() {
             return Ok(());
@@ -44,11 +46,11 @@ impl RequireOptions {
         )))
     }
 
-    /// Reads what was required.
+    /// Parses the requirements.
     ///
     /// # Errors
-    /// A requirement is none, or a format: the command line is wrong.
-    pub(crate) fn read(&self) -> Result<Required, CommandError> {
+    /// A requirement, or the format, is invalid: the command line is wrong.
+    pub(crate) fn read(&self) -> Result<Requirements, CommandError> {
         let read = |text: &String| {
             Requirement::parse(text).map_err(|error| CommandError::Usage(format!("--require: {error}")))
         };
@@ -64,25 +66,29 @@ impl RequireOptions {
             .require_report
             .as_ref()
             .map(|file| (file.clone(), format.unwrap_or_else(|| ReportFormat::of_file(file))));
-        Ok(Required { requirements, report })
+        Ok(Requirements { requirements, report })
     }
 }
 
-impl Required {
-    /// Judges all requirements by what traces tell.
-    pub(crate) fn judge(&self, timeline: &Timeline) -> Vec<Verdict> {
+impl Requirements {
+    /// Judges all requirements by traces.
+    pub(crate) fn judge(&self, timeline: &Timeline) -> Vec<RequirementVerdict> {
         let headers = timeline.processes.iter().map(|process| &process.header);
         let missing = headers.map(|header| header.omitted_records + header.lost_records).sum();
         self.requirements.iter().map(|one| one.judge(timeline, missing)).collect()
     }
 
-    /// Writes the report, if one was asked for. `program`: what was run, or the traces.
-    pub(crate) fn report(&self, program: &str, verdicts: &[Verdict]) -> Result<(), CommandError> {
+    /// Writes the report, if one was requested. `program` is what was run, or the traces.
+    pub(crate) fn report(&self, program: &str, verdicts: &[RequirementVerdict]) -> Result<(), CommandError> {
         let Some((file, format)) = &self.report else { return Ok(()) };
-        let findings: Vec<Finding> = verdicts.iter().map(Verdict::to_finding).collect();
-        let about = About { program: program.to_owned(), is_whole: true, ..About::default() };
-        let report =
-            Report { command: "require", about: &about, kinds: &REQUIREMENT_KINDS, findings: &findings };
+        let findings: Vec<Finding> = verdicts.iter().map(RequirementVerdict::to_finding).collect();
+        let about = ReportHeader { program: program.to_owned(), is_whole: true, ..ReportHeader::default() };
+        let report = FindingsReport {
+            command: "require",
+            about: &about,
+            kinds: &REQUIREMENT_KINDS,
+            findings: &findings,
+        };
         let text = match format {
             ReportFormat::Junit => junit::cases(&report, case),
             format => print(&report, *format),
@@ -96,15 +102,16 @@ impl Required {
     }
 }
 
-/// A requirement as a test case: its name is the requirement alone, so that servers know it again.
-fn case(_: usize, finding: &Finding) -> junit::Case {
+/// Returns a requirement as a test case. Its name is the requirement alone, so that servers recognize it in
+/// other runs.
+fn case(_: usize, finding: &Finding) -> junit::JunitCase {
     let is_met = finding.level < pumice_device::findings::Level::Error;
     let end = if is_met { junit::CaseEnd::Passed } else { junit::CaseEnd::Failed };
-    junit::Case { name: finding.subject.clone(), seconds: None, end, details: String::new() }
+    junit::JunitCase { name: finding.subject.clone(), seconds: None, end, details: String::new() }
 }
 
-/// A verdict as one line.
-pub(crate) fn line(verdict: &Verdict) -> String {
+/// Formats a verdict as one line.
+pub(crate) fn line(verdict: &RequirementVerdict) -> String {
     let word = if verdict.is_met { "met" } else { "NOT MET" };
     format!("{word}: {}: {}", verdict.requirement, verdict.sentence)
 }
@@ -133,6 +140,6 @@ pub(super) fn run(
     Ok(if is_met { Outcome::Good } else { Outcome::Bad })
 }
 
-fn fields(verdict: &Verdict) -> Fields {
+fn fields(verdict: &RequirementVerdict) -> Fields {
     verdict.to_finding().evidence.with("sentence", verdict.sentence.as_str())
 }

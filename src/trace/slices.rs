@@ -1,66 +1,66 @@
-//! The spans of a work request: the whole of it, and its parts.
+//! The spans of a work request: the whole and its parts.
 
 use pumice_device::trace::{Message, Receive};
 use pumice_transport::types::{SendOpcode, WcStatus};
 use pumice_transport::wire::Opcode;
 use serde_json::{Value, json};
 
-/// A span.
+/// A span of time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Slice {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) name: String,
-    /// An object of numbers, strings and truths, or nothing.
+    /// Details: an object of numbers, strings and Booleans, or null.
     pub(super) about: Value,
 }
 
-/// Name of a status.
+/// Returns the name of a status.
 pub(super) fn status_name(status: u8) -> String {
     let known = WcStatus::ALL.into_iter().find(|known| *known as u8 == status);
     known.map_or_else(|| format!("status {status}"), |known| known.name().to_owned())
 }
 
-/// Name of the operation of a send request.
+/// Returns the name of the operation of a send request.
 pub(super) fn opcode_name(opcode: u8) -> String {
     let known = SendOpcode::from_number(u32::from(opcode));
     known.map_or_else(|| format!("operation {opcode}"), |known| known.name().to_owned())
 }
 
-/// Services without packets of their own: a number that no packet has, the services of queue pairs, and what
-/// their datagrams are called.
+/// Services whose messages are sent as datagrams: a number that is no opcode, the services of queue pairs,
+/// and the name of their datagrams.
 const NUMBERED: [(u8, &[&str], &str); 2] =
     [(0xf0, &["SRD"], "SRD datagram"), (0xf1, &["DC", "DCI", "DCT"], "DC datagram")];
 
-/// Whether a service has no packets of its own.
+/// Reports whether a service has no packets of its own, but sends messages as datagrams.
 pub(super) fn is_numbered(service: &str) -> bool {
     NUMBERED.iter().any(|(_, services, _)| services.contains(&service))
 }
 
-/// What a packet of a queue pair is listed under: its opcode, or the number of a service without packets of
-/// its own.
+/// Returns the number under which a packet of a queue pair is listed: its opcode, or that of a service
+/// without packets of its own.
 pub(super) fn packet_kind(service: &str, opcode: u8) -> u8 {
     let own = NUMBERED.iter().find(|(_, services, _)| services.contains(&service));
     own.map_or(opcode, |(number, ..)| *number)
 }
 
-/// Name of the packets that are listed under a number.
+/// Returns the name of the packets that are listed under a number.
 pub(super) fn packet_name(kind: u8) -> String {
     let own = NUMBERED.iter().find(|(number, ..)| *number == kind);
     own.map_or_else(|| Opcode::from_byte(kind).to_string(), |(.., name)| (*name).to_owned())
 }
 
-/// Microseconds.
+/// Converts a time to microseconds.
 fn us(ns: u64) -> Value {
     json!(ns as f64 / 1000.0)
 }
 
-/// A send request and its parts, the whole first. Parts lie within the whole, and do not overlap.
+/// Returns the spans of a send request, the whole first. Parts lie within the whole, and do not overlap.
 pub(super) fn of_message(message: &Message) -> Vec<Slice> {
     let since = |at_ns: Option<u64>| at_ns.map(|at_ns| us(at_ns.saturating_sub(message.posted_ns)));
     let end_ns = message.last_ns();
     let status = message.end.map(|end| status_name(end.status));
-    let whole = Slice {
+    let outer = Slice {
         start_ns: message.posted_ns,
         end_ns,
         name: match &status {
@@ -87,7 +87,7 @@ pub(super) fn of_message(message: &Message) -> Vec<Slice> {
             "us_until_polled": since(message.polled_ns),
         }),
     };
-    let mut parts = Parts { at_ns: message.posted_ns, slices: vec![whole] };
+    let mut parts = SliceParts { at_ns: message.posted_ns, slices: vec![outer] };
     parts.until(message.first_packet_ns, "waits in the send queue");
     parts.until(message.last_packet_ns, "packets leave");
     parts.until(message.acknowledged_ns, "waits for the acknowledgement");
@@ -96,11 +96,11 @@ pub(super) fn of_message(message: &Message) -> Vec<Slice> {
     parts.slices
 }
 
-/// A receive request and its parts.
+/// Returns the spans of a receive request, the whole first.
 pub(super) fn of_receive(receive: &Receive) -> Vec<Slice> {
     let start_ns = receive.posted_ns.unwrap_or(receive.end.at_ns);
     let end_ns = receive.polled_ns.unwrap_or(receive.end.at_ns).max(start_ns);
-    let whole = Slice {
+    let outer = Slice {
         start_ns,
         end_ns,
         name: format!("RECV {} B", receive.bytes),
@@ -110,19 +110,19 @@ pub(super) fn of_receive(receive: &Receive) -> Vec<Slice> {
             "bytes": receive.bytes,
         }),
     };
-    let mut parts = Parts { at_ns: start_ns, slices: vec![whole] };
+    let mut parts = SliceParts { at_ns: start_ns, slices: vec![outer] };
     parts.until(Some(receive.end.at_ns), "waits for a message");
     parts.until(receive.polled_ns, "waits for the poll");
     parts.slices
 }
 
-struct Parts {
+struct SliceParts {
     at_ns: u64,
     slices: Vec<Slice>,
 }
 
-impl Parts {
-    /// The next part ends here, if that is known and later than the one before.
+impl SliceParts {
+    /// Ends the next part here, if that is known and later than the one before.
     fn until(&mut self, end_ns: Option<u64>, name: &str) {
         let Some(end_ns) = end_ns.filter(|end_ns| *end_ns > self.at_ns) else { return };
         let (start_ns, name, about) = (self.at_ns, name.to_owned(), Value::Null);
@@ -154,7 +154,7 @@ mod tests {
             posted_ns: 10,
             first_packet_ns: Some(20),
             last_packet_ns: Some(900),
-            // A late acknowledgement of the first transmission.
+            // The acknowledgement of the first transmission is late.
             acknowledged_ns: Some(800),
             polled_ns: Some(1000),
             ..Message::default()

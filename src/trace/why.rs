@@ -1,10 +1,10 @@
-//! Where the time of slow and failed messages went, a paragraph each.
+//! Prints where the time of slow and failed messages went, a paragraph each.
 
 use std::io::{self, Write};
 
 use pumice_device::findings::text::{Column, Table};
 use pumice_device::findings::{Fields, Finding, json};
-use pumice_device::trace::{Causes, Group, Timeline};
+use pumice_device::trace::{CauseGroup, Causes, Timeline};
 
 use super::slices::is_numbered;
 use crate::outcome::{CommandError, CommandResult, Outcome};
@@ -20,12 +20,12 @@ pub(super) fn run(timeline: &Timeline, slowest: usize, json: bool, out: &mut dyn
     Ok(Outcome::Good)
 }
 
-/// The findings of groups of which some effect failed, or of the others.
+/// Returns the findings of the groups with a failed effect, or of the others.
 fn findings(causes: &Causes, failed: bool) -> Vec<Finding> {
-    causes.groups.iter().filter(|group| (group.failed > 0) == failed).map(Group::to_finding).collect()
+    causes.groups.iter().filter(|group| (group.failed > 0) == failed).map(CauseGroup::to_finding).collect()
 }
 
-/// One object with all causes.
+/// Returns one JSON object with all causes.
 fn object(causes: &Causes) -> Fields {
     let Causes { failed, flushed, unfinished, messages, is_cut, .. } = causes;
     let evidence = |failed| -> Vec<Fields> {
@@ -41,7 +41,7 @@ fn object(causes: &Causes) -> Fields {
         .with("is_cut", *is_cut)
 }
 
-/// Queue pairs whose requests no trace has: those of services without packets of their own.
+/// Counts queue pairs whose requests no trace has: those of services whose messages are sent as datagrams.
 fn unfollowed(timeline: &Timeline) -> usize {
     let queue_pairs = timeline.processes.iter().flat_map(|process| &process.queue_pairs);
     queue_pairs.filter(|qp| is_numbered(&qp.service)).count()
@@ -65,7 +65,13 @@ fn text(causes: &Causes, timeline: &Timeline, out: &mut dyn Write) -> io::Result
             "The requests of {more} queue pairs of SRD or DC are not among them: traces have their packets."
         )?,
     }
-    paragraphs(&findings(causes, true), |_| "FAILED".to_owned(), out)?;
+    let of_failures: Vec<&CauseGroup> = causes.groups.iter().filter(|group| group.failed > 0).collect();
+    // If all effects were flushed, the heading counts no failure, and neither does the mark.
+    let mark = |number: usize| {
+        let is_flushed = of_failures.get(number).is_some_and(|group| group.is_flushed());
+        if is_flushed { "FLUSHED".to_owned() } else { "FAILED".to_owned() }
+    };
+    paragraphs(&findings(causes, true), mark, out)?;
     paragraphs(&findings(causes, false), |number| (number + 1).to_string(), out)?;
     if *is_cut {
         writeln!(
@@ -76,7 +82,7 @@ fn text(causes: &Causes, timeline: &Timeline, out: &mut dyn Write) -> io::Result
     Ok(())
 }
 
-/// A paragraph for each, behind the mark of the n-th one, from 0.
+/// Writes a paragraph for each finding, behind the mark of the n-th one, from 0.
 fn paragraphs(findings: &[Finding], mark: impl Fn(usize) -> String, out: &mut dyn Write) -> io::Result<()> {
     let columns = [
         Column::new("", 6, |number, _| mark(number)).at_right(),

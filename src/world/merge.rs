@@ -1,4 +1,4 @@
-//! `pumice world merge`: the results of a search that several machines have shared.
+//! `pumice world merge`: merges the results of a search that several machines have shared.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use super::options::MergeWorldOptions;
 use super::report;
-use super::result::{Failure, MOST_LISTED, SearchResult};
+use super::result::{MAX_LISTED_SEEDS, SearchFailure, SearchResult};
 use super::seeds::Shard;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 /// Runs the command.
 pub(super) fn run(options: &MergeWorldOptions, out: &mut dyn Write) -> CommandResult {
-    let mut merged = Merged::default();
+    let mut merged = MergedResults::default();
     for file in &options.results {
         let result = SearchResult::open(file).map_err(CommandError::Usage)?;
         merged.add(file.clone(), result).map_err(CommandError::Usage)?;
@@ -24,22 +24,22 @@ pub(super) fn run(options: &MergeWorldOptions, out: &mut dyn Write) -> CommandRe
     Ok(if result.is_good() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Results that are merged.
+/// The results that have been merged so far.
 #[derive(Default)]
-struct Merged {
-    /// The first one, with what has been added to it.
+struct MergedResults {
+    /// The first result, with what has been added to it.
     all: Option<(PathBuf, SearchResult)>,
-    /// Where each shard is.
+    /// File of each shard.
     found: BTreeMap<u64, PathBuf>,
-    /// By the way in which they failed.
-    failures: BTreeMap<String, Failure>,
+    /// Failures by the way in which they ended.
+    failures: BTreeMap<String, SearchFailure>,
 }
 
-impl Merged {
+impl MergedResults {
     /// Adds the result of a file.
     ///
     /// # Errors
-    /// A sentence: it is of another search, or its shard is there already.
+    /// A sentence: it belongs to another search, or its shard has been added already.
     fn add(&mut self, file: PathBuf, mut result: SearchResult) -> Result<(), String> {
         let failures = std::mem::take(&mut result.failures);
         let shard = result.shard;
@@ -76,26 +76,26 @@ impl Merged {
         Ok(())
     }
 
-    /// The result of all; `None`: there were none.
+    /// Returns the merged result; `None` if there were none.
     fn end(self) -> Option<SearchResult> {
         let (_, mut all) = self.all?;
         let count = all.shard.count;
         all.missing = (1..=count).filter(|number| !self.found.contains_key(number)).collect();
-        all.shard = Shard::WHOLE;
+        all.shard = Shard::UNSHARDED;
         all.failures = self.failures.into_values().collect();
         Some(all)
     }
 }
 
-/// Two groups of runs that ended alike; what is told of them is that of the one with the first seed.
-fn join(known: &mut Failure, mut other: Failure) {
+/// Joins two groups of runs that ended alike. The details are those of the group with the smaller first seed.
+fn join(known: &mut SearchFailure, mut other: SearchFailure) {
     if other.seeds.first() < known.seeds.first() {
         std::mem::swap(known, &mut other);
     }
     known.count = known.count.saturating_add(other.count);
     known.seeds.append(&mut other.seeds);
     known.seeds.sort_unstable();
-    known.seeds.truncate(MOST_LISTED);
+    known.seeds.truncate(MAX_LISTED_SEEDS);
 }
 
 #[cfg(test)]
@@ -103,8 +103,8 @@ mod tests {
     use super::super::result::SearchEnd;
     use super::*;
 
-    fn failure(end: &str, seeds: &[u64]) -> Failure {
-        Failure {
+    fn failure(end: &str, seeds: &[u64]) -> SearchFailure {
+        SearchFailure {
             end: end.to_owned(),
             count: seeds.len() as u64,
             seeds: seeds.to_vec(),
@@ -112,11 +112,12 @@ mod tests {
             the_same: 3,
             doubts: None,
             needs: vec![format!("of seed {}", seeds[0])],
+            plain_end: None,
             recording: None,
         }
     }
 
-    fn result(shard: &str, failures: Vec<Failure>) -> SearchResult {
+    fn result(shard: &str, failures: Vec<SearchFailure>) -> SearchResult {
         let mut result =
             SearchResult::new(vec!["x".to_owned()], "1..9".parse().unwrap(), shard.parse().unwrap());
         result.failed = failures.iter().map(|failure| failure.count).sum();
@@ -125,7 +126,7 @@ mod tests {
     }
 
     fn merged(results: Vec<SearchResult>) -> Result<SearchResult, String> {
-        let mut merged = Merged::default();
+        let mut merged = MergedResults::default();
         for (number, result) in (1..).zip(results) {
             merged.add(PathBuf::from(format!("{number}.json")), result)?;
         }

@@ -1,6 +1,6 @@
-//! `pumice world`: runs a program, and all that it starts, so that the run repeats.
+//! `pumice world`: runs a program, and all that it starts, so that the run can be repeated exactly.
 
-mod engines;
+mod ci_engines;
 mod merge;
 mod options;
 mod outcome;
@@ -15,10 +15,10 @@ use std::io::Write;
 
 use pumice_device::outside::world;
 use pumice_device::settings::DEFAULT_SEED;
-use pumice_device::share::runtime_folder;
+use pumice_device::sharing::runtime_folder;
 use pumice_world::{Draws, WorldOptions};
 
-pub(crate) use engines::{COUNT as SHARD_COUNT, INDEX as SHARD_INDEX};
+pub(crate) use ci_engines::{COUNT as SHARD_COUNT, INDEX as SHARD_INDEX};
 use options::WorldCommand;
 pub(crate) use options::WorldCommandOptions;
 use outcome::{RunOutcome, finish};
@@ -65,7 +65,7 @@ fn run_one(options: &WorldCommandOptions, run: &RunOptions) -> CommandResult {
     finish(ended, options.order.quiet)
 }
 
-/// The world of these options: "pumice run" starts the program in it.
+/// Returns the options of the world in which "pumice run" starts the program.
 fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
     if run.record.is_some() {
         let sentence = "a world repeats its run by its seed: leave out --record, or give --save";
@@ -90,9 +90,10 @@ fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
     let set = run.variables().map_err(CommandError::Failed)?;
     options.environment.retain(|(name, _)| !set.iter().any(|(known, _)| name == known));
     options.environment.extend(set.into_iter().map(|(name, value)| (name.into(), value)));
-    options.environment.push((world::VARIABLE.into(), "1".into()));
+    options.environment.push((world::WORLD_VARIABLE.into(), "1".into()));
     let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
     options.private_folders = vec![runtime];
+    options.is_starter = true;
     Ok(options)
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct WorldCommandOptions {
     pub(crate) save: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) order: OrderOptions,
-    // With another command the program is not asked for, and empty.
+    // With another command, the program is not required, and empty.
     #[command(flatten)]
     pub(crate) run: RunOptions,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub(crate) enum WorldCommand {
     Merge(MergeWorldOptions),
 }
 
-/// How the order is decided.
+/// The options that decide the order.
 #[derive(Debug, Args)]
 pub(crate) struct OrderOptions {
     /// End the run at the first thing that may come out otherwise in the next run
@@ -71,7 +71,7 @@ pub(crate) struct OrderOptions {
     pub(crate) quiet: bool,
 }
 
-/// What `pumice world search` tells the runs that it starts.
+/// The options that `pumice world search` gives to the runs that it starts.
 #[derive(Debug, Args)]
 pub(crate) struct InnerOptions {
     /// Write how the run ended to this file
@@ -111,7 +111,7 @@ pub(crate) struct SearchWorldOptions {
     /// The seeds, as in 1..500
     #[arg(long, value_name = "FIRST..LAST", default_value = "1..100")]
     pub(crate) seeds: Seeds,
-    /// This machine's part of the seeds, as in 2/4 [default: as GitLab, Slurm, Kubernetes or
+    /// Run this machine's part of the seeds, as in 2/4 [default: as GitLab, Slurm, Kubernetes or
     /// PUMICE_SHARD_INDEX and PUMICE_SHARD_COUNT say, else all seeds]
     #[arg(long, value_name = "K/N")]
     pub(crate) shard: Option<Shard>,

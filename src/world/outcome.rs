@@ -1,32 +1,34 @@
-//! How a run in a world ended: what the command says, and a file that a search reads.
+//! The outcome of a run in a world, as a sentence, and as a file that a search reads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use pumice_device::outside::output_file::write_private;
 use pumice_world::{Departure, Ended, Exit, WorldError};
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{BAD, CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome, SIGNAL};
 use crate::printed::complain;
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunOutcome {
-    /// In words, the same for runs that ended alike: "exit code 1", "signal 11", "all threads wait for ever".
+    /// End in words, the same for runs that ended alike: "exit code 1", "signal 11", "all threads wait for
+    /// ever".
     pub(super) end: String,
-    /// Whether it failed.
+    /// The run failed.
     pub(super) is_failure: bool,
-    /// It is sure to repeat.
+    /// The run is certain to repeat.
     pub(super) is_certified: bool,
-    /// What the run says at its end.
+    /// Line that the run prints at its end.
     pub(super) said: String,
     pub(super) digest: u64,
-    /// Where it departed from the plain order, and what went on there.
+    /// Departures from the plain order, each with a description.
     pub(super) departures: BTreeMap<u64, (Departure, String)>,
 }
 
 impl RunOutcome {
-    /// Of a run that ended.
+    /// Returns the outcome of a run that ended.
     pub(super) fn of(ended: &Ended) -> RunOutcome {
         let (end, is_failure) = match ended.exit {
             Exit::Code(0) => ("exit code 0".to_owned(), false),
@@ -43,7 +45,7 @@ impl RunOutcome {
         }
     }
 
-    /// Of one that cannot go on; `None`: it did not begin, or cannot be told of.
+    /// Returns the outcome of a run that cannot continue; `None` if it did not begin, or has no outcome.
     pub(super) fn of_error(error: &WorldError) -> Option<RunOutcome> {
         let WorldError::Deadlock { departures, .. } = error else { return None };
         Some(RunOutcome {
@@ -57,7 +59,7 @@ impl RunOutcome {
     }
 
     pub(super) fn write(&self, path: &Path) -> std::io::Result<()> {
-        std::fs::write(path, serde_json::to_vec(self)?)
+        write_private(path, &serde_json::to_vec(self)?)
     }
 
     pub(super) fn read(path: &Path) -> Option<RunOutcome> {
@@ -65,7 +67,7 @@ impl RunOutcome {
     }
 }
 
-/// Says how a run ended.
+/// Prints how a run ended.
 pub(super) fn finish(ended: Result<Ended, WorldError>, is_quiet: bool) -> CommandResult {
     let ended = ended.map_err(|error| failed(&error))?;
     if !is_quiet {
@@ -87,7 +89,7 @@ pub(super) fn finish(ended: Result<Ended, WorldError>, is_quiet: bool) -> Comman
     Err(CommandError::Program { sentence, exit_code })
 }
 
-/// Why there is no run.
+/// Returns the error of a run that did not take place.
 pub(super) fn failed(error: &WorldError) -> CommandError {
     let sentence = error.to_string();
     match error {

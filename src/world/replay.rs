@@ -1,4 +1,4 @@
-//! `pumice world replay`: a recorded run again, compared event by event.
+//! `pumice world replay`: runs a recorded run again, and compares it event by event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +20,9 @@ pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
     let other = header.other_variables();
     if !other.is_empty() {
         complain(&format!("the environment is not that of the recording: {}", other.join(", ")));
+    }
+    if let Some(user) = header.other_user() {
+        complain(&format!("the user is not that of the recording, who has the number {user}"));
     }
     let file = std::path::absolute(&options.file)
         .map_err(|error| CommandError::Failed(format!("the current folder cannot be told: {error}")))?;
@@ -56,7 +59,7 @@ pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
 fn wait_for_end() {
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Where it cannot be registered, the signal ends this process as it does by itself.
+        // If the handler cannot be registered, the signal ends this process by default.
         let _ = signal_hook::flag::register(signal, Arc::clone(&stopped));
     }
     while !stopped.load(Ordering::Relaxed) {

@@ -1,35 +1,36 @@
-//! What a search, or several that were merged, say at their end.
+//! The report of a search, or of several that were merged.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pumice_device::findings::{
-    About, Family, Fields, Finding, FindingKind, Level, Report, ReportFormat, print,
+    Fields, Finding, FindingFamily, FindingKind, FindingsReport, Level, ReportFormat, ReportHeader, print,
 };
+use pumice_device::outside::output_file::write_private;
 use serde::Serialize;
 
-use super::result::{Failure, SearchEnd, SearchResult};
+use super::result::{SearchEnd, SearchFailure, SearchResult};
 use crate::outcome::CommandError;
 
-/// Departures, seeds and shards that are told one by one.
-const MOST_TOLD: usize = 12;
+/// Maximum number of departures, seeds and shards that are listed one by one.
+const MAX_LISTED_FAILURES: usize = 12;
 
 static FAILS: FindingKind = FindingKind::new(
     "fails-in-an-order",
-    Family::Ordering,
+    FindingFamily::Ordering,
     Level::Error,
     "The program fails in some orders of its threads and processes.",
 );
 
 static NOT_SEARCHED: FindingKind = FindingKind::new(
     "orders-not-searched",
-    Family::Ordering,
+    FindingFamily::Ordering,
     Level::Error,
     "Some seeds were not run, so orders that break the program may be unknown.",
 );
 
-/// Where the report goes.
+/// The options of the report.
 #[derive(Debug, Args)]
 pub(crate) struct ReportOptions {
     /// Write the failures to this file, too
@@ -40,12 +41,12 @@ pub(crate) struct ReportOptions {
     format: Option<ReportFormat>,
 }
 
-/// The format of a name, before the first run is made.
+/// Parses the name of a format, before the first run is made.
 fn format(name: &str) -> Result<ReportFormat, String> {
     ReportFormat::named(name).ok_or_else(|| "give text, json, junit, markdown or sarif".to_owned())
 }
 
-/// Says what was found, and writes the report.
+/// Prints what was found, and writes the report.
 pub(super) fn write(
     result: &SearchResult,
     options: &ReportOptions,
@@ -62,20 +63,22 @@ pub(super) fn write(
                 .then(|| Finding::new(&NOT_SEARCHED, "seeds", rest(result).join("; ")));
             let findings: Vec<Finding> = result.failures.iter().map(finding).chain(not_searched).collect();
             let program = result.command.first().cloned().unwrap_or_default();
-            let about = About { program, is_whole: rest(result).is_empty(), ..About::default() };
+            let about =
+                ReportHeader { program, is_whole: rest(result).is_empty(), ..ReportHeader::default() };
             let kinds: &[&FindingKind] = &[&FAILS, &NOT_SEARCHED];
-            print(&Report { command, about: &about, kinds, findings: &findings }, format)
+            print(&FindingsReport { command, about: &about, kinds, findings: &findings }, format)
         }
     };
     save(file, &document)
 }
 
-/// Writes a file whole or not at all: another machine may look for it already.
+/// Writes a file completely or not at all, because another machine may check for it already.
 pub(super) fn save(file: &Path, document: &str) -> Result<(), CommandError> {
     let mut fresh = file.as_os_str().to_owned();
     fresh.push(format!(".{}", std::process::id()));
-    std::fs::write(&fresh, document).and_then(|()| std::fs::rename(&fresh, file)).map_err(|error| {
-        // It may be there in part.
+    let written = write_private(Path::new(&fresh), document.as_bytes());
+    written.and_then(|()| std::fs::rename(&fresh, file)).map_err(|error| {
+        // A part of it may exist.
         let _ = std::fs::remove_file(&fresh);
         CommandError::Failed(format!("{} cannot be written: {error}", file.display()))
     })
@@ -85,7 +88,7 @@ fn counted(count: u64, thing: &str) -> String {
     if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
 }
 
-/// The whole report, for people.
+/// Returns the whole report as text.
 fn text(result: &SearchResult) -> String {
     let shard = if result.shard.is_whole() { String::new() } else { format!(" of shard {}", result.shard) };
     let mut text = format!(
@@ -100,12 +103,12 @@ fn text(result: &SearchResult) -> String {
     }
     for failure in &result.failures {
         text.push('\n');
-        text.push_str(&told(failure));
+        text.push_str(&failure_text(failure));
     }
     text
 }
 
-/// What was not searched, a line each.
+/// Describes what was not searched, a line each.
 fn rest(result: &SearchResult) -> Vec<String> {
     let mut lines = Vec::new();
     if !result.missing.is_empty() {
@@ -133,12 +136,12 @@ fn rest(result: &SearchResult) -> Vec<String> {
 }
 
 fn listed(numbers: &[u64]) -> String {
-    let first: Vec<String> = numbers.iter().take(MOST_TOLD).map(u64::to_string).collect();
-    let more = if numbers.len() > MOST_TOLD { ", …" } else { "" };
+    let first: Vec<String> = numbers.iter().take(MAX_LISTED_FAILURES).map(u64::to_string).collect();
+    let more = if numbers.len() > MAX_LISTED_FAILURES { ", …" } else { "" };
     format!("{}{more}", first.join(", "))
 }
 
-fn told(failure: &Failure) -> String {
+fn failure_text(failure: &SearchFailure) -> String {
     let mut text = format!(
         "{}\n  seeds: {} ({} in all); run again {} times, the same {} times\n",
         failure.end,
@@ -150,15 +153,18 @@ fn told(failure: &Failure) -> String {
     if let Some(doubts) = &failure.doubts {
         text.push_str(&format!("  {doubts}\n"));
     }
+    if let Some(end) = &failure.plain_end {
+        text.push_str(&format!("  it fails in the plain order, too, in another way: {end}\n"));
+    }
     if failure.needs.is_empty() {
         text.push_str("  it fails in the plain order, too\n");
     } else {
         text.push_str("  it needs these departures from the plain order:\n");
-        for words in failure.needs.iter().take(MOST_TOLD) {
+        for words in failure.needs.iter().take(MAX_LISTED_FAILURES) {
             text.push_str(&format!("    {words}\n"));
         }
-        if failure.needs.len() > MOST_TOLD {
-            text.push_str(&format!("    and {} more\n", failure.needs.len() - MOST_TOLD));
+        if failure.needs.len() > MAX_LISTED_FAILURES {
+            text.push_str(&format!("    and {} more\n", failure.needs.len() - MAX_LISTED_FAILURES));
         }
     }
     if let Some(file) = &failure.recording {
@@ -167,26 +173,28 @@ fn told(failure: &Failure) -> String {
     text
 }
 
-/// What a finding of a search rests on.
+/// The evidence of a search's finding.
 #[derive(Serialize)]
-struct Evidence<'a> {
+struct FailureEvidence<'a> {
     seeds: &'a [u64],
     run_again: u32,
     the_same: u32,
 }
 
-fn finding(failure: &Failure) -> Finding {
+fn finding(failure: &SearchFailure) -> Finding {
     let sentence = if failure.needs.is_empty() {
         "it fails in the plain order, too".to_owned()
     } else {
-        failure.needs.join("; ")
+        let plain =
+            failure.plain_end.iter().map(|end| format!("it fails in the plain order, too, with {end}"));
+        plain.chain(failure.needs.iter().cloned()).collect::<Vec<_>>().join("; ")
     };
     let mut finding = Finding::new(&FAILS, failure.end.clone(), sentence);
     finding.count = failure.count;
     if let Some(file) = &failure.recording {
         finding.remedy = Some(format!("Run it again: pumice world replay {file}"));
     }
-    let Failure { seeds, run_again, the_same, .. } = failure;
-    finding.evidence = Fields::of(&Evidence { seeds, run_again: *run_again, the_same: *the_same });
+    let SearchFailure { seeds, run_again, the_same, .. } = failure;
+    finding.evidence = Fields::of(&FailureEvidence { seeds, run_again: *run_again, the_same: *the_same });
     finding
 }

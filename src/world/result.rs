@@ -1,6 +1,7 @@
-//! What a search came to, in a file: `pumice world merge` joins those of several machines.
+//! The result of a search as a file, which `pumice world merge` reads.
 //!
-//! One object of JSON, of version 1. Files are hostile: what is too long or contradicts itself is refused.
+//! The file is one JSON object, of version 1. Files are hostile: one that is too long or contradicts itself
+//! is rejected.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -9,18 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use super::seeds::{Seeds, Shard};
 
-/// The version of the form.
+/// Version of the format.
 const VERSION: u32 = 1;
-/// Bytes of a result at most.
-const MOST_BYTES: u64 = 1 << 26;
-/// Seeds of a failure that are listed; all are counted.
-pub(super) const MOST_LISTED: usize = 10_000;
-/// Seconds that a search can have taken: more is a wrong number.
-const MOST_SECONDS: f64 = 1e9;
-/// Characters that say what is wrong with a file.
-const MOST_WORDS: usize = 200;
+/// Maximum length of a result, in bytes.
+const MAX_BYTES: u64 = 1 << 26;
+/// Maximum number of seeds of a failure that are listed; all are counted.
+pub(super) const MAX_LISTED_SEEDS: usize = 10_000;
+/// Maximum duration of a search in seconds; a larger number is wrong.
+const MAX_SECONDS: f64 = 1e9;
+/// Maximum number of characters of a parser's message about a file.
+const MAX_WORDS: usize = 200;
 
-/// Why a search ended.
+/// The reason why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SearchEnd {
@@ -28,61 +29,64 @@ pub(crate) enum SearchEnd {
     All,
     /// The time of `--time` was over.
     Time,
-    /// With `--first`: there was a failure.
+    /// A run failed, and `--first` was given.
     First,
-    /// It was interrupted.
+    /// The search was interrupted.
     Interrupted,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SearchResult {
     version: u32,
-    /// The program and its arguments, to read.
+    /// The program and its arguments, for the reader.
     pub(crate) command: Vec<String>,
-    /// The seeds of all machines.
+    /// Seeds of all machines.
     pub(crate) seeds: Seeds,
-    /// This machine's part of them.
+    /// Part of the seeds that this machine ran.
     pub(crate) shard: Shard,
-    /// Of a merged result: the shards of which there is none.
+    /// Shards without a result, in a merged result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) missing: Vec<u64>,
     pub(crate) end: SearchEnd,
-    /// Seeds that were run.
+    /// Number of seeds that were run.
     pub(crate) runs: u64,
-    /// How long it took; several machines: all of them together.
+    /// Duration in seconds; for several machines, the sum.
     pub(crate) seconds: f64,
-    /// Runs that failed.
+    /// Number of runs that failed.
     pub(crate) failed: u64,
-    /// The ways in which they failed.
-    pub(crate) failures: Vec<Failure>,
+    /// Failures, grouped by the way in which the runs ended.
+    pub(crate) failures: Vec<SearchFailure>,
 }
 
-/// A failure: runs that ended alike.
+/// A failure: a group of runs that ended alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Failure {
-    /// How they ended: the cause by which they are grouped.
+pub(crate) struct SearchFailure {
+    /// End of the runs, by which they are grouped.
     pub(crate) end: String,
-    /// How many they are.
+    /// Number of runs.
     pub(crate) count: u64,
-    /// Their seeds, in order; of very many, the first ones.
+    /// Seeds of the runs, in order; the first ones if there are very many.
     pub(crate) seeds: Vec<u64>,
-    /// So many runs were to confirm the first of them.
+    /// Number of runs that were to confirm the first failure.
     pub(crate) run_again: u32,
-    /// In so many of these it came again.
+    /// Number of these in which it occurred again.
     pub(crate) the_same: u32,
-    /// What the first run says about itself, if it is not sure to repeat.
+    /// Doubts that the first run reports, if it is not certain to repeat.
     pub(crate) doubts: Option<String>,
-    /// The departures from the plain order that it needs, in words.
+    /// Departures from the plain order that the failure needs, in words.
     pub(crate) needs: Vec<String>,
-    /// The recording of the reduced run, on the machine that made it.
+    /// End of the run in the plain order, if that run fails in another way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) plain_end: Option<String>,
+    /// Path of the recording of the reduced run, on the machine that made it.
     pub(crate) recording: Option<String>,
 }
 
 impl SearchResult {
-    /// That of a search.
+    /// Returns the empty result of a search.
     pub(crate) fn new(command: Vec<String>, seeds: Seeds, shard: Shard) -> SearchResult {
         SearchResult {
             version: VERSION,
@@ -98,19 +102,19 @@ impl SearchResult {
         }
     }
 
-    /// Whether all was run, and nothing failed or is missing.
+    /// Reports whether all seeds were run, and none failed or is missing.
     pub(crate) fn is_good(&self) -> bool {
         self.failed == 0 && self.missing.is_empty() && self.end != SearchEnd::Interrupted
     }
 
-    /// How many seeds it was to run.
+    /// Returns the number of seeds that were to be run.
     pub(crate) fn wanted(&self) -> u64 {
         self.shard.count_of(&self.seeds)
     }
 
-    /// As a document.
+    /// Returns the result as a document.
     pub(crate) fn json(&self) -> String {
-        // Its maps have names, which is all that can be wrong with a document.
+        // Serialization could fail only for maps without string keys, and there are none.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
@@ -126,27 +130,27 @@ impl SearchResult {
             return Err(format!("{name} is no file: name the results of pumice world search"));
         }
         let mut bytes = Vec::new();
-        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
         SearchResult::parse(&bytes)
             .map_err(|why| format!("{name} is no result of pumice world search: {why}"))
     }
 
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
-    /// Why it is none, in a few words.
+    /// The reason, in a few words.
     pub(crate) fn parse(bytes: &[u8]) -> Result<SearchResult, String> {
-        /// Of all versions.
+        /// The field that a document of any version has.
         #[derive(Deserialize)]
         struct AnyVersion {
             version: u32,
         }
-        if bytes.len() as u64 > MOST_BYTES {
+        if bytes.len() as u64 > MAX_BYTES {
             return Err("it is longer than 64 MiB".to_owned());
         }
-        // What others have written may be in the words.
+        // The message may quote the file, which is hostile.
         let words = |error: serde_json::Error| -> String {
-            error.to_string().chars().take(MOST_WORDS).map(|c| if c.is_control() { ' ' } else { c }).collect()
+            error.to_string().chars().take(MAX_WORDS).map(|c| if c.is_control() { ' ' } else { c }).collect()
         };
         let AnyVersion { version } = serde_json::from_slice(bytes).map_err(words)?;
         if version != VERSION {
@@ -157,7 +161,7 @@ impl SearchResult {
         Ok(result)
     }
 
-    /// Whether its numbers fit each other.
+    /// Checks that its numbers are consistent.
     fn check(&self) -> Result<(), String> {
         let wanted = self.wanted();
         if self.runs > wanted {
@@ -166,19 +170,20 @@ impl SearchResult {
         if !self.missing.is_empty() {
             return Err("it is merged of results of which some are missing".to_owned());
         }
-        if !(0.0..=MOST_SECONDS).contains(&self.seconds) {
+        if !(0.0..=MAX_SECONDS).contains(&self.seconds) {
             return Err(format!("it took {} seconds", self.seconds));
         }
         let mut failed: u64 = 0;
         for failure in &self.failures {
-            let Failure { end, count, seeds, run_again, the_same, .. } = failure;
+            let SearchFailure { end, count, seeds, run_again, the_same, .. } = failure;
             let is_own = |seed: &u64| self.seeds.0.contains(seed) && self.shard.has(*seed);
             let is_in_order = seeds.is_sorted_by(|one, next| one < next);
             if seeds.is_empty() || !is_in_order || !seeds.iter().all(is_own) {
                 return Err(format!("the seeds of {end:?} are not such of shard {} in order", self.shard));
             }
             let listed = seeds.len() as u64;
-            if *count < listed || (*count > listed && seeds.len() < MOST_LISTED) || the_same > run_again {
+            if *count < listed || (*count > listed && seeds.len() < MAX_LISTED_SEEDS) || the_same > run_again
+            {
                 return Err(format!("the numbers of {end:?} do not fit each other"));
             }
             failed = failed.saturating_add(*count);
@@ -211,8 +216,8 @@ mod tests {
     }
 
     fn refused(bytes: &[u8], why: &str) {
-        let said = SearchResult::parse(bytes).unwrap_err();
-        assert!(said.contains(why) && said.lines().count() == 1, "{why}: {said}");
+        let refusal_text = SearchResult::parse(bytes).unwrap_err();
+        assert!(refusal_text.contains(why) && refusal_text.lines().count() == 1, "{why}: {refusal_text}");
     }
 
     #[test]
@@ -234,7 +239,7 @@ mod tests {
         refused(b"\xff\xfe", "expected value");
         refused("[".repeat(100_000).as_bytes(), "invalid type: sequence");
         refused(format!("{{\"x\": {}", "[".repeat(100_000)).as_bytes(), "EOF");
-        refused(&vec![b' '; MOST_BYTES as usize + 1], "longer than 64 MiB");
+        refused(&vec![b' '; MAX_BYTES as usize + 1], "longer than 64 MiB");
         let cases: [(&str, serde_json::Value, &str); 12] = [
             ("/version", 2.into(), "it is of version 2, and this pumice reads version 1"),
             ("/version", (-1).into(), "invalid value"),
@@ -249,9 +254,9 @@ mod tests {
             ("/failures/0/seeds", serde_json::json!([4, 5]), "not such of shard 2/3"),
             ("/failures/0/the_same", 4.into(), "do not fit each other"),
         ];
-        for (place, value, why) in cases {
+        for (pointer, value, why) in cases {
             let mut result = good();
-            *result.pointer_mut(place).unwrap() = value;
+            *result.pointer_mut(pointer).unwrap() = value;
             refused(result.to_string().as_bytes(), why);
         }
         let mut twice = good();

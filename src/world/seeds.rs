@@ -1,4 +1,4 @@
-//! Which seeds a search runs.
+//! The seeds that a search runs.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Seeds that one search may run.
-const MOST_SEEDS: u64 = 1_000_000_000;
-/// Machines that may share them.
-const MOST_SHARDS: u64 = 100_000;
+/// Maximum number of seeds of one search.
+const MAX_SEEDS: u64 = 1_000_000_000;
+/// Maximum number of machines that share the seeds.
+const MAX_SHARDS: u64 = 100_000;
 
 /// The seeds of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,8 +31,8 @@ impl FromStr for Seeds {
                 "give a first seed, two dots and a last seed that is no less, as in 1..500, not {text}"
             ));
         }
-        if last - first >= MOST_SEEDS {
-            return Err(format!("{text} are more seeds than a search takes: give {MOST_SEEDS} at most"));
+        if last - first >= MAX_SEEDS {
+            return Err(format!("{text} are more seeds than a search takes: give {MAX_SEEDS} at most"));
         }
         Ok(Seeds(first..=last))
     }
@@ -58,11 +58,11 @@ impl From<Seeds> for String {
     }
 }
 
-/// One machine's part of the seeds.
+/// The part of the seeds that one machine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Shard {
-    /// From 1.
+    /// Number of the part, from 1.
     pub(crate) number: u64,
     pub(crate) count: u64,
 }
@@ -75,11 +75,11 @@ impl FromStr for Shard {
             .split_once('/')
             .and_then(|(number, count)| Some((number.parse().ok()?, count.parse().ok()?)));
         match parsed {
-            Some((number, count)) if (1..=count).contains(&number) && count <= MOST_SHARDS => {
+            Some((number, count)) if (1..=count).contains(&number) && count <= MAX_SHARDS => {
                 Ok(Shard { number, count })
             }
             Some((number, count)) if (1..=count).contains(&number) => {
-                Err(format!("{count} machines are more than share a search: give {MOST_SHARDS} at most"))
+                Err(format!("{count} machines are more than share a search: give {MAX_SHARDS} at most"))
             }
             _ => Err(format!(
                 "give the number of this machine and of all machines, as in 2/4; {text} is not that"
@@ -109,20 +109,20 @@ impl From<Shard> for String {
 }
 
 impl Shard {
-    /// All seeds on one machine.
-    pub(crate) const WHOLE: Shard = Shard { number: 1, count: 1 };
+    /// The shard with all seeds, on one machine.
+    pub(crate) const UNSHARDED: Shard = Shard { number: 1, count: 1 };
 
-    /// Whether it is all there is.
+    /// Reports whether the shard has all seeds.
     pub(crate) fn is_whole(self) -> bool {
         self.count == 1
     }
 
-    /// Whether a seed is of this part.
+    /// Reports whether a seed belongs to this part.
     pub(crate) const fn has(self, seed: u64) -> bool {
         seed % self.count == self.number - 1
     }
 
-    /// The seeds of this part, in order: every `count`-th one.
+    /// Returns the seeds of this part, in order: every `count`-th one.
     pub(crate) fn of(self, seeds: &Seeds) -> impl Iterator<Item = u64> + use<> {
         let (first, last) = (*seeds.0.start(), *seeds.0.end());
         let step = usize::try_from(self.count).unwrap_or(usize::MAX);
@@ -132,7 +132,7 @@ impl Shard {
         begin.into_iter().flat_map(move |begin| (begin..=last).step_by(step))
     }
 
-    /// How many these are.
+    /// Returns the number of these seeds.
     pub(crate) fn count_of(self, seeds: &Seeds) -> u64 {
         self.of(seeds).next().map_or(0, |first| (*seeds.0.end() - first) / self.count + 1)
     }
@@ -166,7 +166,7 @@ mod tests {
                 assert!(shard.of(&seeds).all(|seed| shard.has(seed)));
             }
         }
-        assert_eq!(Shard::WHOLE.count_of(&Seeds(1..=1_000_000_000)), 1_000_000_000);
+        assert_eq!(Shard::UNSHARDED.count_of(&Seeds(1..=1_000_000_000)), 1_000_000_000);
         for bad in ["0/3", "4/3", "1", "1/0", "a/b", "1/2/3", "", "/", "1/18446744073709551615", "-1/2"] {
             assert!(bad.parse::<Shard>().is_err(), "{bad}");
         }

@@ -25,14 +25,14 @@ impl Block {
     }
 
     /// What the remark says behind this word and a colon; a word may be there several times.
-    pub(crate) fn all_said(&self, word: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn all_remarks(&self, word: &str) -> impl Iterator<Item = &str> {
         let parts = self.remark.split(';').map(str::trim);
         parts.filter_map(move |part| part.strip_prefix(word)?.strip_prefix(':')).map(str::trim)
     }
 
     /// What it says behind the first of them.
     pub(crate) fn said(&self, word: &str) -> Option<&str> {
-        self.all_said(word).next()
+        self.all_remarks(word).next()
     }
 
     /// Why it is not run or compiled, if the document says so.

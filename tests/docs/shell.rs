@@ -10,11 +10,12 @@ use std::process::{Command, Stdio};
 use crate::blocks::{Block, blocks, root};
 
 /// How long the commands of a document take at most, on a machine that is busy.
-const MOST_SECONDS: &str = "300";
+const MAX_SECONDS: &str = "300";
 
 /// Programs of others that documents start. Without one of them the rest of the document is not run.
-const PROGRAMS: [&str; 19] = [
+const PROGRAMS: [&str; 22] = [
     "cc",
+    "cmake",
     "curl",
     "gdb",
     "ib_read_bw",
@@ -27,6 +28,8 @@ const PROGRAMS: [&str; 19] = [
     "ibv_rc_pingpong",
     "ibv_ud_pingpong",
     "jq",
+    "meson",
+    "pkg-config",
     "python3",
     "rping",
     "strace",
@@ -36,7 +39,7 @@ const PROGRAMS: [&str; 19] = [
 ];
 
 /// Programs that documents speak of as the reader's own: what stands in their place here.
-const STAND_INS: [(&str, &str); 2] = [
+const REPLACEMENTS: [(&str, &str); 2] = [
     ("server", "exec ibv_rc_pingpong -d pumice0 -g 0 -n 200"),
     ("client", "exec ibv_rc_pingpong -d pumice0 -g 0 -n 200 \"$@\""),
 ];
@@ -84,10 +87,10 @@ stopped() {
 "#;
 
 /// A folder that goes away with the value.
-struct Scratch(PathBuf);
+struct ScratchFolder(PathBuf);
 
-impl Scratch {
-    fn new(document: &Path) -> Scratch {
+impl ScratchFolder {
+    fn new(document: &Path) -> ScratchFolder {
         let name = document.display().to_string().replace(['/', '.'], "-");
         let path = std::env::temp_dir().join(format!("pumice-docs-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -95,7 +98,7 @@ impl Scratch {
         for folder in ["work", "run", "out"] {
             fs::DirBuilder::new().mode(0o700).create(path.join(folder)).unwrap();
         }
-        for (name, body) in STAND_INS {
+        for (name, body) in REPLACEMENTS {
             let file = path.join("work").join(name);
             fs::write(&file, format!("#!/bin/sh\n{body}\n")).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
@@ -111,11 +114,11 @@ impl Scratch {
         let (tutorial, hello) = TUTORIAL;
         let program = blocks(Path::new(tutorial)).into_iter().find(|block| block.said("file") == Some(hello));
         fs::write(path.join(hello), program.expect("the tutorial has its program").text).unwrap();
-        Scratch(path)
+        ScratchFolder(path)
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -133,7 +136,7 @@ fn is_there(program: &str) -> bool {
 
 /// A program that the block names and this machine lacks.
 fn missing(block: &Block) -> Option<&'static str> {
-    let is_of_a_name = |c: char| c.is_alphanumeric() || c == '_';
+    let is_of_a_name = |c: char| c.is_alphanumeric() || "_-".contains(c);
     let code = block.text.lines().map(|line| line.split(" # ").next().unwrap_or_default());
     let words: Vec<&str> = code.flat_map(|line| line.split(|c| !is_of_a_name(c))).collect();
     PROGRAMS.into_iter().find(|program| words.contains(program) && !is_there(program))
@@ -142,7 +145,7 @@ fn missing(block: &Block) -> Option<&'static str> {
 /// Arguments of unshare(1) that give a command a network and processes of its own; `None`: they are not
 /// allowed.
 pub(crate) fn namespaces() -> Option<&'static [&'static str]> {
-    const WAYS: [&[&str]; 2] = [
+    const VARIANTS: [&[&str]; 2] = [
         &["-n", "-p", "-f", "--kill-child", "--mount-proc"],
         &["-U", "-r", "-n", "-p", "-f", "--kill-child", "--mount-proc"],
     ];
@@ -151,7 +154,7 @@ pub(crate) fn namespaces() -> Option<&'static [&'static str]> {
         let output = Command::new("unshare").args(**way).args(script).output();
         output.is_ok_and(|output| output.status.success())
     };
-    WAYS.iter().find(is_able).copied()
+    VARIANTS.iter().find(is_able).copied()
 }
 
 /// The commands of a block for the script: those with a server in one shell, or in the background, go on when
@@ -213,7 +216,7 @@ fn script(blocks: &[Block], folder: &Path, skipped: &mut Vec<String>) -> String 
             break;
         }
         let _ = writeln!(script, "echo {number} >>'{folder}/begun'; printed='{folder}/out/{number}'");
-        for before in block.all_said("first") {
+        for before in block.all_remarks("first") {
             let _ = writeln!(script, "{}", commands(before));
         }
         // Only a last command may end otherwise than well.
@@ -267,14 +270,14 @@ pub(crate) fn run(document: &Path, namespaces: &[&str], skipped: &mut Vec<String
     if !blocks.iter().any(|block| block.language == "sh" && block.excuse().is_none()) {
         return Ok(());
     }
-    let scratch = Scratch::new(document);
+    let scratch = ScratchFolder::new(document);
     let file = scratch.0.join("script");
     fs::write(&file, script(&blocks, &scratch.0, skipped)).unwrap();
     let programs = Path::new(env!("CARGO_BIN_EXE_pumice")).parent().unwrap().to_owned();
     let mut path = vec![programs];
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let output = Command::new("timeout")
-        .args(["-k", "5", MOST_SECONDS, "unshare"])
+        .args(["-k", "5", MAX_SECONDS, "unshare"])
         .args(namespaces)
         .args(["bash", "-c", "ip link set lo up && exec bash \"$0\""])
         .arg(&file)
@@ -299,7 +302,9 @@ pub(crate) fn run(document: &Path, namespaces: &[&str], skipped: &mut Vec<String
     compare(&blocks, &begun, printed)
 }
 
-/// Each line of a block that the document says was printed stands in what the commands before it printed.
+/// Each line of a block that the document says was printed stands in what the commands before it printed,
+/// and a block that leaves lines of the program out says so with a line that is `…`. What pumice says of
+/// itself may differ from run to run, and is left out without a word.
 fn compare(blocks: &[Block], begun: &[usize], printed: impl Fn(usize) -> String) -> Result<(), String> {
     for (number, block) in blocks.iter().enumerate() {
         if block.remark != "printed" {
@@ -315,6 +320,14 @@ fn compare(blocks: &[Block], begun: &[usize], printed: impl Fn(usize) -> String)
             if !printed.lines().any(|line| fits(pattern, line)) {
                 return Err(format!("{}: {pattern:?} was not printed:\n{printed}", block.location()));
             }
+        }
+        let says_so = block.text.lines().any(|line| line.trim() == "…");
+        let is_shown = |line: &str| block.text.lines().any(|pattern| fits(pattern, line));
+        let left_out =
+            |line: &&str| !line.trim().is_empty() && !line.starts_with("pumice: ") && !is_shown(line);
+        if let (false, Some(line)) = (says_so, printed.lines().find(left_out)) {
+            let location = block.location();
+            return Err(format!("{location}: {line:?} is left out, and no line `…` says so:\n{printed}"));
         }
     }
     Ok(())

@@ -77,13 +77,20 @@ fn rust_of_documents_stands_in_what_is_compiled() {
 }
 
 #[test]
+fn the_page_of_shuffled_schedules_has_the_table_of_what_is_promised() {
+    let page = fs::read_to_string(root().join("docs/shuffle.md")).expect("the page is there");
+    let table = pumice_transport::types::guarantees_as_markdown();
+    assert!(page.contains(&table), "docs/shuffle.md has to have:\n{table}");
+}
+
+#[test]
 fn programs_of_the_course_are_the_files_beside_its_pages() {
     let mut shown = BTreeSet::new();
     for block in blocks_in("c").iter().filter(|block| block.document.starts_with("docs/course")) {
         let name = block.said("file").expect("the file that it is a copy of");
         let file = block.document.with_file_name(name);
-        let kept = fs::read_to_string(root().join(&file)).unwrap();
-        assert_eq!(block.text, kept, "{} and {} differ", block.location(), file.display());
+        let source_text = fs::read_to_string(root().join(&file)).unwrap();
+        assert_eq!(block.text, source_text, "{} and {} differ", block.location(), file.display());
         shown.insert(name.to_owned());
     }
     let files = fs::read_dir(root().join("docs/course")).unwrap().map(|entry| entry.unwrap().path());

@@ -41,8 +41,8 @@ impl Scratch {
 
     /// The rules of the only process, or of the one with this tag.
     pub(crate) fn rules(&self, selector: &[&str]) -> Vec<Value> {
-        let (code, out, said) = self.fault(&[&["list", "--json"], selector].concat());
-        assert_eq!(code, Some(0), "{out}{said}");
+        let (code, out, stderr_text) = self.fault(&[&["list", "--json"], selector].concat());
+        assert_eq!(code, Some(0), "{out}{stderr_text}");
         let all: Value = serde_json::from_str(&out).expect("JSON");
         let all = all.as_array().expect("an array");
         assert_eq!(all.len(), 1, "{out}");
@@ -85,21 +85,27 @@ pub(crate) fn address(end: u8) -> String {
 }
 
 /// A program that does what it is told by lines.
-pub(crate) struct Paced {
+pub(crate) struct LineDrivenProgram {
     pub(crate) child: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
 }
 
-impl Paced {
+impl LineDrivenProgram {
     /// Starts it on an address that no other test uses; `end` is the address's last number.
-    pub(crate) fn start(scratch: &Scratch, program: &Path, end: u8, options: &[&str]) -> Paced {
-        Paced::begin(scratch, program, end, &["run"], options)
+    pub(crate) fn start(scratch: &Scratch, program: &Path, end: u8, options: &[&str]) -> LineDrivenProgram {
+        LineDrivenProgram::begin(scratch, program, end, &["run"], options)
     }
 
     /// The same by this command.
-    pub(crate) fn begin(scratch: &Scratch, program: &Path, end: u8, by: &[&str], options: &[&str]) -> Paced {
-        Paced::on(scratch, program, &address(end), by, options)
+    pub(crate) fn begin(
+        scratch: &Scratch,
+        program: &Path,
+        end: u8,
+        by: &[&str],
+        options: &[&str],
+    ) -> LineDrivenProgram {
+        LineDrivenProgram::on(scratch, program, &address(end), by, options)
     }
 
     /// The same on these addresses.
@@ -109,7 +115,7 @@ impl Paced {
         addresses: &str,
         by: &[&str],
         options: &[&str],
-    ) -> Paced {
+    ) -> LineDrivenProgram {
         let mut command = scratch.pumice(by);
         command
             .args(["--addr", addresses])
@@ -120,43 +126,43 @@ impl Paced {
             .stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program can be run");
         let (to, from) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
-        Paced { child, to, from: BufReader::new(from) }
+        LineDrivenProgram { child, to, from: BufReader::new(from) }
     }
 
     /// Starts one that sends to itself.
-    pub(crate) fn alone(scratch: &Scratch, program: &Path, end: u8, options: &[&str]) -> Paced {
-        let mut paced = Paced::start(scratch, program, end, options);
-        paced.hears("ready\n");
+    pub(crate) fn alone(scratch: &Scratch, program: &Path, end: u8, options: &[&str]) -> LineDrivenProgram {
+        let mut paced = LineDrivenProgram::start(scratch, program, end, options);
+        paced.expect_line("ready\n");
         paced
     }
 
-    pub(crate) fn says(&mut self) -> String {
+    pub(crate) fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.from.read_line(&mut line).expect("text");
         line
     }
 
-    pub(crate) fn hears(&mut self, expected: &str) {
-        assert_eq!(self.says(), expected);
+    pub(crate) fn expect_line(&mut self, expected: &str) {
+        assert_eq!(self.read_line(), expected);
     }
 
-    pub(crate) fn is_told(&mut self, line: &str) {
+    pub(crate) fn send_line(&mut self, line: &str) {
         let to = self.to.as_mut().expect("it was not ended");
         writeln!(to, "{line}").expect("the program reads");
     }
 
     /// Does something with as many messages.
-    pub(crate) fn does(&mut self, what: &str, messages: u32) {
-        self.is_told(&format!("{what}{messages}"));
-        self.hears(&format!("done {messages}\n"));
+    pub(crate) fn run_command(&mut self, what: &str, messages: u32) {
+        self.send_line(&format!("{what}{messages}"));
+        self.expect_line(&format!("done {messages}\n"));
     }
 
     pub(crate) fn sends(&mut self, messages: u32) {
-        self.does("", messages);
+        self.run_command("", messages);
     }
 
     /// It ends; the rest of what it says, and its exit code.
-    pub(crate) fn last_words(mut self) -> (String, Option<i32>) {
+    pub(crate) fn finish(mut self) -> (String, Option<i32>) {
         self.to = None;
         let mut rest = String::new();
         self.from.read_to_string(&mut rest).expect("text");
@@ -164,7 +170,7 @@ impl Paced {
     }
 
     pub(crate) fn ends(self) {
-        let (rest, code) = self.last_words();
+        let (rest, code) = self.finish();
         assert_eq!(code, Some(0), "{rest}");
     }
 }

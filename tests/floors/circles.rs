@@ -1,6 +1,7 @@
 //! Rooms import only rooms below them, and no files of a crate import each other in a circle.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use super::crates::{PACKAGES, main_file};
 use super::graph::{circles, graph};
@@ -9,7 +10,7 @@ use super::rooms::{is_root, room_of, table};
 use super::tree::{files, read, root};
 use super::{assert_at_most, assert_no, known};
 
-/// The lines between which ARCHITECTURE.md has the table of rooms.
+/// The lines between which docs/rooms.md has the table of rooms.
 const BEGIN: &str = "<!-- rooms -->\n";
 const END: &str = "<!-- /rooms -->\n";
 
@@ -70,8 +71,44 @@ fn no_files_import_each_other_in_a_circle() {
 }
 
 #[test]
-fn the_architecture_shows_the_rooms() {
-    let text = read("ARCHITECTURE.md");
+fn no_folders_import_each_other() {
+    let mut faults = Vec::new();
+    for package in PACKAGES {
+        let Some(main) = main_file(package) else { continue };
+        let used = graph(&Modules::read(&main, false));
+        let edges: BTreeMap<(PathBuf, PathBuf), &PathBuf> = used
+            .iter()
+            .flat_map(|(from, targets)| targets.iter().map(move |to| (from, to)))
+            .filter_map(|(from, to)| Some((folders_apart(from, to)?, from)))
+            .collect();
+        for ((one, other), file) in &edges {
+            if let Some(back) = edges.get(&(other.clone(), one.clone())).filter(|_| one < other) {
+                faults.push(format!(
+                    "{} uses {}, and {} uses {}",
+                    file.display(),
+                    other.display(),
+                    back.display(),
+                    one.display()
+                ));
+            }
+        }
+    }
+    assert_no(faults);
+}
+
+/// Returns the folders at which the paths of two files part, if both part at a folder.
+fn folders_apart(one: &Path, other: &Path) -> Option<(PathBuf, PathBuf)> {
+    let shared = one.iter().zip(other.iter()).take_while(|(one, other)| one == other).count();
+    let folder = |file: &Path| -> Option<PathBuf> {
+        let below = file.iter().skip(shared).nth(1).is_some();
+        below.then(|| file.iter().take(shared + 1).collect())
+    };
+    Some((folder(one)?, folder(other)?))
+}
+
+#[test]
+fn the_page_of_rooms_shows_the_rooms() {
+    let text = read("docs/rooms.md");
     let Some((before, (shown, after))) =
         text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)))
     else {
@@ -82,11 +119,11 @@ fn the_architecture_shows_the_rooms() {
     }
     if std::env::var_os("PUMICE_WRITE_ROOMS").is_some() {
         let whole = format!("{before}{BEGIN}\n{}\n{END}{after}", table());
-        std::fs::write(root().join("ARCHITECTURE.md"), whole).expect("the file can be written");
+        std::fs::write(root().join("docs/rooms.md"), whole).expect("the file can be written");
         return;
     }
     panic!(
-        "the table of rooms in ARCHITECTURE.md is not that of tests/floors/rooms.rs: run \
+        "the table of docs/rooms.md is not that of tests/floors/rooms.rs: run \
          PUMICE_WRITE_ROOMS=1 cargo test --test floors"
     );
 }

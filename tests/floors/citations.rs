@@ -1,25 +1,20 @@
 //! Citations: comments that say which rule the next line of code realises, and where the rule is written.
 //!
 //! A citation is a line `//= ` with the source, and below it one or more lines `//| ` with the rule in one
-//! sentence. The second half of docs/statements.md is the list of all of them;
-//! `UPDATE=1 cargo test --test floors` writes it anew.
+//! sentence. `python3 docs/statements.py page` prints the list of all of them, which the book has.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::assert_no;
-use super::tree::{files, read, root};
+use super::tree::{files, read};
 
 /// Where code cites.
 const FOLDERS: [&str; 3] = ["transport", "device", "verbs"];
 /// Fewer mean that citations were lost.
-const LEAST: usize = 300;
+const MIN_CITATIONS: usize = 300;
 /// A source that is cited more often than that names no single rule.
-const MOST_OF_ONE: usize = 4;
-const PAGE: &str = "docs/statements.md";
-/// What the page has behind this line is made of the citations.
-const MARK: &str = "<!-- tests/floors/citations.rs writes the rest of this page. -->\n";
+const MAX_OF_ONE: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Citation {
@@ -62,8 +57,8 @@ fn all() -> Vec<(PathBuf, Citation)> {
     sources.flat_map(of).collect()
 }
 
-/// Kinds of sources, in the order of the page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Kinds of sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CitationKind {
     Statement(u32),
     Ibta,
@@ -171,12 +166,12 @@ fn citations_have_their_form() {
 #[test]
 fn citations_are_many_and_no_source_is_cited_often() {
     let all = all();
-    assert!(all.len() >= LEAST, "{} citations are left", all.len());
+    assert!(all.len() >= MIN_CITATIONS, "{} citations are left", all.len());
     let mut counts = BTreeMap::<&str, usize>::new();
     for (_, citation) in &all {
         *counts.entry(&citation.source).or_default() += 1;
     }
-    let often = counts.iter().filter(|(_, count)| **count > MOST_OF_ONE);
+    let often = counts.iter().filter(|(_, count)| **count > MAX_OF_ONE);
     assert_no(often.map(|(source, count)| format!("{source} is cited {count} times")).collect());
 }
 
@@ -199,82 +194,8 @@ fn statements_that_code_cites_have_tests_and_the_other_way_round() {
     assert!(tests.len() > 40, "{} statements have tests", tests.len());
 }
 
-/// A heading of the page, the introduction of its table, and which citations are in it.
-type Section = (&'static str, &'static str, fn(CitationKind) -> bool);
-
-const SECTIONS: [Section; 4] = [
-    ("Statements in the code", "The numbers are those of the list above.", |kind| {
-        matches!(kind, CitationKind::Statement(_))
-    }),
-    (
-        "Architecture specification",
-        "Compliance statements and sections of the InfiniBand architecture specification, release 1.5.",
-        |kind| kind == CitationKind::Ibta,
-    ),
-    ("Manual pages", "The manual pages of rdma-core.", |kind| kind == CitationKind::Man),
-    ("Linux", "Files and functions of the kernel: rdma_rxe, and the core of its RDMA subsystem.", |kind| {
-        kind == CitationKind::Linux
-    }),
-];
-
-/// The part of the page that is made of the citations.
-fn tables() -> String {
-    // Without the numbers of lines, so that the page changes with the citations only.
-    let mut rows = BTreeMap::<(CitationKind, String, String), BTreeSet<String>>::new();
-    for (file, Citation { source, rule, .. }) in all() {
-        let Some(kind) = kind(&source) else { continue };
-        rows.entry((kind, source, rule)).or_default().insert(slashed(&file));
-    }
-    let tests = tests();
-    let in_code = |names: &BTreeSet<String>| {
-        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-    };
-    let mut page = String::from(
-        "\n## Rules that the code cites\n\n\
-         Comments of the code name the rule that the next line realises: a line `//= ` with the source, and \
-         below it lines\n`//| ` with the rule in our own words. These tables list them.\n",
-    );
-    for (heading, introduction, is_here) in SECTIONS {
-        let has_tests = heading == SECTIONS[0].0;
-        let (more, line) = if has_tests { (" Tests |", "---|") } else { ("", "") };
-        page += &format!("\n### {heading}\n\n{introduction}\n\n| Citation | Rule | Files |{more}\n");
-        page += &format!("|---|---|---|{line}\n");
-        for ((kind, source, rule), files) in rows.iter().filter(|((kind, ..), _)| is_here(*kind)) {
-            let rule = rule.replace('|', "\\|");
-            page += &format!("| `{source}` | {rule} | {} |", in_code(files));
-            if let CitationKind::Statement(number) = kind {
-                page += &format!(" {} |", tests.get(number).map(in_code).unwrap_or_default());
-            }
-            page.push('\n');
-        }
-    }
-    page
-}
-
-/// A path as documents write it.
-fn slashed(file: &Path) -> String {
-    file.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
-}
-
 #[test]
-fn the_page_of_statements_lists_the_citations() {
-    let text = read(PAGE);
-    let (by_hand, written) = text.split_once(MARK).expect("the page has the line before its tables");
-    let made = tables();
-    if std::env::var_os("UPDATE").is_some() {
-        fs::write(root().join(PAGE), format!("{by_hand}{MARK}{made}")).expect("the page can be written");
-        return;
-    }
-    let first = made.lines().zip(written.lines().chain(std::iter::repeat(""))).find(|(a, b)| a != b);
-    assert!(
-        written == made,
-        "{PAGE} is not what the code cites (first difference: {first:?}): \
-         UPDATE=1 cargo test --test floors writes it anew"
-    );
-}
-
-#[test]
-fn forms_of_citations_are_told_apart() {
+fn forms_of_citations_are_distinguished() {
     let is_right = |source: &str| kind(source).is_some();
     for source in [
         "ibta-1.5#C9-57",

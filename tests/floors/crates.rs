@@ -5,20 +5,17 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 23] = [
+pub(super) const PACKAGES: [&str; 20] = [
     "",
     "transport",
     "device/calls",
-    "device/ground",
+    "device/platform",
+    "device/model",
     "device/faults",
-    "device/events",
-    "device/traces",
-    "device/profile",
-    "device/objects",
-    "device/ports",
-    "device/share",
+    "device/fabric",
     "device/engine",
-    "device/instruments",
+    "device/recording",
+    "device/analysis",
     "device",
     "verbs",
     "verbs/perf",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::assert_no;
 use super::crates::{PACKAGES, targets};
 use super::modules::Modules;
-use super::tree::{kept_files, root, sources};
+use super::tree::{root, sources, tracked_files};
 
 /// What may be at the top.
 const TOP: [&str; 22] = [
@@ -71,7 +71,7 @@ fn every_source_is_compiled() {
 #[test]
 fn no_file_is_stray() {
     let mut faults = Vec::new();
-    for file in kept_files().iter().filter(|file| root().join(file).is_file()) {
+    for file in tracked_files().iter().filter(|file| root().join(file).is_file()) {
         let top = file.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
         if !top.is_some_and(|top| TOP.contains(&top.as_str())) {
             faults.push(format!("{}: nothing of that name belongs at the top", file.display()));
@@ -101,12 +101,12 @@ fn stray(file: &Path, contents: &[u8]) -> Option<&'static str> {
 }
 
 #[test]
-fn stray_files_are_told_from_others() {
-    let told = |name: &str, contents: &[u8]| stray(&PathBuf::from(name), contents).is_some();
-    assert!(told("device/local-job-0-verify.state", b"text"));
-    assert!(told("scripts/local-job-0-verify", b"\0\x01"));
-    assert!(told("tests/golden/x.bin", b""));
-    assert!(!told("tests/golden/6.1/x.pcap", b"\0"));
-    assert!(!told("scripts/test", b"#!/bin/sh\n"));
-    assert!(!told("LICENSE-MIT", b"text"));
+fn stray_files_are_distinguished_from_others() {
+    let is_stray = |name: &str, contents: &[u8]| stray(&PathBuf::from(name), contents).is_some();
+    assert!(is_stray("device/local-job-0-verify.state", b"text"));
+    assert!(is_stray("scripts/local-job-0-verify", b"\0\x01"));
+    assert!(is_stray("tests/golden/x.bin", b""));
+    assert!(!is_stray("tests/golden/6.1/x.pcap", b"\0"));
+    assert!(!is_stray("scripts/test", b"#!/bin/sh\n"));
+    assert!(!is_stray("LICENSE-MIT", b"text"));
 }

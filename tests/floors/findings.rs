@@ -5,7 +5,7 @@ use super::source::first_test_line;
 use super::tree::{read, sources};
 
 /// Where findings and their printers are.
-const HOME: &str = "device/events/src/findings";
+const HOME: &str = "device/model/src/findings";
 
 /// What only printers of findings have, and the type itself.
 const SIGNS: [&str; 4] = ["struct Finding ", "sarif-2.1.0", "<testsuite", "**Remedy"];

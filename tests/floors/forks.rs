@@ -11,10 +11,13 @@ const LOADED: [&str; 4] = ["transport/src/", "device/", "verbs/src/", "verbs/cap
 const PRELOADS: [&str; 3] = ["verbs/sysfs/src/", "verbs/rspreload/src/", "verbs/checkpreload/src/"];
 /// What can be held, or be half done, when another thread forks. `Once` is a part of other names.
 const LOCKS: [&str; 8] = ["Mutex", "RwLock", "Condvar", "LazyLock", "OnceLock", "Once<", "Turn<", "Barrier"];
-/// Types of `device/ground/src/outside/lineage.rs`: a child makes the value anew, or no lock guards it.
-const SAFE: [&str; 2] = ["PerProcess<", "Settled<"];
+/// Types of `device/platform/src/outside/fork_generation.rs`: a child makes the value anew, or no lock guards
+/// it.
+const SAFE: [&str; 2] = ["PerProcess<", "InheritedOnce<"];
+/// Each static of such a type: whether a child makes it anew, its name, what the child has; tabs between.
+const LIST: &str = "tests/floors/forks.tsv";
 /// Aliases of such types.
-const ALIASES: [&str; 1] = ["Written"];
+const ALIASES: [&str; 1] = ["WrittenPath"];
 
 /// The type of a static that begins on this line, from the code after the name; `None`: none begins.
 fn type_of_static(code: &str) -> Option<&str> {
@@ -59,7 +62,7 @@ fn a_fork_catches_no_lock_of_a_static() {
             if has_lock(kind) && (is_preload || !is_safe(kind)) {
                 faults.push(format!(
                     "{path}:{number}: {kind}: a thread may hold it while another one forks; take \
-                     `PerProcess` or `Settled` of device/ground/src/outside/lineage.rs \
+                     `PerProcess` or `InheritedOnce` of device/platform/src/outside/fork_generation.rs \
                      (docs/decisions/forks.md)"
                 ));
             }
@@ -69,15 +72,13 @@ fn a_fork_catches_no_lock_of_a_static() {
     assert_no(faults);
 }
 
-/// The page has each static that a child makes anew or takes over, and no other.
+/// The list has each static that a child makes anew or takes over, and no other.
 #[test]
-fn the_page_about_forks_lists_the_statics() {
-    let page = read("docs/decisions/forks.md");
+fn the_list_of_statics_is_that_of_the_code() {
+    let list = read(LIST);
     let mut faults = Vec::new();
-    let mut rows: Vec<&str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name))
-        .collect();
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    let mut rows: Vec<&str> = lines.filter_map(|line| line.split('\t').nth(1)).collect();
     for source in sources() {
         let path = source.to_string_lossy().into_owned();
         if !LOADED.iter().any(|folder| path.starts_with(folder)) {
@@ -95,11 +96,11 @@ fn the_page_about_forks_lists_the_statics() {
             let row = format!("{}: {name}", path.replace("/src/", "/"));
             match rows.iter().position(|known| *known == row) {
                 Some(index) => drop(rows.swap_remove(index)),
-                None => faults.push(format!("no row `{row}` ({kind}, {path}:{number})")),
+                None => faults.push(format!("{LIST} has no row `{row}` ({kind}, {path}:{number})")),
             }
         }
     }
-    faults.extend(rows.iter().filter(|row| row.contains(".rs: ")).map(|row| format!("`{row}` is no static")));
+    faults.extend(rows.iter().map(|row| format!("{LIST}: `{row}` is no static")));
     assert_no(faults);
 }
 
@@ -112,5 +113,7 @@ fn statics_are_recognised() {
     );
     assert_eq!(type_of_static("let a: &'static Mutex<u8> = f();"), None);
     assert!(has_lock("Mutex<u8>") && has_lock("[Once; 2]") == has_lock("Onceler") && has_lock("Once"));
-    assert!(is_safe("PerProcess<Mutex<u8>> =") && is_safe("[Written; MAX_DEVICES]") && !is_safe("Mutex<u8>"));
+    assert!(
+        is_safe("PerProcess<Mutex<u8>> =") && is_safe("[WrittenPath; MAX_DEVICES]") && !is_safe("Mutex<u8>")
+    );
 }

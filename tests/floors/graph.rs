@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::modules::{Import, Modules};
 
 /// Re-exports that are followed one after the other.
-const MOST_STEPS: usize = 12;
+const MAX_STEPS: usize = 12;
 
 /// Files, each with the files that it uses.
 pub(super) type Graph = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
@@ -98,7 +98,7 @@ fn look_up(modules: &Modules, index: usize, name: &str, steps: usize) -> Option<
     if module.items.contains(name) {
         return Some(Target::Item(index));
     }
-    if steps >= MOST_STEPS {
+    if steps >= MAX_STEPS {
         return None;
     }
     let of_name = |import: &&Import| import.name == name && import.path.first().is_some_and(|f| f != name);

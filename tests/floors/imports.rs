@@ -8,37 +8,36 @@ use super::tree::{files, read};
 
 /// Floors from the bottom: folder and package. A floor imports floors before it only. A package in a
 /// subfolder that has no row belongs to the floor of the folder.
-const FLOORS: [(&str, &str); 14] = [
+const FLOORS: [(&str, &str); 11] = [
     ("transport", "pumice-transport"),
     ("device/calls", "pumice-calls"),
-    ("device/ground", "pumice-ground"),
+    ("device/platform", "pumice-platform"),
+    ("device/model", "pumice-model"),
     ("device/faults", "pumice-faults"),
-    ("device/events", "pumice-events"),
-    ("device/traces", "pumice-traces"),
-    ("device/profile", "pumice-profile"),
-    ("device/objects", "pumice-objects"),
-    ("device/ports", "pumice-ports"),
-    ("device/share", "pumice-share"),
+    ("device/fabric", "pumice-fabric"),
     ("device/engine", "pumice-engine"),
-    ("device/instruments", "pumice-instruments"),
+    ("device/recording", "pumice-recording"),
+    ("device/analysis", "pumice-analysis"),
     ("device", "pumice-device"),
     ("verbs", "pumice-verbs"),
 ];
 
 /// Floors that import none of ours.
-const ALONE: [&str; 2] = ["pumice-transport", "pumice-calls"];
+const STANDALONE_PACKAGES: [&str; 2] = ["pumice-transport", "pumice-calls"];
 
 /// Beside the floors, with the same rules: folder, package, and the packages of ours that it may import.
-const BESIDE: [(&str, &str, &[&str]); 1] =
+const ALLOWED_SIDE_IMPORTS: [(&str, &str, &[&str]); 1] =
     [("fuzz", "pumice-fuzz", &["pumice-transport", "pumice-device", "pumice-world"])];
 
 /// Every floor, and the packages of ours that it may import.
 fn floors() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     let below = |index: usize| FLOORS.iter().take(index).map(|(_, name)| *name).collect();
     let houses = FLOORS.iter().enumerate().map(|(index, (folder, name))| {
-        (*folder, *name, if ALONE.contains(name) { Vec::new() } else { below(index) })
+        (*folder, *name, if STANDALONE_PACKAGES.contains(name) { Vec::new() } else { below(index) })
     });
-    houses.chain(BESIDE.map(|(folder, name, allowed)| (folder, name, allowed.to_vec()))).collect()
+    houses
+        .chain(ALLOWED_SIDE_IMPORTS.map(|(folder, name, allowed)| (folder, name, allowed.to_vec())))
+        .collect()
 }
 
 /// Files of a floor: those of its folder, without the floors that stand in folders of their own below.

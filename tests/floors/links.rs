@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use super::assert_no;
-use super::tree::{exists, kept_files, read, root};
+use super::tree::{exists, read, root, tracked_files};
 
 /// Lines outside of code blocks, with their numbers from 1.
 fn prose(text: &str) -> Vec<(usize, &str)> {
@@ -34,8 +34,8 @@ fn targets(line: &str) -> Vec<String> {
 
 /// What GitHub makes of a heading: lower case, without punctuation, with hyphens for spaces.
 fn anchor(heading: &str) -> String {
-    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+    let files = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    files.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 /// The anchors of a document; of headings with the same words, the second has `-1` behind it.
@@ -87,7 +87,7 @@ fn fault(document: &Path, target: &str) -> Option<String> {
 fn links_of_documents_lead_somewhere() {
     let is_document = |file: &PathBuf| file.extension().is_some_and(|e| e == "md");
     let mut faults = Vec::new();
-    for document in kept_files().into_iter().filter(is_document) {
+    for document in tracked_files().into_iter().filter(is_document) {
         for (number, line) in prose(&read(&document)) {
             for target in targets(line) {
                 if let Some(fault) = fault(&document, &target) {
@@ -113,8 +113,8 @@ fn named_files(line: &str) -> Vec<&str> {
 fn files_that_documents_name_exist() {
     let is_document = |file: &PathBuf| file.extension().is_some_and(|e| e == "md");
     // The changelog also names files of its time.
-    let kept = kept_files();
-    let documents = kept.iter().filter(|file| is_document(file) && !file.ends_with("CHANGELOG.md"));
+    let files = tracked_files();
+    let documents = files.iter().filter(|file| is_document(file) && !file.ends_with("CHANGELOG.md"));
     let mut faults = Vec::new();
     for document in documents {
         let folder = document.parent().unwrap_or(Path::new(""));
@@ -122,7 +122,7 @@ fn files_that_documents_name_exist() {
             for name in named_files(line) {
                 // The document of a crate may name files of that crate, and a path may leave out where it
                 // begins.
-                let is_end = || kept.iter().any(|file| file.ends_with(name));
+                let is_end = || files.iter().any(|file| file.ends_with(name));
                 if !exists(Path::new(name)) && !exists(&folder.join(name)) && !is_end() {
                     faults.push(format!("{}:{number}: there is no {name}", document.display()));
                 }

@@ -85,6 +85,8 @@ impl Modules {
                 let inside = &source[at + 2..close.min(end)];
                 if is_for_tests(inside) {
                     test_until = test_until.max(item_end(source, close + 1, end));
+                } else if !is_test {
+                    self.note_attribute(source, at + 2, close.min(end), module);
                 }
                 if let [name, _, Token { kind: TokenKind::Text(text), .. }] = inside
                     && name.is_word("path")
@@ -167,6 +169,17 @@ impl Modules {
         into.words.insert(first.clone());
         if words.len() > 1 {
             into.paths.push(words);
+        }
+    }
+
+    /// Notes the paths of an attribute, such as `value_parser = super::rows::names()`.
+    fn note_attribute(&mut self, source: &[Token], mut at: usize, end: usize, module: usize) {
+        while at < end {
+            let length = if source[at].word().is_some() { path_length(source, at, end) } else { 1 };
+            if length > 1 {
+                self.note(source, at, length, module);
+            }
+            at += length;
         }
     }
 

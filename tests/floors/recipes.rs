@@ -1,9 +1,9 @@
 //! Each recipe of CONTRIBUTING.md that adds something has an example, which scripts/checks/recipes.sh builds.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::assert_no;
-use super::tree::{exists, files, read};
+use super::tree::{exists, files, read, sources};
 
 /// Where the examples are.
 const FOLDER: &str = "tests/recipes";
@@ -42,8 +42,30 @@ fn each_recipe_has_an_example_and_each_example_a_recipe() {
     assert_no(faults);
 }
 
+/// scripts/checks/recipes.sh runs the command behind "its test:". The test is in the example, or it is one
+/// that the example gives a row. An example that is a page has none: tests/docs.rs runs pages.
 #[test]
-fn recipes_and_their_examples_are_told() {
+fn each_example_names_its_test() {
+    let text = read("CONTRIBUTING.md");
+    let mut faults = Vec::new();
+    for (title, names) in recipes(&text) {
+        let [name] = names[..] else { continue };
+        let part = text.split("\n### ").find(|part| part.starts_with(title));
+        let command =
+            part.and_then(|part| part.split_once("; its test: `cargo test -p ")?.1.split('`').next());
+        let filter = command.and_then(|command| command.split_whitespace().last()).unwrap_or_default();
+        let is_known = |source: &PathBuf| read(source).contains(&format!("fn {filter}"));
+        let has_test = !filter.is_empty()
+            && (read(format!("{FOLDER}/{name}.patch")).contains(filter) || sources().iter().any(is_known));
+        if !has_test && name != "page" {
+            faults.push(format!("{title}: the line of its example names no test that there is: {command:?}"));
+        }
+    }
+    assert_no(faults);
+}
+
+#[test]
+fn recipes_and_their_examples_are_recognised() {
     let text = "## Recipes\n### Add a b\n\nSee [b.patch](tests/recipes/b.patch).\n### Cite c\n### Add an e\n";
     assert_eq!(recipes(text), [("Add a b", vec!["b"]), ("Add an e", vec![])]);
 }

@@ -1,4 +1,4 @@
-//! The rooms of each crate, lowest first, written down once. ARCHITECTURE.md shows this table.
+//! The rooms of each crate, lowest first, written down once. docs/rooms.md shows this table.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub(super) struct Room {
 }
 
 /// A crate with rooms.
-pub(super) struct House {
+pub(super) struct CrateRooms {
     /// The folder of its sources.
     pub(super) folder: &'static str,
     /// Lowest first. The root file of the crate stands above them all.
@@ -25,8 +25,8 @@ const fn room(name: &'static str, files: &'static [&'static str], purpose: &'sta
 }
 
 /// All crates that have more than one room, lowest first.
-pub(super) const HOUSES: &[House] = &[
-    House {
+pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
+    CrateRooms {
         folder: "transport/src",
         rooms: &[
             room("proofs", &["proofs.rs"], "arbitrary values, for the proofs of all crates"),
@@ -42,91 +42,171 @@ pub(super) const HOUSES: &[House] = &[
             room("mad", &["mad/"], "the messages of connection management"),
             room("qp", &["qp/"], "the machines of queue pairs: requester, responder, completer"),
             room("cm", &["cm/"], "the machine that makes and ends connections"),
+            room("mrc", &["mrc/"], "MRC: WRITEs over many paths at once, beside RC and without it"),
         ],
     },
-    House {
-        folder: "device/ground/src",
+    CrateRooms {
+        folder: "device/platform/src",
         rooms: &[
-            room("ground", &["*"], "tables of handles, errors, quantities, random numbers, the clock"),
+            room("errors", &["error.rs", "printable.rs"], "errors with an errno, text for terminals"),
+            room("outside", &["outside/"], "what is asked of the operating system"),
             room(
-                "system",
-                &["system/"],
-                "what is asked of the operating system outside of ports and sharing",
+                "values",
+                &[
+                    "call_stack.rs",
+                    "clock.rs",
+                    "intervals.rs",
+                    "limits.rs",
+                    "link_rate.rs",
+                    "link_settings.rs",
+                    "link_words_tests.rs",
+                    "marking.rs",
+                    "number_map.rs",
+                    "object_summary.rs",
+                    "probability.rs",
+                    "quantity.rs",
+                    "random.rs",
+                    "random_proofs.rs",
+                    "similar.rs",
+                    "word.rs",
+                    "word_model.rs",
+                ],
+                "quantities as people write them, random numbers, the clock, words that threads share",
             ),
+            room(
+                "tables",
+                &["serial_table.rs", "room.rs", "table.rs", "table_proofs.rs"],
+                "tables of handles",
+            ),
+            room(
+                "threads",
+                &[
+                    "awaited.rs",
+                    "spin_lock.rs",
+                    "spin_lock_model.rs",
+                    "event_account.rs",
+                    "event_queue.rs",
+                    "ordinal.rs",
+                ],
+                "locks, queues of events, values that threads wait for, ordinals",
+            ),
+            room("sockets", &["packet_socket/", "udp/"], "sockets for UDP and for Ethernet frames"),
             room("order", &["order/"], "the order of calls and arrivals: noted, and imposed by a replay"),
         ],
     },
-    House {
-        folder: "device/faults/src",
+    CrateRooms {
+        folder: "device/model/src",
         rooms: &[
+            room("built-in", &["built_in.rs"], "the texts of the built-in profiles"),
+            room("counters", &["counters.rs"], "the numbers that operators read"),
             room("shuffle", &["shuffle/"], "what the specification leaves open, drawn from a seed"),
             room(
-                "faults",
-                &["*"],
-                "what goes wrong on purpose: plans, and the fates of packets, calls and completions",
+                "fates",
+                &["fates/"],
+                "what a fault plan can do to packets, calls, completions and the device",
             ),
-        ],
-    },
-    House {
-        folder: "device/events/src",
-        rooms: &[
             room(
                 "findings",
                 &["findings/"],
                 "the one value by which all say that something is wrong, and its printers",
             ),
-            room("inspect", &["inspect/"], "what a process tells of its objects"),
-            room("event", &["*"], "everything that happens, as one stream, and who listens"),
-            room("counters", &["counters.rs"], "the numbers that operators read"),
-        ],
-    },
-    House {
-        folder: "device/traces/src",
-        rooms: &[
-            room("format", &["format/"], "records and heads, as bytes and as values"),
-            room("timeline", &["timeline/"], "what traces tell together, on one clock"),
-            room("why", &["why/"], "where the time of a message went, and what to change"),
-            room("require", &["require/"], "requirements on a run, which traces bear out or not"),
-            room("diff", &["diff.rs"], "how two runs differ"),
-        ],
-    },
-    House {
-        folder: "device/profile/src",
-        rooms: &[
+            room("inspect", &["inspect/"], "what a process says of its objects"),
             room("addresses", &["addresses/"], "ports, GIDs, P_Keys and groups"),
+            room("event", &["event/"], "everything that happens, as one stream, and its subscribers"),
+            room("recording", &["recording.rs"], "orders to record, and who records"),
+            room("port", &["port/"], "what every port does, and what it carries"),
             room("settings", &["settings/"], "the PUMICE_* variables"),
-            room("profile", &["*"], "what a device says about itself"),
+            room("profile", &["profile/"], "what a device says about itself"),
+            room("network", &["network/"], "links and topologies, as values"),
         ],
     },
-    House {
-        folder: "device/objects/src",
+    CrateRooms {
+        folder: "device/faults/src",
         rooms: &[
-            room("objects", &["*"], "completion queues, receive queues, events: what programs hold"),
-            room("memory", &["memory/"], "registered memory, its keys and its checks"),
+            room("incidents", &["incident.rs", "timed.rs"], "incidents that are due"),
+            room(
+                "traffic",
+                &["connections.rs", "frontier.rs", "traffic.rs"],
+                "how a rule counts along one kind of traffic",
+            ),
+            room(
+                "plans",
+                &[
+                    "action.rs",
+                    "answer.rs",
+                    "armed.rs",
+                    "calls/",
+                    "completion_events/",
+                    "completions/",
+                    "plan.rs",
+                    "reach.rs",
+                    "select.rs",
+                    "waits.rs",
+                    "when.rs",
+                ],
+                "rules: which things they are about, when, and what they do",
+            ),
+            room(
+                "decisions",
+                &["at_calls.rs", "active_plan.rs", "decide.rs"],
+                "the fates of packets, calls and completions in one device",
+            ),
+            room(
+                "texts",
+                &["ready/", "settings.rs", "text/"],
+                "plans and reports as people read and write them",
+            ),
+            room(
+                "arbiter",
+                &["arbiter.rs", "change.rs", "change_tests.rs"],
+                "what a device asks a plan, and changes while a program runs",
+            ),
+            room("ports", &["port/", "wire.rs"], "faults that a port carries out"),
         ],
     },
-    House {
-        folder: "device/ports/src",
+    CrateRooms {
+        folder: "device/fabric/src",
         rooms: &[
-            room("port", &["*"], "where packets leave and arrive, and what wraps that"),
-            room("gsi", &["gsi/"], "queue pair 1: connection management beside the data path"),
+            room("port", &["port/"], "ports around a port"),
+            room("udp", &["udp/"], "the real network"),
             room(
                 "ethernet",
                 &["ethernet/"],
                 "frames of raw packet queue pairs, and the rules that steer them",
             ),
-        ],
-    },
-    House {
-        folder: "device/share/src",
-        rooms: &[
-            room("share", &["*"], "several processes with one address"),
+            room("gsi", &["gsi/"], "queue pair 1: connection management beside the data path"),
+            room("link", &["link/"], "rates, queues and delays around a port"),
+            room("simulated", &["simulated/"], "a network in virtual time"),
+            room("switched", &["switched/"], "switches between processes, in real time"),
+            room("ring", &["ring/"], "rings of shared memory between two processes"),
+            room("system", &["system/"], "what sharing asks of the operating system"),
+            room(
+                "members",
+                &["members/"],
+                "the processes that share an address: indices, records, whether they run",
+            ),
+            room("files", &["files/"], "folders, files, locks and socket names by which processes meet"),
+            room("same host", &["same_host/"], "paths that go through rings"),
+            room("steering", &["steering.rs"], "which process's socket gets a packet"),
+            room("registry", &["registry/"], "which process has which queue pairs and services"),
+            room("relay", &["relay/"], "packets and orders from one process to another"),
+            room("backlog", &["backlog/"], "how much waits in the sockets of others"),
             room("xrc", &["xrc/"], "XRC targets that are several processes"),
+            room("queries", &["queries/"], "questions and orders to other processes"),
+            room("shared port", &["shared_port/"], "the port of one process of several with one address"),
+            room("sharing", &["sharing/"], "several processes with one address"),
+            room(
+                "fuzzing",
+                &["fuzzing.rs", "simulation/"],
+                "private functions for fuzz targets; a simulated kernel for tests",
+            ),
         ],
     },
-    House {
+    CrateRooms {
         folder: "device/engine/src",
         rooms: &[
+            room("memory", &["memory/"], "registered memory, its keys and its checks"),
+            room("objects", &["objects/"], "completion queues, receive queues, channels: what programs hold"),
             room("gate", &["gate.rs"], "the entry of calls of programs that are linked with the device"),
             room("decisions", &["decisions/"], "who decides about packets, work and stores, and what waits"),
             room("resources", &["resources/"], "the tables of all objects, under the engine's lock"),
@@ -136,30 +216,53 @@ pub(super) const HOUSES: &[House] = &[
             room("world", &["world.rs", "event_tests.rs"], "several adapters in virtual time"),
         ],
     },
-    House {
-        folder: "device/instruments/src",
+    CrateRooms {
+        folder: "device/recording/src",
+        rooms: &[
+            room("steps", &["steps.rs"], "how much was looked at, which tests count"),
+            room("format", &["format/"], "records and heads, as bytes and as values"),
+            room(
+                "recorder",
+                &["recorder/", "capture.rs", "capture_tests.rs", "tap.rs"],
+                "what happens and what passes, as files",
+            ),
+            room("timeline", &["timeline/"], "what traces tell together, on one clock"),
+            room("why", &["why/"], "where the time of a message went, and what to change"),
+            room("require", &["require/"], "requirements on a run, which traces bear out or not"),
+            room("diff", &["diff.rs"], "how two runs differ"),
+        ],
+    },
+    CrateRooms {
+        folder: "device/analysis/src",
         rooms: &[
             room("listeners", &["listeners/"], "the log, printed steps, the report of a fault plan"),
-            room("capture", &["capture.rs", "capture_tests.rs"], "packets as a file"),
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
-            room("trace", &["trace/"], "records what happens, as a file"),
-            room("waits", &["waits/"], "what programs wait for in vain, and why"),
+            room("waits", &["waits/"], "what programs wait for, and why it does not come"),
             room("check", &["check/"], "what programs do wrong"),
         ],
     },
-    House {
+    CrateRooms {
         folder: "device/src",
         rooms: &[
             room("recording", &["recording.rs"], "traces that begin and end while a program runs"),
             room("opening", &["opening.rs"], "the one place where a device is put together"),
-            room("standings", &["standings.rs"], "how processes stand that may wait for each other"),
+            room(
+                "process statuses",
+                &["process_statuses.rs"],
+                "how processes stand that may wait for each other",
+            ),
             room("fuzzing", &["fuzzing.rs"], "private functions that read input, for fuzz targets"),
         ],
     },
-    House {
+    CrateRooms {
         folder: "verbs/src",
         rooms: &[
-            room("ground", &["ground/"], "errors, slices of memory, memory that is owned"),
+            room(
+                "errors",
+                &["error.rs", "rejection.rs", "setters.rs"],
+                "errors of requests and of calls, and the functions that set options",
+            ),
+            room("buffers", &["buffers/"], "slices of memory, memory that is owned"),
             room("transport", &["transport/"], "services as types, and what may be chosen when connecting"),
             room("check", &["check/"], "what programs do wrong"),
             room("device", &["device/"], "devices on networks and in simulations, and waiting"),
@@ -169,12 +272,12 @@ pub(super) const HOUSES: &[House] = &[
             room("asynchronous", &["asynchronous/"], "futures: waiting without blocking a thread"),
         ],
     },
-    House {
+    CrateRooms {
         folder: "verbs/perf/src",
         rooms: &[
             room("plan", &["plan/"], "what to measure"),
             room(
-                "ground",
+                "basics",
                 &["error.rs", "cores.rs", "machine.rs", "pattern.rs", "statistics.rs"],
                 "errors, cores, contents of messages, medians",
             ),
@@ -193,10 +296,22 @@ pub(super) const HOUSES: &[House] = &[
             ),
         ],
     },
-    House {
+    CrateRooms {
         folder: "verbs/capi/src",
         rooms: &[
-            room("ground", &["ground/"], "structures of the ABI, handles, errno, the log, settings"),
+            room("abi", &["abi/"], "the structures of the ABI, and values that C's memory can be"),
+            room("platform", &["platform/"], "what is asked of the operating system and of the C library"),
+            room(
+                "call sites",
+                &["call_sites/"],
+                "where the program made a call, on which object, and whether it is checked",
+            ),
+            room("log", &["log/"], "the log, and refusals of calls"),
+            room("mappings", &["mappings/"], "memory that a program gives back past the C library"),
+            room("check", &["check/"], "findings: what the checker is asked, and their output"),
+            room("waits", &["waits/"], "calls that block, and events that must be acknowledged"),
+            room("gate", &["gate/"], "the entry of every call: counts, faults, reports"),
+            room("entry", &["entry/"], "what crosses the boundary: arguments, results, objects"),
             room("objects", &["objects/"], "devices, contexts and what they hold"),
             room("calls", &["calls/"], "one file per family of calls"),
             room("tables", &["tables.rs", "tables/"], "the function pointers through which verbs.h calls"),
@@ -215,7 +330,7 @@ pub(super) const HOUSES: &[House] = &[
             room("rsocket", &["rsocket/"], "rsocket's calls"),
         ],
     },
-    House {
+    CrateRooms {
         folder: "src",
         rooms: &[
             room("version", &["build.rs", "version.rs"], "what the program was built from"),
@@ -230,9 +345,10 @@ pub(super) const HOUSES: &[House] = &[
                 &[
                     "capture/decode.rs",
                     "capture/file.rs",
-                    "capture/homes.rs",
+                    "capture/vantages.rs",
                     "capture/management.rs",
                     "capture/messages.rs",
+                    "capture/multipath.rs",
                     "capture/pairs.rs",
                     "capture/plan/",
                     "capture/processes.rs",
@@ -285,8 +401,8 @@ pub(super) const HOUSES: &[House] = &[
 ];
 
 /// The house that a file is in, and the index of its room; none for the room: no room has it.
-pub(super) fn room_of(file: &Path) -> Option<(&'static House, Option<usize>)> {
-    let house = HOUSES.iter().find(|house| file.starts_with(house.folder))?;
+pub(super) fn room_of(file: &Path) -> Option<(&'static CrateRooms, Option<usize>)> {
+    let house = CRATE_ROOMS.iter().find(|house| file.starts_with(house.folder))?;
     let inside = file.strip_prefix(house.folder).ok()?;
     let has = |name: &&str| match name.strip_suffix('/') {
         Some(folder) => inside.starts_with(folder),
@@ -300,14 +416,14 @@ pub(super) fn room_of(file: &Path) -> Option<(&'static House, Option<usize>)> {
 }
 
 /// Whether a file is the root of its crate.
-pub(super) fn is_root(file: &Path, house: &House) -> bool {
+pub(super) fn is_root(file: &Path, house: &CrateRooms) -> bool {
     ["lib.rs", "main.rs"].iter().any(|name| PathBuf::from(house.folder).join(name) == file)
 }
 
-/// The table as ARCHITECTURE.md shows it, highest first as in the picture of a house.
+/// The table as docs/rooms.md shows it, highest first as in the picture of a house.
 pub(super) fn table() -> String {
     let mut text = String::from("| Crate | Room | What it is for |\n|---|---|---|\n");
-    for house in HOUSES.iter().rev() {
+    for house in CRATE_ROOMS.iter().rev() {
         for room in house.rooms.iter().rev() {
             text.push_str(&format!("| `{}` | `{}` | {} |\n", house.folder, room.name, room.purpose));
         }

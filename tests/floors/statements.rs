@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use super::assert_no;
 use super::tree::{files, read};
 
+/// The statements: number, who sees it, statement, with tabs between them.
+const LIST: &str = "tests/statements.tsv";
+
 /// A promise without a test is none: the last column of the threat model's tables of promises names tests.
 #[test]
 fn the_tests_that_the_threat_model_names_exist() {
@@ -38,8 +41,8 @@ fn the_tests_that_the_threat_model_names_exist() {
 
 /// The numbers of the list of statements.
 fn listed() -> BTreeSet<u32> {
-    let text = read("docs/statements.md");
-    text.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next()?.parse().ok()).collect()
+    let text = read(LIST);
+    text.lines().filter_map(|line| line.split('\t').next()?.parse().ok()).collect()
 }
 
 /// The numbers that a source cites: `statement_07_…` and "Statement 7".
@@ -51,18 +54,18 @@ fn cited(text: &str) -> BTreeSet<u32> {
 #[test]
 fn every_statement_has_a_test_and_every_number_a_statement() {
     let listed = listed();
-    assert!(listed.len() >= 55, "docs/statements.md is not where this test looks for it");
+    assert!(listed.len() >= 55, "{LIST} is not where this test looks for it");
     let mut faults = Vec::new();
     let mut all = BTreeSet::new();
     let sources = ["transport", "device", "verbs"].iter().flat_map(|folder| files(folder, "rs"));
     for source in sources.chain(files("scripts/checks", "sh")) {
         let numbers = cited(&read(&source));
         for number in numbers.difference(&listed) {
-            faults.push(format!("{} cites {number}, which docs/statements.md has not", source.display()));
+            faults.push(format!("{} cites {number}, which {LIST} has not", source.display()));
         }
         all.extend(numbers);
     }
     let alone = listed.difference(&all);
-    faults.extend(alone.map(|number| format!("no test cites statement {number} of docs/statements.md")));
+    faults.extend(alone.map(|number| format!("no test cites statement {number} of {LIST}")));
     assert_no(faults);
 }

@@ -39,19 +39,19 @@ impl Token {
 
 /// Splits source into tokens. Numbers count as words, lifetimes are left out.
 pub(super) fn tokens(text: &str) -> Vec<Token> {
-    let mut reader = Reader { rest: text.chars().collect(), at: 0, line: 1, found: Vec::new() };
+    let mut reader = TokenReader { rest: text.chars().collect(), at: 0, line: 1, found: Vec::new() };
     while reader.step() {}
     reader.found
 }
 
-struct Reader {
+struct TokenReader {
     rest: Vec<char>,
     at: usize,
     line: usize,
     found: Vec<Token>,
 }
 
-impl Reader {
+impl TokenReader {
     fn peek(&self, ahead: usize) -> char {
         self.rest.get(self.at + ahead).copied().unwrap_or('\0')
     }
@@ -197,7 +197,7 @@ impl Reader {
 }
 
 #[test]
-fn comments_texts_and_lifetimes_are_told_apart() {
+fn comments_texts_and_lifetimes_are_distinguished() {
     let text =
         "/* a /* b */ c */ let x: &'a str = \"d // \\\" e\"; // f\nr#\"g\"h\"# b'\\'' '\"' crate::i r#type";
     let words: Vec<String> = tokens(text)

@@ -52,7 +52,7 @@ pub(super) fn sources() -> Vec<PathBuf> {
 }
 
 /// Every file that git keeps or would take; none without git.
-pub(super) fn kept_files() -> Vec<PathBuf> {
+pub(super) fn tracked_files() -> Vec<PathBuf> {
     let git = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root())

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::tree::{kept_files, read};
+use super::tree::{read, tracked_files};
 use super::{assert_at_most, assert_no, known};
 
 /// Kinds of text in which people read sentences, by the ends of their names.
@@ -50,7 +50,7 @@ fn has_sentences(file: &Path) -> bool {
 #[test]
 fn sentences_name_the_actor() {
     let is_of_a_word = |c: char| c.is_alphanumeric() || c == '_';
-    let files: Vec<PathBuf> = kept_files().into_iter().filter(|file| has_sentences(file)).collect();
+    let files: Vec<PathBuf> = tracked_files().into_iter().filter(|file| has_sentences(file)).collect();
     let mut faults = Vec::new();
     for file in &files {
         for (number, line) in (1..).zip(read(file).lines()) {
@@ -69,7 +69,7 @@ fn sentences_name_the_actor() {
 fn documents_have_no_empty_words() {
     let is_document = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "md");
     let mut faults = Vec::new();
-    for file in kept_files().into_iter().filter(is_document).filter(|file| has_sentences(file)) {
+    for file in tracked_files().into_iter().filter(is_document).filter(|file| has_sentences(file)) {
         for (number, line) in (1..).zip(read(&file).lines()) {
             let words = line.split(|c: char| !c.is_alphanumeric()).map(str::to_ascii_lowercase);
             for word in words.filter(|word| EMPTY.contains(&word.as_str())) {

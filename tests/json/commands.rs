@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 
 /// Commands that need nothing, by the name of their schema.
-pub(crate) const ALONE: &[(&str, &[&str])] = &[
+pub(crate) const COMMANDS_ALONE: &[(&str, &[&str])] = &[
     ("devices", &["devices", "-v", "--devices", "2", "--json"]),
     ("personalities", &["devices", "--personalities", "--json"]),
     ("doctor", &["doctor", "--json"]),
@@ -23,8 +23,8 @@ pub(crate) const ALONE: &[(&str, &[&str])] = &[
         &["perf", "loop", "--table", "--row", "send-latency", "--row", "pairs", "--rounds", "1", "--json"],
     ),
 ];
-/// Commands that read what `Stage::new` has left.
-const BEHIND: &[(&str, &[&str])] = &[
+/// Commands that read what `CommandRuns::new` has left.
+const COMMANDS_WITH_SERVER: &[(&str, &[&str])] = &[
     ("fault-check", &["fault", "check", "plan.toml", "--json"]),
     ("fault-assert", &["fault", "assert", "1.faults", "--json"]),
     ("fault-compare", &["fault", "compare", "1.faults", "2.faults", "--json"]),
@@ -53,19 +53,19 @@ const STAR: &str = "kind = \"star\"\nhosts = [\"127.0.0.2\", \"127.0.0.3\"]\n[li
                     delay_ns = 5000\n[switch]\nqueue_bytes = 200000\n";
 
 /// A folder, and a registry of processes, of this test alone.
-pub(crate) struct Stage {
+pub(crate) struct CommandRuns {
     folder: PathBuf,
     /// What the commands about a running process have printed.
     running: Vec<(&'static str, Output)>,
 }
 
-impl Stage {
+impl CommandRuns {
     /// `None`: there is no compiler or no ibverbs-utils, which is said.
-    pub(crate) fn new() -> Option<Stage> {
+    pub(crate) fn new() -> Option<CommandRuns> {
         let folder = std::env::temp_dir().join(format!("pumice-json-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("run")).expect("a folder can be made");
-        let mut stage = Stage { folder, running: Vec::new() };
+        let mut stage = CommandRuns { folder, running: Vec::new() };
         fs::write(stage.folder.join("plan.toml"), PLAN).expect("it is ours");
         fs::write(stage.folder.join("star.toml"), STAR).expect("it is ours");
         let tutorial = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tutorials/first-program.md");
@@ -89,7 +89,7 @@ impl Stage {
         }
         stage.good(&["run", "--log", "off", "--record", "record", "--", "./hello"]);
         stage.good(&["check", "--check-report", "found.json", "--", "./hello"]);
-        stage.run_beside_a_server();
+        stage.run_with_server();
         Some(stage)
     }
 
@@ -97,7 +97,7 @@ impl Stage {
     pub(crate) fn values(&self, schema: &str) -> Vec<Value> {
         let is_of_it = |&&(name, _): &&(&str, &[&str])| name == schema;
         let mut values: Vec<Value> = Vec::new();
-        for (_, words) in ALONE.iter().chain(BEHIND).filter(is_of_it) {
+        for (_, words) in COMMANDS_ALONE.iter().chain(COMMANDS_WITH_SERVER).filter(is_of_it) {
             let output = self.output(words);
             values.extend(parsed(&output, words));
         }
@@ -117,10 +117,11 @@ impl Stage {
     }
 
     /// Asks a server that waits for its client, and lives until this ends.
-    fn run_beside_a_server(&mut self) {
+    fn run_with_server(&mut self) {
         let server =
             ["run", "--log", "off", "--", "ibv_rc_pingpong", "-d", "pumice0", "-g", "0", "-p", "18671"];
-        let mut server = Ended(self.command(&server).stdout(Stdio::null()).spawn().expect("it can be run"));
+        let mut server =
+            EndedOnDrop(self.command(&server).stdout(Stdio::null()).spawn().expect("it can be run"));
         // Other programs of this machine are left alone.
         let process = server.0.id().to_string();
         let look = ["stat", "--json", "--pid", process.as_str()];
@@ -156,16 +157,16 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for CommandRuns {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 /// A process that ends with the value.
-struct Ended(Child);
+struct EndedOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for EndedOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

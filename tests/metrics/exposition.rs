@@ -7,7 +7,7 @@ pub(crate) type Labels = BTreeMap<String, String>;
 
 /// A family as it was read.
 #[derive(Debug, Default)]
-pub(crate) struct Family {
+pub(crate) struct ParsedFamily {
     pub(crate) kind: String,
     pub(crate) samples: Vec<(Labels, f64)>,
 }
@@ -16,9 +16,9 @@ pub(crate) struct Family {
 ///
 /// # Panics
 /// It breaks a rule.
-pub(crate) fn read(text: &str) -> BTreeMap<String, Family> {
+pub(crate) fn read(text: &str) -> BTreeMap<String, ParsedFamily> {
     let body = text.strip_suffix("# EOF\n").expect("it ends with # EOF and a line feed");
-    let mut families = BTreeMap::<String, Family>::new();
+    let mut families = BTreeMap::<String, ParsedFamily>::new();
     let mut seen = BTreeSet::new();
     let mut current = String::new();
     for line in body.lines() {
@@ -42,7 +42,7 @@ pub(crate) fn read(text: &str) -> BTreeMap<String, Family> {
         let [what, name, rest] = words[..] else { panic!("{line}") };
         if what == "TYPE" {
             assert!(["counter", "gauge", "info"].contains(&rest), "{line}");
-            let family = Family { kind: rest.to_owned(), ..Family::default() };
+            let family = ParsedFamily { kind: rest.to_owned(), ..ParsedFamily::default() };
             assert!(families.insert(name.to_owned(), family).is_none(), "a second {name}");
             current = name.to_owned();
         } else {

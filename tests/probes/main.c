@@ -9,6 +9,7 @@ void probe_connecting(void);
 void probe_ending(void);
 void probe_datagrams(void);
 void probe_synchronous(void);
+void probe_verbs(void);
 void probe_privileges(void);
 
 int main(int count, char **words)
@@ -27,6 +28,7 @@ int main(int count, char **words)
 	probe_ending();
 	probe_datagrams();
 	probe_synchronous();
+	probe_verbs();
 	probe_privileges();
 	return 0;
 }

@@ -1,4 +1,4 @@
-/* Probes of librdmacm: each prints one line, which says the call, what it returned, its errno, and what came of it. Nothing that
+/* Probes of librdmacm and libibverbs: each prints one line, which says the call, what it returned, its errno, and what came of it. Nothing that
  * differs from run to run is printed, so that the lines of two devices can be compared. */
 #pragma once
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-//! What the protocol needs from the device around it.
+//! The interface that the protocol needs from the device around it.
 //!
 //! The device implements [`Host`] and passes it to every call, so the protocol owns no memory, no
 //! completion queue and no receive queue; a unit test passes a fake over a `Vec<u8>`.
@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::event::{Departure, QpEvent, Topic};
+use crate::event::{OutgoingPacket, QpEvent, Topic};
 use crate::path::Path;
 use crate::types::{
     Access, AsyncEventType, AtomicOperation, Cause, Fate, KeyConfiguration, MemoryFault, QpType, Sge,
@@ -17,8 +17,8 @@ use crate::wire::Qpn;
 
 pub use crate::types::{Counter, MemoryError};
 
-/// The device's own names for what a queue pair is attached to. The protocol hands them back
-/// unread; their meaning is the device's.
+/// Numbers of the device's objects that a queue pair is attached to. The protocol hands them back without
+/// interpreting them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QpContext {
     /// Number of the queue pair.
@@ -33,124 +33,164 @@ pub struct QpContext {
     pub recv_queue: u32,
     /// XRC domain of a target.
     pub xrcd: u32,
-    /// How many queue pairs the device had made before this one: unlike its number, the same in every run of
-    /// the program.
+    /// Number of queue pairs that the device made before this one: unlike the queue pair number, the same in
+    /// every run of the program.
     pub ordinal: u32,
+    /// True if it places data out of order, and its messages take receives in any order
+    /// (`MLX5DV_QP_CREATE_OOO_DP`).
+    pub out_of_order: bool,
 }
 
-/// A receive request taken from its queue; the protocol owns it until the message ends.
-/// Queue pairs keep one and let the host refill it, so no allocation happens per message.
+/// A receive request taken from its queue; the protocol owns it until the message ends. Each queue pair
+/// reuses one and lets the host refill it, so no allocation happens per message.
 #[derive(Debug, Clone, Default)]
 pub struct RecvWqe {
-    /// Of the request.
+    /// Identifier that the program gave the request.
     pub wr_id: u64,
-    /// Protection domain its buffers belong to (that of the SRQ, if it came from one).
+    /// Protection domain of the buffers (that of the SRQ, if the request came from one).
     pub pd: u32,
-    /// Completion queue its completion goes to.
+    /// Completion queue of the request's completion.
     pub cq: u32,
-    /// Buffers.
+    /// Local buffers.
     pub sges: Vec<Sge>,
     /// Sum of the buffers' lengths in bytes.
     pub length_bytes: u64,
 }
 
-/// Why no receive request can be had.
+/// Reason why no receive request is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoRecv {
-    /// None is posted.
+    /// No receive request is posted.
     Empty,
     /// The XRC SRQ number is unknown or of another domain.
     NoSuchSrq,
 }
 
-/// A remote key as a peer used it, with the domain it must belong to.
+/// A remote key that a peer used, and the domain that the key must belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteKey {
     /// R_Key.
     pub rkey: u32,
-    /// Protection domain of the responding QP (XRC: of the SRQ named in the packet).
+    /// Protection domain of the responding queue pair (XRC: of the SRQ named in the packet).
     pub pd: u32,
-    /// Responding queue pair: a type-2 window is bound to one.
+    /// Number of the responding queue pair: a type-2 window is bound to one.
     pub qpn: Qpn,
 }
 
 /// A work request that has been carried out and is about to complete with success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// The ordinal of the queue pair's connection: how often it was reset before.
+    /// Ordinal of the queue pair's connection: the number of resets before it.
     pub connection: u32,
-    /// Its transport service.
+    /// Transport service of the queue pair.
     pub qp_type: QpType,
-    /// What its completion says that it did.
+    /// Operation that its completion names.
     pub opcode: WcOpcode,
-    /// Bytes that it moved.
+    /// Number of bytes that it moved.
     pub length_bytes: u32,
-    /// Whether success makes a completion.
+    /// True if success makes a completion.
     pub reports: bool,
     /// Requests of its work queue that ended before it on this connection.
     pub before: u64,
 }
 
-/// What is known about the process of the peer when a queue pair is about to give it up.
+/// State of the peer's process, asked for when a queue pair is about to give the peer up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeerProgress {
-    /// It has looked at what was sent to it, or is stopped or dead, or nothing is known: on another host, for
-    /// example.
+    /// The peer has read what was sent to it, or is stopped or dead, or its state is not known: for example
+    /// because it is on another host.
     #[default]
     Unknown,
-    /// It lives on this host, is not stopped, and has not had a processor since: it cannot have answered.
+    /// The peer lives on this host, is not stopped, and has not had a processor since: it cannot have
+    /// answered.
     Starved,
-    /// This process has not taken all that came to it since: the answer may be among that.
+    /// The peer's answer may be among data that this process has not read yet.
     Unread,
-    /// No process of this host has the peer's number: it has ended, or never was.
+    /// No process of this host has the peer's number: the peer has ended, or never existed.
     Absent,
 }
 
-/// What a raw packet queue pair sends: all bytes of an Ethernet frame.
+/// Contents of an Ethernet frame that a raw packet queue pair sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameData<'a> {
-    /// The bytes.
+    /// The bytes themselves.
     Inline(&'a [u8]),
-    /// Local buffers that have them.
+    /// Local buffers that contain the bytes.
     Buffers(&'a [Sge]),
 }
 
-/// Why a frame cannot be sent.
+/// Reason why a frame cannot be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameError {
-    /// It is shorter than an Ethernet header, or longer than the interface carries.
+    /// The frame is shorter than an Ethernet header, or longer than the interface carries.
     Length,
-    /// Its buffers cannot be read.
+    /// The buffers cannot be read.
     Memory(MemoryError),
 }
 
-/// The device, seen from a queue pair.
+/// The kinds of operations that completion counters distinguish. The numbers are those of the bits of
+/// `IBV_QP_ATTACH_COMP_CNTR_OP_*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CountedOperation {
+    /// Any SEND.
+    Send = 0,
+    /// A receive request.
+    Receive = 1,
+    /// RDMA READ.
+    Read = 2,
+    /// A peer's RDMA READ.
+    RemoteRead = 3,
+    /// RDMA WRITE, with or without immediate.
+    Write = 4,
+    /// A peer's RDMA WRITE.
+    RemoteWrite = 5,
+}
+
+impl CountedOperation {
+    /// Returns the kind of a request with this completion; `None` for atomics, binds and the like.
+    pub const fn of(completion: WcOpcode) -> Option<CountedOperation> {
+        match completion {
+            WcOpcode::Send => Some(CountedOperation::Send),
+            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => Some(CountedOperation::Receive),
+            WcOpcode::RdmaRead => Some(CountedOperation::Read),
+            WcOpcode::RdmaWrite => Some(CountedOperation::Write),
+            _ => None,
+        }
+    }
+
+    /// Returns the bit of the kind in a mask.
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// The device, as a queue pair uses it.
 pub trait Host {
     /// Copies bytes `offset..offset + out.len()` of the list of local buffers into `out`.
     ///
     /// # Errors
-    /// A key is wrong, of another domain, or the range leaves its region.
+    /// Fails if a key is wrong or of another domain, or if the range leaves its region.
     fn gather(&mut self, pd: u32, sges: &[Sge], offset: u64, out: &mut [u8]) -> Result<(), MemoryError>;
 
     /// Copies `data` to bytes `offset..offset + data.len()` of the list of local buffers; the
     /// regions need `LOCAL_WRITE`. With empty `data` nothing is checked.
     ///
     /// # Errors
-    /// As [`Host::gather`], or a region is read-only.
+    /// Fails as [`Host::gather`], and if a region is read-only.
     fn scatter(&mut self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError>;
 
-    /// Which of the buffers cannot be used, and why; asked after [`Host::gather`] or [`Host::scatter`] (with
-    /// `stores`) has failed, for the operator's sentence.
+    /// Finds the buffer that cannot be used, and the reason; called for the operator's message after
+    /// [`Host::gather`] or [`Host::scatter`] (with `stores`) has failed.
     fn find_fault(&mut self, pd: u32, sges: &[Sge], stores: bool) -> Option<MemoryFault> {
         let _ = (pd, sges, stores);
         None
     }
 
-    /// Checks a whole remote range before its first byte is touched. The caller skips this for
-    /// length 0.
+    /// Checks a whole remote range before its first byte is accessed. The caller skips this for length 0.
     ///
     /// # Errors
-    /// The key, its domain, a right in `access`, or the range is wrong.
+    /// Fails if the key, its domain or the range is wrong, or if a right in `access` is missing.
     fn check_remote(
         &mut self,
         key: RemoteKey,
@@ -162,19 +202,19 @@ pub trait Host {
     /// Stores `data` at a remote address; checks everything again (the region may be gone).
     ///
     /// # Errors
-    /// As [`Host::check_remote`] with `REMOTE_WRITE`.
+    /// Fails as [`Host::check_remote`] with `REMOTE_WRITE`.
     fn remote_write(&mut self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError>;
 
     /// Loads `out.len()` bytes from a remote address.
     ///
     /// # Errors
-    /// As [`Host::check_remote`] with `REMOTE_READ`.
+    /// Fails as [`Host::check_remote`] with `REMOTE_READ`.
     fn remote_read(&mut self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError>;
 
-    /// Executes an operation on 8 aligned bytes in one piece and returns the original value, in host order.
+    /// Executes an atomic operation on 8 aligned bytes and returns the original value, in host order.
     ///
     /// # Errors
-    /// As [`Host::check_remote`] with [`AtomicOperation::access`], or the address is misaligned.
+    /// Fails as [`Host::check_remote`] with [`AtomicOperation::access`], and if the address is misaligned.
     fn remote_atomic(
         &mut self,
         key: RemoteKey,
@@ -182,11 +222,11 @@ pub trait Host {
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError>;
 
-    /// FLUSH: checks the key for `access` and, when `range` is given, the range; then makes earlier
-    /// writes visible (and persistent, where that means something).
+    /// Executes a FLUSH: checks the key for `access` and, when `range` is given, the range; then makes
+    /// earlier writes visible (and persistent, where the memory can be).
     ///
     /// # Errors
-    /// As [`Host::check_remote`].
+    /// Fails as [`Host::check_remote`].
     fn remote_flush(
         &mut self,
         key: RemoteKey,
@@ -197,21 +237,23 @@ pub trait Host {
     /// Invalidates a key (LOCAL_INV).
     ///
     /// # Errors
-    /// The key does not name something that can be invalidated in this domain.
+    /// Fails if the key does not name an object of this domain that can be invalidated.
     fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError>;
 
-    /// The same because the peer says so (SEND with invalidate).
+    /// Invalidates a key because the peer asks for it (SEND with invalidate).
     ///
     /// # Errors
-    /// As [`Host::invalidate`]; the key is one that only its owner invalidates.
+    /// Fails as [`Host::invalidate`], and if only the owner may invalidate the key.
     fn invalidate_for_peer(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
         self.invalidate(key)
     }
 
-    /// Configures an indirect memory key of the queue pair's domain. A host without such keys has none.
+    /// Configures an indirect memory key of the queue pair's domain. The default is for a host without such
+    /// keys.
     ///
     /// # Errors
-    /// The key is none, of another domain, or the configuration is more than it was made for.
+    /// Fails if the key does not exist or is of another domain, or if the configuration has more entries than
+    /// the key was made for.
     #[cold]
     fn configure_key(&mut self, qp: &QpContext, to: &KeyConfiguration) -> Result<(), MemoryError> {
         let _ = (qp, to);
@@ -221,37 +263,37 @@ pub trait Host {
     /// Binds a memory window (BIND_MW).
     ///
     /// # Errors
-    /// The window or region is wrong or in the wrong state.
+    /// Fails if the window or the region is wrong or in the wrong state.
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError>;
 
-    /// A configuration of a key of the domain was posted: what is posted behind it has the lengths that it
-    /// leads to.
+    /// Reports that a configuration of a key of the domain was posted: requests posted after it have the
+    /// lengths that result from it.
     #[cold]
     fn key_posted(&mut self, pd: u32, to: &KeyConfiguration) {
         let _ = (pd, to);
     }
 
-    /// Bytes that the data of these local buffers is on the wire, when all that was posted has been executed;
-    /// none: the sum of their lengths.
+    /// Returns the number of bytes that the data of these local buffers has on the wire when all that was
+    /// posted has been executed; `None` stands for the sum of their lengths.
     #[inline]
     fn wire_bytes(&mut self, sges: &[Sge]) -> Option<u64> {
         let _ = sges;
         None
     }
 
-    /// Whether data of these local buffers, whose keys have signatures, was found not to fit them, and the
-    /// program has not been told yet. Asked of queue pairs that stop then.
+    /// Reports whether data of these local buffers, whose keys have signatures, was found not to fit them
+    /// while the program has not been notified yet. Called for queue pairs that stop in that case.
     #[cold]
     fn has_bad_signature(&mut self, sges: &[Sge]) -> bool {
         let _ = sges;
         false
     }
 
-    /// Sends an Ethernet frame of `length_bytes` bytes. What the network has no room for is lost, as it may
-    /// be anywhere on its way. A host without Ethernet makes no raw packet queue pairs.
+    /// Sends an Ethernet frame of `length_bytes` bytes. A frame that the network has no room for is lost, as
+    /// it may be anywhere on its way. A host without Ethernet makes no raw packet queue pairs.
     ///
     /// # Errors
-    /// It cannot be a frame here, or cannot be read.
+    /// Fails if this cannot be a frame here, or cannot be read.
     #[cold]
     fn send_frame(
         &mut self,
@@ -263,119 +305,146 @@ pub trait Host {
         Ok(())
     }
 
-    /// Takes the next receive request for this QP into `into`: from its RQ, its SRQ, or the XRC SRQ
+    /// Takes the next receive request for this queue pair into `into`: from its RQ, its SRQ, or the XRC SRQ
     /// that the packet names.
     ///
     /// # Errors
-    /// None is posted, or there is no such SRQ.
+    /// Fails if no receive request is posted, or if there is no such SRQ.
     fn take_recv(&mut self, qp: &QpContext, xrc_srqn: Option<u32>, into: &mut RecvWqe) -> Result<(), NoRecv>;
 
-    /// Protection domain of the XRC SRQ that a packet names: the domain its R_Keys must belong to.
+    /// Returns the protection domain of the XRC SRQ that a packet names: the domain its R_Keys must belong
+    /// to.
     ///
     /// # Errors
-    /// There is no such SRQ in the QP's XRC domain.
+    /// Fails if there is no such SRQ in the queue pair's XRC domain.
     fn srq_protection_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv>;
 
-    /// The number of an address handle of the domain that leads to an address, if it has one.
+    /// Returns the number of an address handle of the domain that leads to an address, if there is one.
     #[cold]
     fn address_handle(&mut self, pd: u32, peer: IpAddr) -> Option<u16> {
         let _ = (pd, peer);
         None
     }
 
-    /// Flushes all receive requests still in the QP's own RQ with `WR_FLUSH_ERR` (an SRQ's stay).
+    /// Flushes all receive requests in the queue pair's own RQ with `WR_FLUSH_ERR` (an SRQ's stay).
     fn flush_recv_queue(&mut self, qp: &QpContext);
 
-    /// A send request completed. `released` is how many send queue entries this completion frees when
-    /// it is polled (itself and the unsignaled requests before it).
+    /// Completes a send request. `released` is the number of send queue entries that this completion frees
+    /// when it is polled (its own and those of the unsignaled requests before it).
     fn complete_send(&mut self, qp: &QpContext, completion: WorkCompletion, released: u32);
 
-    /// A receive request completed, on completion queue `cq` (from [`RecvWqe::cq`]). `solicited` is
-    /// the solicited-event bit of its last packet.
+    /// Completes a receive request, on completion queue `cq` (from [`RecvWqe::cq`]). `solicited` is the
+    /// solicited-event bit of its last packet.
     fn complete_recv(&mut self, qp: &QpContext, cq: u32, completion: WorkCompletion, solicited: bool);
 
-    /// Whether the host judges work requests that have been carried out: asked before each completes.
+    /// Reports whether the host wants [`Host::judge`] to be called before a work request completes.
     #[inline]
     fn judges(&self) -> bool {
         false
     }
 
-    /// Asked of each work request that is about to complete with success, in their order on its work queue:
-    /// the status that it ends with instead, if any. The queue pair then fails as by a fault of that request.
+    /// Returns the status that a work request ends with instead of success, if any; called for each one that
+    /// is about to succeed, in their order on its work queue. The queue pair then fails as by a fault of that
+    /// request.
     fn judge(&mut self, qp: &QpContext, ended: &Ended) -> Option<WcStatus> {
         let _ = (qp, ended);
         None
     }
 
-    /// An asynchronous event of this QP.
+    /// Reports whether the host counts requests that end ([`Host::ended`]).
+    #[inline]
+    fn counts(&self) -> bool {
+        false
+    }
+
+    /// Called for a host that counts when a send request ends, and when a peer has read or written here;
+    /// before the completion, if there is one. Receive requests are counted by their completions.
+    fn ended(&mut self, qp: &QpContext, operation: CountedOperation, succeeded: bool) {
+        let _ = (qp, operation, succeeded);
+    }
+
+    /// Raises an asynchronous event of this queue pair.
     fn event(&mut self, qp: &QpContext, event: AsyncEventType);
 
-    /// Whether the host listens to events of this topic: asked before a frequent event is put together.
+    /// Reports whether the host has a subscriber to this topic: asked before a frequent event is put
+    /// together.
     #[inline]
     fn listens(&self, topic: Topic) -> bool {
         let _ = topic;
         false
     }
 
-    /// Whether the host decides about packets on their way: only then [`Host::fate`] is asked.
+    /// Reports whether the host decides the fates of packets: [`Host::fate`] is called only then.
     #[inline]
     fn decides(&self) -> bool {
         true
     }
 
-    /// What is to happen to a packet on its way. Asked only if the host listens to packets: of a packet that
-    /// is in the sink, and of an ACK when the message that it acknowledges has been executed.
-    fn fate(&mut self, qp: &QpContext, departure: &Departure<'_>) -> Fate {
+    /// Decides the fate of a packet. Called only if the host subscribes to packets: for a packet that is in
+    /// the sink, and for an ACK when the message that it acknowledges has been executed.
+    fn fate(&mut self, qp: &QpContext, departure: &OutgoingPacket<'_>) -> Fate {
         let _ = (qp, departure);
         Fate::default()
     }
 
-    /// The QP stands still before the packet to which the host gave a fate with `halted`: all before it is
-    /// acknowledged. It goes on with [`QueuePair::go_on`](crate::qp::QueuePair::go_on).
+    /// Reports that the queue pair has stopped before the packet to which the host gave a fate with `halted`:
+    /// all packets before it are acknowledged. [`QueuePair::go_on`](crate::qp::QueuePair::go_on) continues
+    /// it.
     #[cold]
     fn halted(&mut self, qp: &QpContext) {
         let _ = qp;
     }
 
-    /// Something happened to this QP. The host counts what [`QpEvent::counter`] says, whether it listens or
-    /// not.
+    /// Emits an event of this queue pair. The host adds to [`QpEvent::counter`] whether or not there is a
+    /// subscriber.
     fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>);
 
-    /// As [`Host::emit`], of an event to whose topic the host listens and for which it counts nothing.
+    /// Emits an event, as [`Host::emit`] does, that has a subscriber and no counter.
     #[inline]
-    fn tell(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
+    fn emit_uncounted(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
         debug_assert!(event.counter().is_none(), "{event} is counted");
         self.emit(qp, *event);
     }
 
-    /// Why something just went wrong, for the operator's log.
+    /// Reports the cause of an error for the operator's log.
     #[cold]
     fn log(&mut self, qp: &QpContext, cause: Cause) {
         self.emit(qp, QpEvent::Logged(&cause));
     }
 }
 
-/// Where a queue pair puts the packets it sends.
+/// The sink for the packets that a queue pair sends.
 pub trait Transmit {
-    /// Room for one packet of `length_bytes` (BTH … pad and 4 bytes of ICRC) on `path`; the caller
-    /// writes everything but the ICRC and then calls [`Transmit::seal`]. `None`: no more now; ask
-    /// again later. The bytes handed out have arbitrary contents. The path is one that the sink may keep, so
-    /// that it knows the path of the next packet without reading it.
+    /// Returns room for one packet of `length_bytes` (from the BTH to the pad, and 4 bytes of ICRC) on
+    /// `path`; the caller writes everything but the ICRC and then calls [`Transmit::seal`]. `None` means that
+    /// there is no room now and the caller has to ask again later. The bytes handed out have arbitrary
+    /// contents. The sink may store the path, so that it recognises the path of the next packet without
+    /// reading it.
     fn begin(&mut self, path: &Arc<Path>, destination: Qpn, length_bytes: usize) -> Option<&mut [u8]>;
 
-    /// The packet begun last is complete: compute its ICRC and queue it.
+    /// Completes the packet begun last: computes its ICRC and queues it.
     fn seal(&mut self);
 
-    /// The packet begun last is not to be sent after all.
+    /// Discards the packet begun last.
     fn abandon(&mut self);
 
-    /// This happens to the packet sealed last. A sink whose host decides no fates ignores it.
-    fn harm(&mut self, fate: Fate) {
+    /// Applies a fate to the packet sealed last. A sink whose host decides no fates ignores it.
+    fn apply_fate(&mut self, fate: Fate) {
         let _ = fate;
     }
 }
 
-/// Which element of a list could not be used, and why.
+/// Reports to a host that counts how a send request ended.
+#[inline]
+pub(crate) fn count_ended<H: Host>(qp: &QpContext, completion: WcOpcode, status: WcStatus, host: &mut H) {
+    if host.counts()
+        && let Some(operation) = CountedOperation::of(completion)
+    {
+        host.ended(qp, operation, status == WcStatus::Success);
+    }
+}
+
+/// Returns the element of a list that could not be used, and the reason.
 #[cold]
 pub(crate) fn fault_of<H: Host>(
     pd: u32,

@@ -1,4 +1,4 @@
-//! Where packets of one flow go.
+//! Addresses and packet marks of a flow.
 
 use core::net::IpAddr;
 
@@ -10,9 +10,9 @@ pub const ROCE_PORT: u16 = 4791;
 /// Addresses and ports of a flow: what the ICRC's pseudo header covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// IP source.
+    /// IP source address.
     pub source: IpAddr,
-    /// IP destination; of the same family as `source`.
+    /// IP destination address, of the same family as `source`.
     pub destination: IpAddr,
     /// UDP source port: any value is legal.
     pub source_port: u16,
@@ -20,7 +20,7 @@ pub struct Flow {
     pub destination_port: u16,
 }
 
-/// A flow and how its packets are marked: a resolved address vector.
+/// A flow and the marks of its packets: a resolved address vector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Path {
     /// Addresses and ports.
@@ -33,7 +33,7 @@ pub struct Path {
     pub flow_label: u32,
 }
 
-/// How a packet came: what the IP header said.
+/// Fields of the IP and UDP headers that a packet arrived with.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
     /// Addresses and ports.

@@ -1,7 +1,7 @@
 //! Arbitrary values for proofs. A proof is one function that Kani and `cargo test` both run.
 //!
-//! Under Kani, a value stands for all values of its type, and [`check`] runs its body once: what holds then
-//! is proven. Under `cargo test`, [`check`] runs the body with many values that numbers of a fixed sequence
+//! Under Kani, a value stands for all values of its type, and [`check`] runs its body once, which proves the
+//! property. Under `cargo test`, [`check`] runs the body with many values that numbers of a fixed sequence
 //! choose, the edges of each range among them, and [`check_all`] runs it with every combination of values.
 //!
 //! This module is in every build, because the proofs of other crates need it: a crate is compiled for tests
@@ -11,14 +11,14 @@
 #[cfg(not(kani))]
 use alloc::vec::Vec;
 
-/// Where a proof takes its values from.
+/// The source of a proof's values.
 #[derive(Debug)]
 pub struct Values {
     #[cfg(not(kani))]
     draw: Draw,
 }
 
-/// Shows a property for values of large ranges.
+/// Checks a property for values of large ranges.
 pub fn check(body: impl Fn(&mut Values)) {
     #[cfg(kani)]
     body(&mut Values {});
@@ -28,7 +28,7 @@ pub fn check(body: impl Fn(&mut Values)) {
     }
 }
 
-/// Shows a property for each combination of values, of which there are few enough to try them all.
+/// Checks a property for each combination of values, of which there are few enough to try them all.
 pub fn check_all(body: impl Fn(&mut Values)) {
     #[cfg(kani)]
     body(&mut Values {});
@@ -39,7 +39,7 @@ pub fn check_all(body: impl Fn(&mut Values)) {
         loop {
             body(&mut values);
             runs += 1;
-            assert!(runs <= MOST_RUNS, "there are too many combinations to try them all");
+            assert!(runs <= MAX_RUNS, "there are too many combinations to try them all");
             let Draw::Counted(counted) = &mut values.draw else { return };
             if !counted.advance() {
                 return;
@@ -49,7 +49,7 @@ pub fn check_all(body: impl Fn(&mut Values)) {
 }
 
 impl Values {
-    /// A number that is not larger than `last`.
+    /// Returns a number that is not larger than `last`.
     pub fn up_to(&mut self, last: u64) -> u64 {
         #[cfg(kani)]
         {
@@ -64,42 +64,42 @@ impl Values {
         }
     }
 
-    /// A number of a range that is not empty.
+    /// Returns a number of a range that is not empty.
     pub fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.up_to(last - first)
     }
 
-    /// True or false.
+    /// Returns true or false.
     pub fn bool(&mut self) -> bool {
         self.up_to(1) == 1
     }
 
-    /// Eight bits.
+    /// Returns an 8-bit number.
     pub fn u8(&mut self) -> u8 {
         self.up_to(u8::MAX.into()) as u8
     }
 
-    /// Sixteen bits.
+    /// Returns a 16-bit number.
     pub fn u16(&mut self) -> u16 {
         self.up_to(u16::MAX.into()) as u16
     }
 
-    /// The low 24 of 32 bits, as packets have them.
+    /// Returns a 24-bit number, as fields of packets hold it.
     pub fn u24(&mut self) -> u32 {
         self.up_to(0xff_ffff) as u32
     }
 
-    /// Thirty-two bits.
+    /// Returns a 32-bit number.
     pub fn u32(&mut self) -> u32 {
         self.up_to(u32::MAX.into()) as u32
     }
 
-    /// Sixty-four bits.
+    /// Returns a 64-bit number.
     pub fn u64(&mut self) -> u64 {
         self.up_to(u64::MAX)
     }
 
-    /// So many bytes.
+    /// Returns an array of arbitrary bytes.
     pub fn bytes<const LEN: usize>(&mut self) -> [u8; LEN] {
         #[cfg(kani)]
         return kani::any();
@@ -107,7 +107,7 @@ impl Values {
         core::array::from_fn(|_| self.u8())
     }
 
-    /// One of several values.
+    /// Returns one of several values.
     #[expect(
         clippy::indexing_slicing,
         reason = "the index is below the length; an empty list is a wrong proof"
@@ -117,13 +117,13 @@ impl Values {
     }
 }
 
-/// How often [`check`] runs its body.
+/// Number of times that [`check`] runs its body.
 #[cfg(not(kani))]
 const DRAWN_RUNS: u64 = 5_000;
-/// How often [`check_all`] runs its body at most.
+/// Largest number of times that [`check_all`] runs its body.
 #[cfg(not(kani))]
-const MOST_RUNS: u32 = 1 << 20;
-/// How many values of a run are remembered, so that later ones come near them.
+const MAX_RUNS: u32 = 1 << 20;
+/// Number of values of a run that are remembered, so that later ones come near them.
 #[cfg(not(kani))]
 const FORMER: usize = 4;
 
@@ -134,7 +134,7 @@ enum Draw {
     Counted(Counted),
 }
 
-/// Numbers of a fixed sequence.
+/// A source of numbers of a fixed sequence.
 #[cfg(not(kani))]
 #[derive(Debug)]
 struct Drawn {
@@ -147,7 +147,7 @@ impl Drawn {
     fn up_to(&mut self, last: u64) -> u64 {
         let choice = self.next();
         let [former, near, ..] = self.former;
-        // An edge, a value like an earlier one, a number of any size, or a small one.
+        // The number is an edge, a value like an earlier one, a number of any size, or a small one.
         let number = match choice % 16 {
             0 => 0,
             1 => last,
@@ -170,7 +170,7 @@ impl Drawn {
         number
     }
 
-    /// SplitMix64.
+    /// Returns the next number of SplitMix64.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -179,13 +179,13 @@ impl Drawn {
     }
 }
 
-/// All combinations, one after the other: the last value counts up first.
+/// An enumeration of all combinations: the last value counts up first.
 #[cfg(not(kani))]
 #[derive(Debug, Default)]
 struct Counted {
     /// Values of this run, with the largest that each may be.
     values: Vec<(u64, u64)>,
-    /// How many of them were asked for.
+    /// Number of this run's values that were asked for.
     asked: usize,
 }
 
@@ -200,7 +200,7 @@ impl Counted {
         0
     }
 
-    /// Turns to the next combination; false: there is none.
+    /// Advances to the next combination; returns false if there is none.
     fn advance(&mut self) -> bool {
         self.asked = 0;
         while let Some((value, last)) = self.values.last_mut() {
@@ -227,7 +227,7 @@ mod tests {
         let runs = Cell::new(0);
         check_all(|from| {
             let first = from.up_to(3);
-            // What is asked for may follow from what came before.
+            // A value that is asked for may depend on the values before it.
             let second = if first == 2 { None } else { Some(from.bool()) };
             seen.borrow_mut().insert((first, second));
             runs.set(runs.get() + 1);

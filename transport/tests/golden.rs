@@ -9,7 +9,9 @@ use std::path::PathBuf;
 
 use capture::{frames, golden};
 use pumice_transport::path::ROCE_PORT;
-use pumice_transport::wire::{Datagram, ICRC_BYTES, LinkType, Operation, Packet, Verdict, decapsulate, icrc};
+use pumice_transport::wire::{
+    Datagram, ICRC_BYTES, IcrcVerdict, LinkType, Operation, Packet, decapsulate, icrc,
+};
 
 /// What is wrong with an excepted packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,13 +150,13 @@ fn check_right(label: &str, datagram: &Datagram<'_>, packet: &Packet<'_>, tally:
     let ip_id = datagram.ip_id.unwrap_or(0);
     let body = &datagram.payload[..datagram.payload.len() - ICRC_BYTES];
     assert_eq!(icrc::compute(&datagram.flow, ip_id, body), packet.icrc(), "{label}");
-    assert_eq!(icrc::verify(&datagram.flow, ip_id, datagram.payload), Verdict::Exact, "{label}");
+    assert_eq!(icrc::verify(&datagram.flow, ip_id, datagram.payload), IcrcVerdict::Exact, "{label}");
     let blind = icrc::verify(&datagram.flow, 0, datagram.payload);
     if ip_id == 0 {
-        assert_eq!(blind, Verdict::Exact, "{label}");
+        assert_eq!(blind, IcrcVerdict::Exact, "{label}");
     } else {
         tally.recovered += 1;
-        assert_eq!(blind, Verdict::Recovered { ip_id }, "{label}");
+        assert_eq!(blind, IcrcVerdict::Recovered { ip_id }, "{label}");
     }
 }
 
@@ -171,7 +173,7 @@ fn check_exception(label: &str, reason: Exception, datagram: &Datagram<'_>) {
             let body = &payload[..payload.len() - ICRC_BYTES];
             assert_ne!(icrc::compute(&flow, ip_id, body), packet.icrc(), "{label}: by the specification");
             assert!(with_header, "{label}: as rdma_rxe does");
-            assert_eq!(blind, Verdict::Recovered { ip_id }, "{label}");
+            assert_eq!(blind, IcrcVerdict::Recovered { ip_id }, "{label}");
             let mut sealed = payload.to_vec();
             sealed[body.len()..].fill(0);
             icrc::seal_flush_for_rxe(&flow, ip_id, &mut sealed);
@@ -181,21 +183,21 @@ fn check_exception(label: &str, reason: Exception, datagram: &Datagram<'_>) {
             check_packet(label, payload);
             assert_ne!(ip_id, 0, "{label}");
             assert!(!with_header, "{label}");
-            assert_eq!(blind, Verdict::Exact, "{label}");
+            assert_eq!(blind, IcrcVerdict::Exact, "{label}");
         }
         Exception::WrongBit => {
             check_packet(label, payload);
             assert!(!with_header, "{label}");
-            assert_eq!(blind, Verdict::Bad, "{label}");
+            assert_eq!(blind, IcrcVerdict::Bad, "{label}");
         }
         Exception::TrainCounting | Exception::TrainOfZeros => {
             assert!(!with_header, "{label}");
-            assert_eq!(blind, Verdict::Bad, "{label}");
+            assert_eq!(blind, IcrcVerdict::Bad, "{label}");
             assert_eq!(payload.len(), 4 * TRAIN_SEGMENT_BYTES, "{label}");
             for (ip_id, segment) in (0u16..).zip(payload.chunks(TRAIN_SEGMENT_BYTES)) {
                 check_packet(label, segment);
                 let counting = reason == Exception::TrainCounting && ip_id != 0;
-                let expected = if counting { Verdict::Recovered { ip_id } } else { Verdict::Exact };
+                let expected = if counting { IcrcVerdict::Recovered { ip_id } } else { IcrcVerdict::Exact };
                 assert_eq!(icrc::verify(&flow, 0, segment), expected, "{label} segment {ip_id}");
             }
         }

@@ -1,24 +1,25 @@
-//! Makes the object's version nodes, one exported symbol per row of the table of calls (`pumice_calls`), and
-//! the assertions of `src/ground/abi/layout.tsv`.
+//! Generates the object's version nodes, one exported symbol per row of the table of calls (`pumice_calls`),
+//! and the assertions of `src/abi/layout.tsv`.
 //!
-//! A symbol is a jump with a `.symver` to a Rust function of the same name, wherever in `src/` that
-//! is defined; a symbol whose row says that it is refused jumps to a refusal. Rows and functions are held
-//! against each other: a row without its function fails the build, and so does a function without its row.
+//! A symbol is a jump with a `.symver` to a Rust function of the same name, in any file of `src/`; a symbol
+//! whose row is marked as refused jumps to a refusal. Rows and functions are compared: a row without its
+//! function fails the build, and so does a function without its row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use pumice_calls::{Answer, Call, Row};
+use pumice_calls::{Call, CallFacts, ErrorReturn};
 
-/// Generations of the private ABI between libibverbs and its providers. The first is the default.
+/// Version nodes of the private ABI between libibverbs and its providers. The first is the default.
 const PRIVATE_GENERATIONS: [&str; 8] = ["34", "22", "25", "33", "57", "59", "64", "65"];
 
-/// The version of symbols of 2006.
+/// Version of the symbols of 2006.
 const FIRST_VERSION: &str = "IBVERBS_1.0";
-/// Rooms whose functions of C serve no calls: the system calls them, or this library itself.
-const WITHOUT_CALLS: [&str; 2] = ["ground", "objects"];
+/// Folders whose functions of C implement no calls: the system calls them, or this library itself.
+const WITHOUT_CALLS: [&str; 10] =
+    ["abi", "platform", "call_sites", "log", "mappings", "check", "waits", "gate", "entry", "objects"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -36,14 +37,14 @@ fn main() {
     let script: String = exports.nodes.iter().map(|node| format!("{node} {{ }};\n")).collect();
     write(&out.join("versions.map"), &script);
     write(&out.join("exports.rs"), &exports.code);
-    write(&out.join("layout.rs"), &layout_assertions(&read(&root.join("src/ground/abi/layout.tsv"))));
+    write(&out.join("layout.rs"), &layout_assertions(&read(&root.join("src/abi/layout.tsv"))));
 
     let script = out.join("versions.map");
     println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
     // Programs keep pointers into the object, and its threads run until the device is closed.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // Functions that have the same code are joined, by lld: scripts of packages ask for it.
+    // The linker lld merges functions that have the same code: scripts of packages rely on that.
     println!("cargo:rerun-if-env-changed=PUMICE_ICF");
     let set = |name: &str, value: &str| env::var(name).is_ok_and(|is| is == value);
     if set("PROFILE", "release") && set("PUMICE_ICF", "all") {
@@ -54,7 +55,7 @@ fn main() {
 struct Exports {
     /// Path of each function that other files reach, by name.
     defined: BTreeMap<String, String>,
-    /// The same of those that their own file puts into a table.
+    /// Path of each function that its own file puts into a table, by name.
     of_tables: BTreeMap<String, String>,
     nodes: Vec<String>,
     code: String,
@@ -75,24 +76,24 @@ impl Exports {
             return;
         }
         let target = own.unwrap_or_else(|| self.add_refusal(call, ""));
-        if row.version == Row::PRIVATE {
+        if row.version == CallFacts::PRIVATE {
             for (position, generation) in PRIVATE_GENERATIONS.iter().enumerate() {
                 let at = if position == 0 { "@@" } else { "@" };
-                self.add(row.symbol, &format!("{}_{generation}", Row::PRIVATE), at, &target);
+                self.add(row.symbol, &format!("{}_{generation}", CallFacts::PRIVATE), at, &target);
             }
         } else {
             self.add(row.symbol, row.version, "@@", &target);
         }
         if row.has_first_version {
-            // Programs of today do not get it: other structures than today's go with it.
+            // Programs of today do not get this version, which has other structures than today's.
             let target = self.add_refusal(call, &format!("@{FIRST_VERSION}"));
             self.add(row.symbol, FIRST_VERSION, "@", &target);
         }
     }
 
-    /// The function that serves a call: it has the name of the symbol, or of the call without its prefix if
-    /// programs reach it through a table.
-    fn function_of(&self, row: &Row) -> Option<&String> {
+    /// Returns the function that implements a call: it has the name of the symbol, or of the call without its
+    /// prefix if programs reach it through a table.
+    fn function_of(&self, row: &CallFacts) -> Option<&String> {
         let name = if row.version.is_empty() { row.short_name() } else { row.symbol };
         self.defined.get(name).or_else(|| self.of_tables.get(name).filter(|_| row.version.is_empty()))
     }
@@ -105,20 +106,20 @@ impl Exports {
         }
     }
 
-    /// A function that refuses and says which call it was; `version` follows its name.
+    /// Returns a function that refuses and names the call; `version` follows its name.
     fn add_refusal(&mut self, call: Call, version: &str) -> String {
         let (refusal, returned) = match call.row().answer {
-            Answer::Errno => ("int", "core::ffi::c_int"),
-            Answer::MinusOne => ("minus", "core::ffi::c_int"),
-            Answer::Negative => ("negative", "core::ffi::c_int"),
-            Answer::Null => ("null", "*mut core::ffi::c_void"),
-            Answer::Plain => ("plain", "usize"),
+            ErrorReturn::Errno => ("int", "core::ffi::c_int"),
+            ErrorReturn::MinusOne => ("minus", "core::ffi::c_int"),
+            ErrorReturn::Negative => ("negative", "core::ffi::c_int"),
+            ErrorReturn::Null => ("null", "*mut core::ffi::c_void"),
+            ErrorReturn::Plain => ("plain", "usize"),
         };
         let function = format!("refuse_{call}{}", if version.is_empty() { "" } else { "_1_0" });
         writeln!(
             self.code,
             "extern \"C\" fn {function}() -> {returned} {{ \
-             crate::ground::unserved::{refusal}(pumice_calls::Call::{call}, \"{version}\") }}"
+             crate::entry::unsupported::{refusal}(pumice_calls::Call::{call}, \"{version}\") }}"
         )
         .expect("a string takes any text");
         function
@@ -130,7 +131,7 @@ impl Exports {
         }
         self.count += 1;
         let label = format!("__pumice_{}_{name}", self.count);
-        // Of a reach that is enough for the whole object.
+        // The jump's reach is enough for the whole object.
         let jump = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
             Ok("x86_64") => "jmp",
             Ok("aarch64") => "b",
@@ -183,8 +184,8 @@ fn find_functions(
     }
 }
 
-/// `struct field offset size` to constant assertions; `<size>` is the whole structure. Two more columns are
-/// the offset and the size on aarch64.
+/// Converts `struct field offset size` to constant assertions; `<size>` is the whole structure. Two more
+/// columns are the offset and the size on aarch64.
 fn layout_assertions(table: &str) -> String {
     let is_aarch64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "aarch64");
     let mut code = String::from("const _: () = {\n");

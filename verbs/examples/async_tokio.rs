@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use pumice_verbs::asynchronous::{AsyncCompletionQueue, AsyncConnection, AsyncListener};
 use pumice_verbs::{
-    Access, Connection, ConnectionParams, ConnectionRequest, Device, DeviceOptions, RcQueuePair, RecvRequest,
-    Result, SendRequest, transport::Rc,
+    Access, ConnectionParams, ConnectionRequest, Device, DeviceOptions, RcQueuePair, RecvRequest, Result,
+    SendRequest, transport::Rc,
 };
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -54,7 +54,7 @@ impl ConnectionEnd {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    async fn say(&self, text: &str) -> Result<()> {
+    async fn send_message(&self, text: &str) -> Result<()> {
         self.qp.post_send(&SendRequest::send(&[]).inline(text.as_bytes()).wr_id(2).signaled())?;
         self.cq.of(2).await.map(drop)
     }
@@ -81,20 +81,18 @@ async fn serve(device: Device, request: ConnectionRequest, values: Values) -> Re
             }
         };
         end.ready_for_message()?;
-        end.say(&answer).await?;
+        end.send_message(&answer).await?;
     }
 }
 
 /// Asks; the answers.
-async fn ask(device: Device, server: SocketAddr, requests: Vec<String>) -> Result<Vec<String>> {
+async fn run_client(device: Device, server: SocketAddr, requests: Vec<String>) -> Result<Vec<String>> {
     let end = ConnectionEnd::new(&device)?;
-    let asked = Connection::connect(&end.qp, server, &ConnectionParams::default(), &())?;
-    let connection = AsyncConnection::new(asked)?;
-    connection.established().await?;
+    let connection = AsyncConnection::connect(&end.qp, server, &ConnectionParams::default(), &()).await?;
     let mut answers = Vec::new();
     for request in requests {
         end.ready_for_message()?;
-        end.say(&request).await?;
+        end.send_message(&request).await?;
         answers.push(end.message().await?);
     }
     connection.disconnect()?;
@@ -119,7 +117,7 @@ pub(crate) fn run() -> std::result::Result<Vec<Vec<String>>, Box<dyn std::error:
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 let requests = vec![format!("set key{number} stone{number}"), format!("get key{number}")];
-                tokio::spawn(timeout(LIMIT, ask(device.clone(), address, requests)))
+                tokio::spawn(timeout(LIMIT, run_client(device.clone(), address, requests)))
             })
             .collect();
         let mut answers = Vec::new();

@@ -36,14 +36,14 @@ pub(crate) fn run() -> Result<Vec<String>> {
         let local = [from.slice(k * 64..k * 64 + text.len())?];
         sender.post_send(&SendRequest::send(&local).wr_id(k as u64).signaled())?;
     }
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..3 {
         sender_cq.wait_success(LIMIT)?;
         let arrived = receiver_cq.wait_success(LIMIT)?;
         let bytes = to.to_vec(arrived.wr_id as usize * 64, arrived.byte_len as usize)?;
-        heard.push(String::from_utf8_lossy(&bytes).into_owned());
+        received.push(String::from_utf8_lossy(&bytes).into_owned());
     }
-    Ok(heard)
+    Ok(received)
 }
 
 #[expect(clippy::print_stdout, reason = "its result")]

@@ -14,15 +14,15 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// What was read back, and what the counter was before each of three additions of 10.
 pub(crate) fn run() -> Result<(String, Vec<u64>)> {
     let open = |address: [u8; 4]| Device::open(DeviceOptions::new().addresses([IpAddr::from(address)]));
-    let (asker, owner) = (open([127, 90, 14, 1])?, open([127, 90, 14, 2])?);
-    let (asker_domain, owner_domain) = (asker.protection_domain()?, owner.protection_domain()?);
-    let (cq, owner_cq) = (asker.completion_queue(8)?, owner.completion_queue(8)?);
-    let asks = RcQueuePair::builder(&asker_domain, &cq, &cq).build()?;
+    let (requester, owner) = (open([127, 90, 14, 1])?, open([127, 90, 14, 2])?);
+    let (requester_domain, owner_domain) = (requester.protection_domain()?, owner.protection_domain()?);
+    let (cq, owner_cq) = (requester.completion_queue(8)?, owner.completion_queue(8)?);
+    let asks = RcQueuePair::builder(&requester_domain, &cq, &cq).build()?;
     let owns = RcQueuePair::builder(&owner_domain, &owner_cq, &owner_cq).build()?;
     asks.connect(&owns.endpoint(), &Default::default())?;
     owns.connect(&asks.endpoint(), &Default::default())?;
 
-    let local = asker_domain.allocate(256, Access::LOCAL_WRITE)?;
+    let local = requester_domain.allocate(256, Access::LOCAL_WRITE)?;
     let rights = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     let owned = owner_domain.allocate(4096, rights)?;
     // Addresses and a key, which the owner would send to the asker.

@@ -19,20 +19,20 @@ const PART: u32 = 8;
 /// The kind of the requests that receive; others are sends.
 const RECEIVE: u64 = 1;
 
-struct End {
+struct ConnectionEnd {
     cq: CompletionQueue,
     qp: RcQueuePair,
     memory: [LocalSlice; 1],
 }
 
-impl End {
+impl ConnectionEnd {
     fn post_receive(&self) -> Result<()> {
         self.qp.post_recv(&RecvRequest { wr_id: RECEIVE, sges: &self.memory })
     }
 }
 
 /// Gives room for as many more as it has received, again and again.
-fn receive_all(end: &End) -> Result<()> {
+fn receive_all(end: &ConnectionEnd) -> Result<()> {
     let mut received = 0;
     while received < MESSAGES {
         if end.cq.wait_success(LIMIT)?.wr_id == RECEIVE {
@@ -52,10 +52,10 @@ pub(crate) fn run() -> Result<u32> {
     let device = Device::open(DeviceOptions::new().addresses([address]))?;
     let domain = device.protection_domain()?;
     let memory = domain.allocate(128, Access::LOCAL_WRITE)?;
-    let end = |place: usize| -> Result<End> {
+    let end = |offset: usize| -> Result<ConnectionEnd> {
         let cq = device.completion_queue(64)?;
         let qp = RcQueuePair::builder(&domain, &cq, &cq).build()?;
-        Ok(End { cq, qp, memory: [memory.slice(place..place + 64)?] })
+        Ok(ConnectionEnd { cq, qp, memory: [memory.slice(offset..offset + 64)?] })
     };
     let (sender, receiver) = (end(0)?, end(64)?);
     sender.qp.connect(&receiver.qp.endpoint(), &Default::default())?;

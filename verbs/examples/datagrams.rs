@@ -20,21 +20,21 @@ const GRH_BYTES: usize = 40;
 /// Where the sender's address is in there, if it is an IPv4 address.
 const SOURCE_AT: usize = 32;
 
-struct Side {
+struct Peer {
     domain: ProtectionDomain,
     cq: CompletionQueue,
     memory: MemoryRegion,
     qp: UdQueuePair,
 }
 
-fn side(address: [u8; 4]) -> Result<Side> {
+fn side(address: [u8; 4]) -> Result<Peer> {
     let device = Device::open(DeviceOptions::new().addresses([IpAddr::from(address)]))?;
     let domain = device.protection_domain()?;
     let cq = device.completion_queue(16)?;
     let memory = domain.allocate(4096, Access::LOCAL_WRITE)?;
     let qp = UdQueuePair::builder(&domain, &cq, &cq).build()?;
     qp.activate(QKEY)?;
-    Ok(Side { domain, cq, memory, qp })
+    Ok(Peer { domain, cq, memory, qp })
 }
 
 /// What the client heard.

@@ -19,24 +19,24 @@ use pumice_verbs::{
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// What both sides need.
-struct Side {
+struct Peer {
     device: Device,
     cq: CompletionQueue,
     memory: MemoryRegion,
     qp: RcQueuePair,
 }
 
-fn side(address: IpAddr) -> Result<Side> {
+fn side(address: IpAddr) -> Result<Peer> {
     let device = Device::open(DeviceOptions::new().addresses([address]))?;
     let domain = device.protection_domain()?;
     let cq = device.completion_queue(16)?;
     let memory = domain.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     let qp = RcQueuePair::builder(&domain, &cq, &cq).build()?;
-    Ok(Side { device, cq, memory, qp })
+    Ok(Peer { device, cq, memory, qp })
 }
 
 /// Serves one client.
-fn serve(side: &Side, listener: &Listener) -> Result<String> {
+fn serve(side: &Peer, listener: &Listener) -> Result<String> {
     let request = listener.request(LIMIT)?;
     let length: u32 = request.private_data()?;
     if length as usize > side.memory.len() {
@@ -50,11 +50,10 @@ fn serve(side: &Side, listener: &Listener) -> Result<String> {
     Ok(String::from_utf8_lossy(&side.memory.to_vec(0, length as usize)?).into_owned())
 }
 
-fn greet(side: &Side, server: SocketAddr, greeting: &str) -> Result<()> {
+fn greet(side: &Peer, server: SocketAddr, greeting: &str) -> Result<()> {
     side.memory.write(0, greeting.as_bytes())?;
     let length = greeting.len() as u32;
-    let connection = Connection::connect(&side.qp, server, &ConnectionParams::default(), &length)?;
-    connection.established(LIMIT)?;
+    let connection = Connection::connect(&side.qp, server, &ConnectionParams::default(), &length, LIMIT)?;
     let remote: RemoteSlice = connection.private_data()?;
     let local = [side.memory.slice(..greeting.len())?];
     side.qp.post_send(&SendRequest::write(&local, remote).signaled())?;

@@ -41,37 +41,37 @@ pub(crate) fn run() -> Result<(usize, Vec<String>)> {
     for _ in 0..CLIENTS {
         let builder = RcQueuePair::builder(&server_domain, &server_cq, &server_cq);
         let accepts = builder.shared_receive_queue(&srq).build()?;
-        let asks = RcQueuePair::builder(&client_domain, &client_cq, &client_cq).build()?;
-        asks.connect(&accepts.endpoint(), &Default::default())?;
-        accepts.connect(&asks.endpoint(), &Default::default())?;
-        pairs.push((asks, accepts));
+        let client_qp = RcQueuePair::builder(&client_domain, &client_cq, &client_cq).build()?;
+        client_qp.connect(&accepts.endpoint(), &Default::default())?;
+        accepts.connect(&client_qp.endpoint(), &Default::default())?;
+        pairs.push((client_qp, accepts));
     }
-    let (mut heard, mut was_low) = (Vec::new(), 0);
+    let (mut received, mut was_low) = (Vec::new(), 0);
     for round in 0..3 {
-        for (number, (asks, _)) in pairs.iter().enumerate() {
-            let said = format!("client {number}, round {round}");
-            asks.post_send(&SendRequest::send(&[]).inline(said.as_bytes()).signaled())?;
+        for (number, (client_qp, _)) in pairs.iter().enumerate() {
+            let message = format!("client {number}, round {round}");
+            client_qp.post_send(&SendRequest::send(&[]).inline(message.as_bytes()).signaled())?;
             client_cq.wait_success(LIMIT)?;
             let arrived = server_cq.wait_success(LIMIT)?;
             let at = (arrived.wr_id * BUFFER_BYTES) as usize;
             let bytes = memory.to_vec(at, arrived.byte_len as usize)?;
-            heard.push((arrived.wr_id, String::from_utf8_lossy(&bytes).into_owned()));
+            received.push((arrived.wr_id, String::from_utf8_lossy(&bytes).into_owned()));
         }
         // The first two rounds took all buffers but three; after an event the stock is filled up again.
-        if heard.len() as u64 > BUFFERS - u64::from(LOW) && was_low == 0 {
+        if received.len() as u64 > BUFFERS - u64::from(LOW) && was_low == 0 {
             while server.async_event(LIMIT)?.event != AsyncEventType::SrqLimitReached {}
             was_low += 1;
-            for (number, _) in &heard {
+            for (number, _) in &received {
                 srq.post_recv(&RecvRequest { wr_id: *number, sges: &[buffer(*number)?] })?;
             }
         }
     }
-    Ok((was_low, heard.into_iter().map(|(_, said)| said).collect()))
+    Ok((was_low, received.into_iter().map(|(_, message)| message).collect()))
 }
 
 #[expect(clippy::print_stdout, reason = "its result")]
 fn main() -> Result<()> {
-    let (was_low, heard) = run()?;
-    println!("{}\nthe stock was low {was_low} times", heard.join("\n"));
+    let (was_low, received) = run()?;
+    println!("{}\nthe stock was low {was_low} times", received.join("\n"));
     Ok(())
 }

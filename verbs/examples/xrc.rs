@@ -42,21 +42,21 @@ pub(crate) fn run() -> Result<Vec<String>> {
     initiator.connect(&target.endpoint(), &Default::default())?;
     target.connect(&initiator.endpoint(), &Default::default())?;
 
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for (number, (cq, srq)) in receivers.iter().enumerate() {
-        let said = format!("to receiver {number}");
-        let send = SendRequest::send(&[]).remote_srq(srq.number()?).inline(said.as_bytes());
+        let message = format!("to receiver {number}");
+        let send = SendRequest::send(&[]).remote_srq(srq.number()?).inline(message.as_bytes());
         initiator.post_send(&send.signaled())?;
         sender_cq.wait_success(LIMIT)?;
         let arrived = cq.wait_success(LIMIT)?;
         let bytes = memory.to_vec(arrived.wr_id as usize * 64, arrived.byte_len as usize)?;
-        heard.push(String::from_utf8_lossy(&bytes).into_owned());
+        received.push(String::from_utf8_lossy(&bytes).into_owned());
     }
-    Ok(heard)
+    Ok(received)
 }
 
 #[expect(clippy::print_stdout, reason = "its result")]
 fn main() -> Result<()> {
-    run()?.iter().for_each(|heard| println!("{heard}"));
+    run()?.iter().for_each(|received| println!("{received}"));
     Ok(())
 }

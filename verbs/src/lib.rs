@@ -1,13 +1,20 @@
 //! Safe Rust verbs on a software HCA.
 //!
 //! * **Types know the transport.** A [`QueuePair`] is an [`RcQueuePair`], [`UcQueuePair`], [`UdQueuePair`] or
-//!   one of the XRC halves; what a service does not have (a READ on UC, an ACK timeout on UD) cannot be
-//!   written down.
+//!   one of the XRC halves; operations that a service does not have (a READ on UC, an ACK timeout on UD)
+//!   do not compile.
 //! * **Registered memory is owned.** A [`MemoryRegion`] frees its memory after it is deregistered. As peers
 //!   write it at any time there are no references to its bytes, but copies and atomics.
 //! * **Nothing is closed in the wrong order.** Every object is a cheap clone that keeps alive what it needs,
 //!   and is destroyed with its last clone.
 //! * **Errors name the object, the attribute and the remedy.** See [`VerbsError`].
+//!
+//! * **One rule for waiting.** A call that takes a `timeout` looks at least once, also with
+//!   `Duration::ZERO`, returns as soon as there is what it waits for, and fails with
+//!   [`VerbsError::TimedOut`] when the time is over; `Duration::MAX` is for ever. [`CompletionQueue::poll`]
+//!   and calls that begin with `try_` do not wait.
+//! * **Options are written alike.** They begin with `new()` and are set one after the other, such as
+//!   `ConnectionParams::new().retry_count(3)`; `Default::default()` is the same as `new()`.
 //!
 //! The thread that polls drives the device: [`CompletionQueue::poll`], [`CompletionQueue::wait`] and
 //! [`CompletionChannel::wait`] receive and send packets in the calling thread. A background thread of the
@@ -50,7 +57,7 @@
 //! assert_eq!(pong_cq.wait_success(SECOND)?.byte_len, 4);
 //! assert_eq!(pong_memory.to_vec(0, 4)?, b"ping");
 //!
-//! // The answer is written straight into the memory of the other side, which is told by immediate data.
+//! // The answer is written into the memory of the other side, which is notified by immediate data.
 //! ping.post_recv(&RecvRequest { wr_id: 2, sges: &[] })?;
 //! let target = ping_memory.remote_slice(100..200)?;
 //! pong.post_send(&SendRequest::write(&[], target).inline(b"pong").imm([0, 0, 0, 7]).signaled())?;
@@ -62,7 +69,7 @@
 //! # }
 //! ```
 //!
-//! [`asynchronous`] has futures for programs that await what others wait for.
+//! [`asynchronous`] has futures for programs that await instead of blocking.
 //!
 //! With [`rdma_cm`] queue pairs are connected by IP address and port instead, and nothing travels out of
 //! band:
@@ -89,8 +96,9 @@
 //! let (_client, client_qp, client_cq, _) = side("10.0.0.2")?;
 //!
 //! let listener = server.listen(7471)?;
-//! let params = ConnectionParams::default();
-//! let client = Connection::connect(&client_qp, ([10, 0, 0, 1], 7471).into(), &params, b"hello")?;
+//! let params = ConnectionParams::new().retry_count(3);
+//! // Both sides are in this thread, so it does not wait here; `Connection::connect` returns connected.
+//! let client = Connection::start(&client_qp, ([10, 0, 0, 1], 7471).into(), &params, b"hello")?;
 //!
 //! // The server says where its memory is when it accepts. `request.reject(&())` would refuse.
 //! let request = listener.request(SECOND)?;
@@ -112,20 +120,23 @@
 #![deny(unsafe_code)]
 
 pub mod asynchronous;
+mod buffers;
 mod check;
 mod device;
-mod ground;
+pub(crate) mod error;
 mod objects;
 mod queue_pair;
 pub mod rdma_cm;
+pub(crate) mod rejection;
+pub(crate) mod setters;
 pub mod transport;
 
+pub use crate::buffers::slice::{LocalSlice, RemoteSlice};
+pub use crate::error::{ListError, RequestError, Result, VerbsError};
 pub use check::CheckOptions;
 pub use device::options::DeviceOptions;
 pub use device::simulation::Simulation;
 pub use device::{AsyncEvent, Device, DeviceInfo};
-pub use ground::error::{ListError, RequestError, Result, VerbsError};
-pub use ground::slice::{LocalSlice, RemoteSlice};
 pub use objects::address::{AddressHandle, UdAddress, UdEndpoint};
 pub use objects::completion::{CompletionChannel, CompletionEvent, CompletionQueue, Notify};
 pub use objects::domain::{ProtectionDomain, XrcDomain, XrcDomainOpening};
@@ -140,18 +151,18 @@ pub use transport::options::{
     ConnectOptions, PathOptions, RcConnectOptions, UcConnectOptions, XrcTargetConnectOptions,
 };
 
-// The field's own words, as the floors below define them.
+// Types of the field that the lower crates define.
 pub use pumice_device::addresses::gid_table::GidEntry;
-pub use pumice_device::check::report::{Entry, Frame};
+pub use pumice_device::check::report::{Frame, ReportEntry};
 pub use pumice_device::counters::{CounterInfo, Counters};
+pub use pumice_device::event::async_event::AsyncElement;
 pub use pumice_device::faults::{Fault, FaultPlan, WirePlan};
-pub use pumice_device::ground::limits::Limits;
-pub use pumice_device::ground::table::Handle;
 pub use pumice_device::gsi::ConnectionError;
 pub use pumice_device::hca::{Hca, HcaError};
 pub use pumice_device::memory::WindowType;
-pub use pumice_device::objects::async_event::AsyncElement;
 pub use pumice_device::objects::srq::SrqAttributes;
+pub use pumice_device::platform::limits::Limits;
+pub use pumice_device::platform::table::Handle;
 pub use pumice_device::port::{
     EcnMarking, Fabric, FabricConfig, FabricStats, Link, LinkDirection, PortError, Topology,
 };
@@ -161,8 +172,8 @@ pub use pumice_transport::mad::RejectReason;
 pub use pumice_transport::qp::{AttributeMask, ModifyError, PostError, QpAttributes};
 pub use pumice_transport::qp::{Congestion, CongestionAlgorithm, DcqcnParameters, NotificationParameters};
 pub use pumice_transport::types::{
-    Access, AddressVector, AsyncEventType, Cause, Gid, Mtu, QpCapacity, QpState, QpType, RecvRequest,
-    WcFlags, WcOpcode, WcStatus, WorkCompletion,
+    Access, AddressVector, AsyncEventType, Cause, CompletionError, Gid, Mtu, QpCapacity, QpState, QpType,
+    RecvRequest, WcFlags, WcOpcode, WcStatus, WorkCompletion,
 };
 pub use pumice_transport::wire::Qpn;
 
@@ -184,7 +195,7 @@ pub type SrdQueuePair = QueuePair<transport::Srd>;
 pub type DcInitiator = QueuePair<transport::Dci>;
 /// Target of DC.
 pub type DcTarget = QueuePair<transport::Dct>;
-/// What the peer of an RC queue pair must know.
+/// The data that the peer of an RC queue pair needs to connect.
 pub type RcEndpoint = Endpoint<transport::Rc>;
-/// What the peer of a UC queue pair must know.
+/// The data that the peer of a UC queue pair needs to connect.
 pub type UcEndpoint = Endpoint<transport::Uc>;

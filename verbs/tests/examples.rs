@@ -33,9 +33,9 @@ fn datagrams_are_answered() {
 
 #[test]
 fn connections_share_a_stock_of_buffers() {
-    let (was_low, heard) = shared_receive_queue::run().unwrap();
-    assert_eq!((was_low, heard.len()), (1, 12));
-    assert_eq!((heard[0].as_str(), heard[11].as_str()), ("client 0, round 0", "client 3, round 2"));
+    let (was_low, received) = shared_receive_queue::run().unwrap();
+    assert_eq!((was_low, received.len()), (1, 12));
+    assert_eq!((received[0].as_str(), received[11].as_str()), ("client 0, round 0", "client 3, round 2"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Errnos by number.
 //!
-//! This crate has no C library to ask. The numbers are those of Linux on x86-64, aarch64 and riscv64, and of
-//! every architecture that takes them from `asm-generic`; alpha, mips, parisc and sparc have others, and
-//! pumice is not built for them. `device/faults/src/calls/errno.rs` compares them with the C library's.
+//! This crate does not depend on a C library. The numbers are those of Linux on x86-64, aarch64 and riscv64,
+//! and of every architecture that takes them from `asm-generic`; alpha, mips, parisc and sparc have others,
+//! and pumice is not built for them. `device/model/src/fates/errno.rs` compares them with the C library's.
 
 macro_rules! errnos {
     ($($name:ident = $number:literal,)*) => {

@@ -1,4 +1,4 @@
-//! What calls fail with.
+//! Errnos with which calls fail.
 //!
 //! The manual pages are those of rdma-core 44. Few list errnos ([`Errnos::Listed`]): a rule may use only
 //! those. Most say "the value of errno on failure" and no more ([`Errnos::Usual`]): a rule may use those that
@@ -9,14 +9,14 @@ use crate::errno::*;
 /// The errnos of a call. The first is what a rule without an errno uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errnos {
-    /// Its manual page lists them.
+    /// The manual page lists the errnos.
     Listed(&'static [i32]),
-    /// Its manual page says "errno", or it has none.
+    /// The manual page says "errno", or the call has none.
     Usual(&'static [i32]),
 }
 
 impl Errnos {
-    /// All of them; the first is the default.
+    /// Returns all errnos; the first is the default.
     pub const fn all(self) -> &'static [i32] {
         match self {
             Errnos::Listed(errnos) | Errnos::Usual(errnos) => errnos,
@@ -24,31 +24,60 @@ impl Errnos {
     }
 }
 
-/// Making an object.
+/// Errnos of making an object.
 pub(crate) const MAKE: Errnos =
     Errnos::Usual(&[ENOMEM, EINVAL, EAGAIN, ENOSPC, EPERM, EFAULT, EBUSY, EOPNOTSUPP, ENODEV, EIO]);
-/// Making an object that has a descriptor.
+/// Errnos of making an address handle, for which the peer's host has to be found.
+pub(crate) const MAKE_ADDRESS: Errnos = Errnos::Usual(&[
+    ENOMEM,
+    EINVAL,
+    ETIMEDOUT,
+    ENETUNREACH,
+    EHOSTUNREACH,
+    EAGAIN,
+    ENOSPC,
+    EPERM,
+    EFAULT,
+    EBUSY,
+    EOPNOTSUPP,
+    ENODEV,
+    EIO,
+]);
+/// Errnos of making an object that has a descriptor.
 pub(crate) const MAKE_FILE: Errnos =
     Errnos::Usual(&[ENOMEM, EINVAL, EMFILE, ENFILE, EAGAIN, EPERM, EBUSY, EOPNOTSUPP, ENODEV, EIO]);
-/// Destroying an object.
+/// Errnos of destroying an object.
 pub(crate) const DESTROY: Errnos = Errnos::Usual(&[EBUSY, EINVAL, ENODEV, EIO]);
-/// Changing an object.
+/// Errnos of changing an object.
 pub(crate) const CHANGE: Errnos =
     Errnos::Usual(&[EINVAL, ENOMEM, EPERM, EBUSY, EOPNOTSUPP, ETIMEDOUT, ENODEV, EIO]);
-/// Asking for a value.
+/// Errnos of changing a queue pair, for which the peer's host has to be found.
+pub(crate) const CHANGE_PATH: Errnos = Errnos::Usual(&[
+    EINVAL,
+    ENOMEM,
+    EPERM,
+    EBUSY,
+    EOPNOTSUPP,
+    ETIMEDOUT,
+    ENETUNREACH,
+    EHOSTUNREACH,
+    ENODEV,
+    EIO,
+]);
+/// Errnos of querying a value.
 pub(crate) const QUERY: Errnos = Errnos::Usual(&[EINVAL, ENOMEM, ENOENT, EOPNOTSUPP, ENODEV, EIO]);
-/// Posting requests: a full queue, a wrong request, a device that failed.
+/// Errnos of posting requests: a full queue, a wrong request, a device that failed.
 pub(crate) const POST: Errnos = Errnos::Usual(&[ENOMEM, EINVAL, EIO]);
-/// Arming a completion queue.
+/// Errnos of arming a completion queue.
 pub(crate) const ARM: Errnos = Errnos::Usual(&[EIO, EINVAL]);
-/// Polling: the manual page promises a negative number only.
+/// Errnos of polling: the manual page promises a negative number only.
 pub(crate) const POLL: Errnos = Errnos::Usual(&[EIO, EINVAL]);
-/// Waiting for an event, which is read(2) of a descriptor.
+/// Errnos of waiting for an event, which is read(2) of a descriptor.
 pub(crate) const WAIT: Errnos = Errnos::Usual(&[EIO, EINTR, EAGAIN, EBADF, EINVAL]);
-/// Waiting for an event of connection management.
+/// Errnos of waiting for an event of connection management.
 pub(crate) const CM_WAIT: Errnos =
     Errnos::Usual(&[EIO, EINTR, EAGAIN, EBADF, EINVAL, ENOMEM, ECONNREFUSED, ETIMEDOUT]);
-/// Addresses and routes.
+/// Errnos of addresses and routes.
 pub(crate) const ADDRESS: Errnos = Errnos::Usual(&[
     EADDRNOTAVAIL,
     EADDRINUSE,
@@ -61,7 +90,7 @@ pub(crate) const ADDRESS: Errnos = Errnos::Usual(&[
     ENOMEM,
     EIO,
 ]);
-/// The steps of a connection.
+/// Errnos of the steps of a connection.
 pub(crate) const CONNECT: Errnos = Errnos::Usual(&[
     ECONNREFUSED,
     ETIMEDOUT,
@@ -74,7 +103,7 @@ pub(crate) const CONNECT: Errnos = Errnos::Usual(&[
     ENODEV,
     EIO,
 ]);
-/// Other calls of librdmacm.
+/// Errnos of other calls of librdmacm.
 pub(crate) const CM: Errnos = Errnos::Usual(&[EINVAL, ENOMEM, EOPNOTSUPP, EBUSY, ENODEV, EIO]);
 pub(crate) const LIST: Errnos = Errnos::Listed(&[ENOMEM, EPERM, ENOSYS]);
 pub(crate) const DEVICES: Errnos = Errnos::Usual(&[ENOMEM, ENODEV, EPERM, ENOSYS]);
@@ -86,7 +115,7 @@ pub(crate) const ECE: Errnos = Errnos::Listed(&[EINVAL, EOPNOTSUPP]);
 pub(crate) const NOTIFY: Errnos = Errnos::Usual(&[EINVAL, EISCONN, ENODEV, EIO]);
 
 // Calls of rsockets: rsocket(7) lists no errnos, and says that they behave as those of sockets. So these are
-// errnos that the calls of sockets are known to give, and what rsockets gives when a peer has ended.
+// errnos that the calls of sockets are known to give, and those of rsockets when a peer has ended.
 pub(crate) const SOCKET: Errnos = Errnos::Usual(&[
     ENOMEM,
     ENOBUFS,

@@ -1,4 +1,4 @@
-//! Which calls a fault plan can have fail, and with what.
+//! The calls that a fault plan can make fail, and their errnos.
 
 use crate::errnos::Errnos;
 use crate::table::Call;
@@ -6,27 +6,27 @@ use crate::table::Call;
 /// A call that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallInfo {
-    /// Its name.
+    /// Name of the call.
     pub name: &'static str,
-    /// Its manual page in section 3; empty if rdma-core 44 has none.
+    /// Name of its manual page in section 3; empty if rdma-core 44 has none.
     pub page: &'static str,
-    /// What it can fail with.
+    /// Errnos with which it can fail.
     pub errnos: Errnos,
 }
 
 impl CallInfo {
-    /// The call of this name.
+    /// Returns the call of this name.
     pub fn of(name: &str) -> Option<&'static CallInfo> {
         let position = CALLS.binary_search_by(|info| info.name.cmp(name)).ok()?;
         CALLS.get(position)
     }
 
-    /// What it can fail with; the first is the default.
+    /// Returns the errnos with which it can fail; the first is the default.
     pub const fn errnos(&self) -> &'static [i32] {
         self.errnos.all()
     }
 
-    /// As a call.
+    /// Returns the [`Call`] of this name.
     pub fn call(&self) -> Option<Call> {
         Call::of(self.name)
     }

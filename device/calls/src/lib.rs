@@ -1,16 +1,16 @@
 //! The calls that C programs make of libibverbs, librdmacm and the vendors' libraries: one row each.
 //!
-//! What a call is called, which symbol it is, how it fails and with what, what it makes or gives back, and
-//! which manual page tells of it stands in its row, and nowhere else. All that knows verbs asks here: the
-//! build script that exports symbols, the gates that count calls and make them fail, checks, documents.
+//! A row has the name of a call, its symbol, how it fails and with what, what it makes or gives back, and its
+//! manual page; no other place has these facts. All code that knows verbs asks here: the build script that
+//! exports symbols, the gates that count calls and make them fail, checks, documents.
 //!
 //! ```
-//! use pumice_calls::{Answer, Call, Object};
+//! use pumice_calls::{ErrorReturn, Call, CallObject};
 //!
 //! let call = Call::of("ibv_alloc_pd").unwrap();
 //! assert_eq!(call, Call::ibv_alloc_pd);
-//! assert_eq!(call.row().answer, Answer::Null);
-//! assert_eq!(call.row().act.made(), Some(Object::Domain));
+//! assert_eq!(call.row().answer, ErrorReturn::Null);
+//! assert_eq!(call.row().act.made(), Some(CallObject::Domain));
 //! ```
 //!
 //! A new call is a row in the file of its family: [`Call`] has a variant of that name then.
@@ -26,6 +26,7 @@ mod fallible;
 mod mana;
 mod mlx4;
 mod mlx5;
+mod mrc;
 mod names;
 mod ordinals;
 mod private;
@@ -39,5 +40,5 @@ pub use errno::ERRNOS;
 pub use errnos::Errnos;
 pub use fallible::{CALLS, CallInfo};
 pub use ordinals::Ordinals;
-pub use row::{Act, Answer, Family, Object, Row};
+pub use row::{CallAction, CallFacts, CallFamily, CallObject, ErrorReturn};
 pub use table::Call;

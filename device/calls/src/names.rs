@@ -1,6 +1,6 @@
-//! Names in order.
+//! Names in alphabetical order, by which a call is found.
 
-/// Whether a name comes before another one.
+/// Reports whether a name comes before another one.
 const fn is_before(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut at = 0;
@@ -13,13 +13,14 @@ const fn is_before(one: &str, other: &str) -> bool {
     one.len() < other.len()
 }
 
-/// The indices of names, in the order of the names. The compiler runs it: what does not fit fails the build.
+/// Returns the indices of names, in the order of the names. The compiler runs it: names that do not fit fail
+/// the build.
 pub(crate) const fn sorted<const COUNT: usize>(names: &[&str; COUNT]) -> [u16; COUNT] {
     assert!(COUNT <= u16::MAX as usize, "more calls than numbers");
     let mut order = [0; COUNT];
     let mut count = 0;
     while count < COUNT {
-        // By halves: the first of those in order that is not before it.
+        // A binary search for the first name in order that is not before it.
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = low.midpoint(high);

@@ -1,4 +1,4 @@
-//! How often calls were made.
+//! Counts of calls that were made.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,12 +8,12 @@ use crate::table::Call;
 /// A count for each call. Threads count without waiting for each other.
 pub struct Ordinals {
     counts: [AtomicU64; Call::COUNT],
-    /// One that was counted was taken back.
+    /// Marks of the calls for which one that was counted was taken back.
     were_taken_back: [AtomicBool; Call::COUNT],
 }
 
 impl Ordinals {
-    /// No call was made.
+    /// Creates the counts, all zero.
     pub const fn new() -> Ordinals {
         Ordinals {
             counts: [const { AtomicU64::new(0) }; Call::COUNT],
@@ -21,13 +21,13 @@ impl Ordinals {
         }
     }
 
-    /// One more: its ordinal, from 1.
+    /// Counts a call, and returns its ordinal, from 1.
     #[inline]
     pub fn add(&self, call: Call) -> u64 {
         self.counts[call as usize].fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// One that was counted does not count after all.
+    /// Takes back a call that was counted.
     #[inline]
     pub fn take_back(&self, call: Call) {
         let less = |count: u64| Some(count.saturating_sub(1));
@@ -35,7 +35,7 @@ impl Ordinals {
         self.were_taken_back[call as usize].store(true, Ordering::Relaxed);
     }
 
-    /// How often each call was counted, by name. Those that never were are left out.
+    /// Returns how often each call was counted, by name. Calls that never were are left out.
     pub fn counted(&self) -> impl Iterator<Item = (Call, u64)> {
         Call::by_name().filter_map(|call| {
             let count = self.counts[call as usize].load(Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! What libibverbs exports for its providers only, and no program calls: all of it is refused.
+//! Calls that libibverbs exports for its providers only, and that no program makes: all of them are refused.
 
-use crate::row::{Family, Row};
+use crate::row::{CallFacts, CallFamily};
 
-pub(crate) const FAMILY: Family = Family::Private;
-pub(crate) const PRIVATE: &str = Row::PRIVATE;
+pub(crate) const FAMILY: CallFamily = CallFamily::Private;
+pub(crate) const PRIVATE: &str = CallFacts::PRIVATE;
 
 macro_rules! rows {
     ($then:ident $left:tt $($rows:tt)*) => { $then! { $left $($rows)* private {

@@ -1,41 +1,43 @@
-//! What is known of a call, and the words in which rows say it.
+//! The facts about a call, and the types by which rows state them.
 
 use crate::errnos::Errnos;
 
-/// How a call says that it failed.
+/// The way in which a call reports that it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// It returns the errno.
+pub enum ErrorReturn {
+    /// The call returns the errno.
     Errno,
-    /// It returns the errno as a negative number.
+    /// The call returns the errno as a negative number.
     Negative,
-    /// It returns -1 and sets errno.
+    /// The call returns -1 and sets errno.
     MinusOne,
-    /// It returns NULL and sets errno.
+    /// The call returns NULL and sets errno.
     Null,
-    /// It cannot fail: it returns nothing, or what it was asked for.
+    /// The call cannot fail: it returns nothing, or the value that it was asked for.
     Plain,
 }
 
-/// Where a call comes from.
+/// The library that a call comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// libibverbs.
+pub enum CallFamily {
+    /// Calls of libibverbs.
     Verbs,
-    /// What libibverbs has for its providers only.
+    /// Calls that libibverbs has for its providers only.
     Private,
-    /// librdmacm, rsockets apart.
+    /// Calls of librdmacm, rsockets apart.
     Connections,
-    /// rsockets, which librdmacm has too. Their objects of verbs are their own.
+    /// Calls of rsockets, which librdmacm has too. Their objects of verbs are their own.
     Sockets,
-    /// A vendor's library, as for "mlx5 (ConnectX)" adapters.
+    /// Calls of libmrc, which several vendors have.
+    Mrc,
+    /// Calls of a vendor's library, as for "mlx5 (ConnectX)" adapters.
     Vendor(&'static str),
 }
 
-/// What calls act on.
+/// The object that a call acts on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the object of that name")]
-pub enum Object {
+pub enum CallObject {
     /// The whole process, or nothing.
     Process,
     DeviceList,
@@ -70,113 +72,117 @@ pub enum Object {
     AddressList,
     /// An rsocket.
     Socket,
+    /// A context of libmrc, which is made of one of verbs.
+    MrcContext,
+    /// A hint about the queue pairs that a program is about to make.
+    MrcHint,
     /// A mapping of an rsocket.
     Mapping,
     /// A descriptor of `repoll_create`.
     Poller,
 }
 
-/// What a call does.
+/// The action of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum CallAction {
     /// Makes an object.
-    Make(Object),
-    /// Gives an object back: it works although the device is lost, because programs clean up.
-    GiveBack,
+    Create(CallObject),
+    /// Gives an object back. The call works although the device is lost, because programs clean up.
+    Destroy,
     /// Changes an object.
     Change,
-    /// Asks an object for a value.
-    Ask,
-    /// Puts numbers into words, or into other numbers.
-    Say,
-    /// Peers can connect afterwards.
+    /// Queries a value of an object.
+    Query,
+    /// Converts numbers to words, or to other numbers.
+    Convert,
+    /// Lets peers connect afterwards.
     Listen,
     /// Waits for an event.
     Wait,
     /// Acknowledges events.
     Acknowledge,
-    /// Puts a request together.
+    /// Builds a request.
     Build,
     /// Posts requests.
     Post,
-    /// Looks for completions, or for what sockets have.
+    /// Polls for completions, or for data and events of sockets.
     Poll,
     /// Arms a completion queue.
     Arm,
     /// Moves data through a socket.
-    Move,
+    Transfer,
 }
 
-impl Act {
-    /// What it makes, if it makes something.
-    pub const fn made(self) -> Option<Object> {
+impl CallAction {
+    /// Returns the object that the call makes, if it makes one.
+    pub const fn made(self) -> Option<CallObject> {
         match self {
-            Act::Make(object) => Some(object),
+            CallAction::Create(object) => Some(object),
             _ => None,
         }
     }
 }
 
-/// A call.
+/// The facts about one call.
 #[derive(Debug, Clone, Copy)]
-pub struct Row {
-    /// Its name, as programs, fault plans and reports write it.
+pub struct CallFacts {
+    /// Name of the call, as programs, fault plans and reports write it.
     pub name: &'static str,
-    /// Where it comes from.
-    pub family: Family,
-    /// The symbol that programs link with; most have the name of the call. Without a version it is none:
-    /// the call is inline in a header, and leads through a table of functions.
+    /// Library that it comes from.
+    pub family: CallFamily,
+    /// Symbol that programs link with; most have the name of the call. Without a version there is no symbol:
+    /// the call is inline in a header, and goes through a table of functions.
     pub symbol: &'static str,
-    /// The version of the symbol; [`Row::PRIVATE`] stands for all generations of the providers' ABI.
+    /// Version of the symbol; [`CallFacts::PRIVATE`] stands for all generations of the providers' ABI.
     pub version: &'static str,
     /// The symbol also has the version IBVERBS_1.0, whose structures are those of 2006: it is refused.
     pub has_first_version: bool,
-    /// Nothing serves it: it fails with EOPNOTSUPP, in the way of its answer.
+    /// The call is not implemented: it fails with EOPNOTSUPP, in the way of its answer.
     pub is_refused: bool,
-    /// How it fails.
-    pub answer: Answer,
-    /// What it does.
-    pub act: Act,
-    /// What it acts on; of what is made, the owner.
-    pub on: Object,
-    /// Its manual page in section 3; empty if rdma-core 44 has none.
+    /// Way in which it fails.
+    pub answer: ErrorReturn,
+    /// Action of the call.
+    pub act: CallAction,
+    /// Object that it acts on; for a call that makes an object, the owner.
+    pub on: CallObject,
+    /// Manual page in section 3; empty if rdma-core 44 has none.
     pub page: &'static str,
-    /// What a fault plan may have it fail with.
+    /// Errnos with which a fault plan may make it fail.
     pub errnos: Option<Errnos>,
-    /// What serves instead of a vendor's call, where the device is none of the vendor's; empty for others.
-    pub instead: &'static str,
-    /// Libraries ask every device, and take the other way after a no.
-    pub is_question: bool,
+    /// Replacement for a vendor's call, where the device is none of the vendor's; empty for others.
+    pub replacement: &'static str,
+    /// Libraries try this call on every device, and take another way if it is refused.
+    pub is_feature_probe: bool,
 }
 
-impl Row {
-    /// The version of symbols that all generations of the providers' ABI have.
+impl CallFacts {
+    /// Version of symbols that all generations of the providers' ABI have.
     pub const PRIVATE: &'static str = "IBVERBS_PRIVATE";
 
-    /// Its name without that of its library, as functions for tables have it: `post_send`.
+    /// Returns its name without that of its library, as functions for tables have it: `post_send`.
     pub fn short_name(&self) -> &'static str {
         self.name.strip_prefix("ibv_").unwrap_or(self.name)
     }
 
-    const fn new(answer: Answer, version: &'static str) -> Row {
-        Row {
+    const fn new(answer: ErrorReturn, version: &'static str) -> CallFacts {
+        CallFacts {
             name: "",
-            family: Family::Verbs,
+            family: CallFamily::Verbs,
             symbol: "",
             version,
             has_first_version: false,
             is_refused: false,
             answer,
-            act: Act::Ask,
-            on: Object::Process,
+            act: CallAction::Query,
+            on: CallObject::Process,
             page: OWN,
             errnos: None,
-            instead: "",
-            is_question: false,
+            replacement: "",
+            is_feature_probe: false,
         }
     }
 
-    pub(crate) const fn named(mut self, name: &'static str, family: Family) -> Row {
+    pub(crate) const fn named(mut self, name: &'static str, family: CallFamily) -> CallFacts {
         (self.name, self.family) = (name, family);
         if self.symbol.is_empty() {
             self.symbol = name;
@@ -187,137 +193,138 @@ impl Row {
         self
     }
 
-    const fn does(mut self, act: Act, on: Object) -> Row {
+    const fn does(mut self, act: CallAction, on: CallObject) -> CallFacts {
         (self.act, self.on) = (act, on);
         self
     }
 
-    pub(crate) const fn symbol(mut self, symbol: &'static str) -> Row {
+    pub(crate) const fn symbol(mut self, symbol: &'static str) -> CallFacts {
         self.symbol = symbol;
         self
     }
 
-    pub(crate) const fn first(mut self) -> Row {
+    pub(crate) const fn first(mut self) -> CallFacts {
         self.has_first_version = true;
         self
     }
 
-    pub(crate) const fn refused(mut self) -> Row {
+    pub(crate) const fn refused(mut self) -> CallFacts {
         self.is_refused = true;
         self
     }
 
-    pub(crate) const fn page(mut self, page: &'static str) -> Row {
+    pub(crate) const fn page(mut self, page: &'static str) -> CallFacts {
         self.page = page;
         self
     }
 
-    pub(crate) const fn no_page(self) -> Row {
+    pub(crate) const fn no_page(self) -> CallFacts {
         self.page("")
     }
 
-    /// Of the providers: programs do not call it, and it is refused.
-    pub(crate) const fn hidden(self) -> Row {
+    /// Marks a call of the providers: programs do not make it, and it is refused.
+    pub(crate) const fn hidden(self) -> CallFacts {
         self.no_page().refused()
     }
 
-    pub(crate) const fn fails(mut self, errnos: Errnos) -> Row {
+    pub(crate) const fn fails(mut self, errnos: Errnos) -> CallFacts {
         self.errnos = Some(errnos);
         self
     }
 
-    /// A vendor's call, which is refused: what serves in its place.
-    pub(crate) const fn instead(mut self, instead: &'static str) -> Row {
-        self.instead = instead;
+    /// Marks a vendor's call, which is refused, and names its replacement.
+    pub(crate) const fn replacement(mut self, replacement: &'static str) -> CallFacts {
+        self.replacement = replacement;
         self.no_page().refused()
     }
 
-    /// A vendor's call that answers on devices that look like the vendor's: what serves on others.
-    pub(crate) const fn on_face(mut self, instead: &'static str) -> Row {
-        self.instead = instead;
+    /// Marks a vendor's call that answers on devices that look like the vendor's, and names the replacement
+    /// on others.
+    pub(crate) const fn for_vendor_device(mut self, replacement: &'static str) -> CallFacts {
+        self.replacement = replacement;
         self.no_page()
     }
 
-    pub(crate) const fn question(mut self) -> Row {
-        self.is_question = true;
+    pub(crate) const fn probe(mut self) -> CallFacts {
+        self.is_feature_probe = true;
         self
     }
 
-    pub(crate) const fn makes(self, object: Object, of: Object) -> Row {
-        self.does(Act::Make(object), of)
+    pub(crate) const fn creates(self, object: CallObject, of: CallObject) -> CallFacts {
+        self.does(CallAction::Create(object), of)
     }
 
-    pub(crate) const fn gives_back(self, object: Object) -> Row {
-        self.does(Act::GiveBack, object)
+    pub(crate) const fn destroys(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Destroy, object)
     }
 
-    pub(crate) const fn changes(self, object: Object) -> Row {
-        self.does(Act::Change, object)
+    pub(crate) const fn changes(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Change, object)
     }
 
-    pub(crate) const fn asks(self, object: Object) -> Row {
-        self.does(Act::Ask, object)
+    pub(crate) const fn queries(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Query, object)
     }
 
-    pub(crate) const fn says(self) -> Row {
-        self.does(Act::Say, Object::Process)
+    pub(crate) const fn converts(self) -> CallFacts {
+        self.does(CallAction::Convert, CallObject::Process)
     }
 
-    pub(crate) const fn listens(self, object: Object) -> Row {
-        self.does(Act::Listen, object)
+    pub(crate) const fn listens(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Listen, object)
     }
 
-    pub(crate) const fn waits(self, object: Object) -> Row {
-        self.does(Act::Wait, object)
+    pub(crate) const fn waits(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Wait, object)
     }
 
-    pub(crate) const fn acknowledges(self, object: Object) -> Row {
-        self.does(Act::Acknowledge, object)
+    pub(crate) const fn acknowledges(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Acknowledge, object)
     }
 
-    pub(crate) const fn builds(self, object: Object) -> Row {
-        self.does(Act::Build, object)
+    pub(crate) const fn builds(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Build, object)
     }
 
-    pub(crate) const fn posts(self, object: Object) -> Row {
-        self.does(Act::Post, object)
+    pub(crate) const fn posts(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Post, object)
     }
 
-    pub(crate) const fn polls(self, object: Object) -> Row {
-        self.does(Act::Poll, object)
+    pub(crate) const fn polls(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Poll, object)
     }
 
-    pub(crate) const fn arms(self, object: Object) -> Row {
-        self.does(Act::Arm, object)
+    pub(crate) const fn arms(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Arm, object)
     }
 
-    pub(crate) const fn moves(self, object: Object) -> Row {
-        self.does(Act::Move, object)
+    pub(crate) const fn transfers(self, object: CallObject) -> CallFacts {
+        self.does(CallAction::Transfer, object)
     }
 }
 
-/// The page of a call that has one of its own.
+/// Mark of a call that has a manual page of its own.
 const OWN: &str = "=";
 
-/// The version of calls that are inline in a header.
+/// Version of calls that are inline in a header.
 pub(crate) const INLINE: &str = "";
 
-pub(crate) const fn errno(version: &'static str) -> Row {
-    Row::new(Answer::Errno, version)
+pub(crate) const fn errno(version: &'static str) -> CallFacts {
+    CallFacts::new(ErrorReturn::Errno, version)
 }
 
-pub(crate) const fn negative(version: &'static str) -> Row {
-    Row::new(Answer::Negative, version)
+pub(crate) const fn negative(version: &'static str) -> CallFacts {
+    CallFacts::new(ErrorReturn::Negative, version)
 }
 
-pub(crate) const fn minus(version: &'static str) -> Row {
-    Row::new(Answer::MinusOne, version)
+pub(crate) const fn minus(version: &'static str) -> CallFacts {
+    CallFacts::new(ErrorReturn::MinusOne, version)
 }
 
-pub(crate) const fn null(version: &'static str) -> Row {
-    Row::new(Answer::Null, version)
+pub(crate) const fn null(version: &'static str) -> CallFacts {
+    CallFacts::new(ErrorReturn::Null, version)
 }
 
-pub(crate) const fn plain(version: &'static str) -> Row {
-    Row::new(Answer::Plain, version)
+pub(crate) const fn plain(version: &'static str) -> CallFacts {
+    CallFacts::new(ErrorReturn::Plain, version)
 }

@@ -4,9 +4,10 @@ use core::fmt;
 
 use crate::errnos::Errnos;
 use crate::names;
-use crate::row::{Act, Family, Object, Row};
+use crate::row::{CallAction, CallFacts, CallFamily, CallObject};
 
-/// Rows of one family after the other, each as `family { name: row, … }`, become [`Call`] and its table.
+/// Makes [`Call`] and its table from the rows of one family after the other, each as `family { name: row, …
+/// }`.
 macro_rules! calls {
     ($($family:ident { $($name:ident: $row:expr,)* })*) => {
         /// A call, by its name in C.
@@ -20,9 +21,9 @@ macro_rules! calls {
         /// All calls, each at its own index.
         const ALL: &[Call] = &[$($(Call::$name,)*)*];
 
-        static TABLE: [Row; Call::COUNT] = [$($({
+        static TABLE: [CallFacts; Call::COUNT] = [$($({
             #[allow(unused_imports, reason = "not every row has a version, an object or errnos")]
-            use crate::{errnos::*, row::{Object::*, *}, $family::*};
+            use crate::{errnos::*, row::{CallObject::*, *}, $family::*};
             $row.named(stringify!($name), crate::$family::FAMILY)
         },)*)*];
 
@@ -40,18 +41,18 @@ macro_rules! gather {
     };
 }
 
-gather! { [verbs connections sockets private mlx5 mlx4 efa mana] }
+gather! { [verbs connections sockets private mlx5 mlx4 efa mana mrc] }
 
-/// The indices of calls, by their names.
+/// Indices of calls, by their names.
 const BY_NAME: [u16; Call::COUNT] = names::sorted(&NAMES);
 
 impl Call {
-    /// How many there are.
+    /// Number of calls.
     pub const COUNT: usize = ALL.len();
-    /// All, family by family.
+    /// All calls, family by family.
     pub const ALL: &'static [Call] = ALL;
 
-    /// The call of this name.
+    /// Returns the call of this name.
     pub fn of(name: &str) -> Option<Call> {
         let found =
             BY_NAME.binary_search_by(|index| NAMES.get(usize::from(*index)).copied().cmp(&Some(name)));
@@ -59,111 +60,129 @@ impl Call {
         ALL.get(usize::from(*index)).copied()
     }
 
-    /// All, by name.
+    /// Returns all calls, by name.
     pub fn by_name() -> impl Iterator<Item = Call> {
         BY_NAME.iter().filter_map(|index| ALL.get(usize::from(*index)).copied())
     }
 
-    /// The one with this index by name, below [`Call::COUNT`].
+    /// Returns the call with this index by name, below [`Call::COUNT`].
     pub(crate) const fn nth(index: usize) -> Call {
         ALL[BY_NAME[index] as usize]
     }
 
-    /// What is known of it.
+    /// Returns the facts about the call.
     #[inline]
-    pub const fn row(self) -> &'static Row {
+    pub const fn row(self) -> &'static CallFacts {
         &TABLE[self as usize]
     }
 
-    /// Its name in C.
+    /// Returns its name in C.
     #[inline]
     pub const fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// What a fault plan may have it fail with; `None`: a plan has it not fail.
+    /// Returns the errnos with which a fault plan may make it fail; `None` if a plan cannot.
     pub const fn errnos(self) -> Option<Errnos> {
         self.row().errnos
     }
 
-    /// Whether it gives an object back.
-    pub const fn gives_back(self) -> bool {
-        matches!(self.row().act, Act::GiveBack)
+    /// Reports whether it gives an object back.
+    pub const fn destroys(self) -> bool {
+        matches!(self.row().act, CallAction::Destroy)
     }
 
-    /// Whether it posts requests.
+    /// Reports whether it posts requests.
     pub const fn posts(self) -> bool {
-        matches!(self.row().act, Act::Post)
+        matches!(self.row().act, CallAction::Post)
     }
 
-    /// Whether it puts requests to send together, or posts them.
+    /// Reports whether it builds requests to send, or posts them.
     pub const fn sends(self) -> bool {
-        matches!(self.row().act, Act::Build) || matches!(self, Call::ibv_post_send)
+        matches!(self.row().act, CallAction::Build)
+            || matches!(self, Call::ibv_post_send | Call::mrc_post_send)
     }
 
-    /// Whether it arms, or posts what waits for a peer: nothing leaves this process because of it.
+    /// Reports whether it arms, or posts what waits for a peer: nothing leaves this process because of it.
     pub const fn expects(self) -> bool {
-        matches!(self.row().act, Act::Arm) || (self.posts() && !self.sends())
+        matches!(self.row().act, CallAction::Arm) || (self.posts() && !self.sends())
     }
 
-    /// Whether it makes, changes or gives back an object of the device, or posts; lists are no such objects.
+    /// Reports whether it makes, changes or gives back an object of the device, or posts; lists are no such
+    /// objects.
     pub const fn changes_objects(self) -> bool {
         let is_list = matches!(
             (self.row().act, self.row().on),
-            (Act::Make(Object::DeviceList | Object::AddressList), _)
-                | (_, Object::DeviceList | Object::AddressList | Object::Process)
+            (CallAction::Create(CallObject::DeviceList | CallObject::AddressList), _)
+                | (_, CallObject::DeviceList | CallObject::AddressList | CallObject::Process)
         );
         let changes = matches!(
             self.row().act,
-            Act::Make(_) | Act::GiveBack | Act::Change | Act::Listen | Act::Build | Act::Post | Act::Arm
+            CallAction::Create(_)
+                | CallAction::Destroy
+                | CallAction::Change
+                | CallAction::Listen
+                | CallAction::Build
+                | CallAction::Post
+                | CallAction::Arm
         );
-        changes && !is_list && (self.is_of_verbs() || self.is_of_connections())
+        changes && !is_list && (self.is_of_verbs() || self.is_of_connections() || self.is_of_mrc())
     }
 
-    /// Whether it looks for completions: those of a device that was pulled out are there.
+    /// Reports whether it polls for completions: those of a device that was pulled out can still be polled.
     pub const fn polls(self) -> bool {
-        matches!((self.row().act, self.row().on), (Act::Poll, Object::CompletionQueue))
+        matches!((self.row().act, self.row().on), (CallAction::Poll, CallObject::CompletionQueue))
     }
 
-    /// Whether peers can connect when it has returned.
+    /// Reports whether peers can connect when it has returned.
     pub const fn listens(self) -> bool {
-        matches!(self.row().act, Act::Listen)
+        matches!(self.row().act, CallAction::Listen)
     }
 
-    /// Whether it is on a queue pair, of which fault plans know the ordinal.
+    /// Reports whether it is on a queue pair, of which fault plans know the ordinal.
     pub const fn is_on_queue_pair(self) -> bool {
-        matches!(self.row().on, Object::QueuePair)
+        matches!(self.row().on, CallObject::QueuePair)
     }
 
-    /// Whether it is of the data path: the gate lets it pass unless a plan, a report or a check looks at all
-    /// calls.
+    /// Reports whether it is of the data path: the gate lets it pass unless a plan, a report or a check
+    /// observes all calls.
     pub const fn is_data_path(self) -> bool {
-        matches!(self.row().act, Act::Build | Act::Post | Act::Poll | Act::Arm | Act::Move)
+        matches!(
+            self.row().act,
+            CallAction::Build | CallAction::Post | CallAction::Poll | CallAction::Arm | CallAction::Transfer
+        )
     }
 
-    /// Whether it is a call of libibverbs that programs make.
+    /// Reports whether it is a call of libibverbs that programs make.
     pub const fn is_of_verbs(self) -> bool {
-        matches!(self.row().family, Family::Verbs)
+        matches!(self.row().family, CallFamily::Verbs)
     }
 
-    /// Whether it is a call of librdmacm, rsockets apart.
+    /// Reports whether it is a call of librdmacm, rsockets apart.
     pub const fn is_of_connections(self) -> bool {
-        matches!(self.row().family, Family::Connections)
+        matches!(self.row().family, CallFamily::Connections)
     }
 
-    /// Whether it is a call of rsockets.
+    /// Reports whether it is a call of libmrc.
+    pub const fn is_of_mrc(self) -> bool {
+        matches!(self.row().family, CallFamily::Mrc)
+    }
+
+    /// Reports whether it is a call of rsockets.
     pub const fn is_of_sockets(self) -> bool {
-        matches!(self.row().family, Family::Sockets)
+        matches!(self.row().family, CallFamily::Sockets)
     }
 
-    /// Whether it works although the device is lost: what gives back, what takes and acknowledges events, of
-    /// which one says that the device is lost, and sockets, which say so themselves.
+    /// Reports whether it works although the device is lost: calls that give back, calls that take and
+    /// acknowledge events, of which one says that the device is lost, and sockets, which report it
+    /// themselves.
     pub const fn outlives_device(self) -> bool {
         let takes_events = matches!(
             (self.row().act, self.row().on),
-            (Act::Wait, Object::Context | Object::EventChannel) | (Act::Acknowledge, _)
+            (CallAction::Wait, CallObject::Context | CallObject::MrcContext | CallObject::EventChannel)
+                | (CallAction::Acknowledge, _)
         );
-        self.gives_back() || takes_events || self.is_of_sockets()
+        self.destroys() || takes_events || self.is_of_sockets()
     }
 }
 
@@ -182,7 +201,7 @@ impl fmt::Display for Call {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::Answer;
+    use crate::row::ErrorReturn;
 
     #[test]
     fn each_call_is_found_by_its_name() {
@@ -198,10 +217,11 @@ mod tests {
     fn rows_agree_with_themselves() {
         for call in Call::ALL {
             let row = call.row();
-            // What cannot fail does not fail by a plan, and what is refused by all fails by no plan.
-            assert!(row.errnos.is_none() || row.answer != Answer::Plain, "{call}");
+            // A call that cannot fail does not fail by a plan, and a call that every device refuses fails by
+            // no plan.
+            assert!(row.errnos.is_none() || row.answer != ErrorReturn::Plain, "{call}");
             assert!(row.errnos.is_none() || !row.is_refused, "{call}");
-            assert!(!row.has_first_version || matches!(row.family, Family::Verbs), "{call}");
+            assert!(!row.has_first_version || matches!(row.family, CallFamily::Verbs), "{call}");
             assert!(row.symbol.ends_with(call.name()), "{call}");
         }
     }
@@ -212,9 +232,9 @@ mod tests {
         for call in
             [ibv_destroy_qp, ibv_dealloc_pd, ibv_dereg_mr, ibv_close_xrcd, ibv_free_dm, rdma_destroy_id]
         {
-            assert!(call.gives_back() && call.outlives_device(), "{call}");
+            assert!(call.destroys() && call.outlives_device(), "{call}");
         }
-        assert!(!ibv_create_qp.gives_back() && !ibv_detach_mcast.gives_back());
+        assert!(!ibv_create_qp.destroys() && !ibv_detach_mcast.destroys());
         for call in [ibv_get_async_event, ibv_ack_async_event, rdma_get_cm_event, rdma_ack_cm_event, raccept]
         {
             assert!(call.outlives_device(), "{call}");

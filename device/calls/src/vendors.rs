@@ -1,4 +1,4 @@
-//! What serves instead of vendors' calls.
+//! Replacements for vendors' calls.
 
 pub(crate) const SRD: &str =
     "use queue pairs of RC or UD instead of SRD (libfabric: FI_PROVIDER=verbs, or \"verbs;ofi_rxm\")";

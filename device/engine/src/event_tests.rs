@@ -1,14 +1,17 @@
-//! What a device tells of connections, and of packets that no queue pair sees.
+//! The events of a device about connections, and about packets that no queue pair sees.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use pumice_events::{Event, Subscriber, Topics};
-use pumice_ports::gsi::{CmChannel, ServiceEntry};
-use pumice_ports::{FabricConfig, GsoBatch, Port};
-use pumice_profile::addresses::gid_table::GidEntry;
+use pumice_fabric::FabricConfig;
+use pumice_fabric::gsi::CmChannel;
+use pumice_model::addresses::gid_table::GidEntry;
+use pumice_model::event::{Event, Subscriber, Topics};
+use pumice_model::port::batch::GsoBatch;
+use pumice_model::port::directory::ServiceEntry;
+use pumice_model::port::traits::Port;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event as CmEvent, ListenScope, MadRoute, Served,
+    AcceptParams, BacklogOverflow, CmEvent, CmPath, ConnectParams, ListenScope, MadRoute, Served,
 };
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{CmMessage, CommId, IpHeader, PortSpace, ServiceId};
@@ -22,7 +25,7 @@ use crate::world::World;
 const SECOND_NS: u64 = 1_000_000_000;
 const SERVICE: ServiceId = ServiceId::rdma_cm(PortSpace::Tcp, 7471);
 
-/// What was heard: a line for each event.
+/// The received events: a line for each.
 type Lines = Arc<Mutex<Vec<String>>>;
 
 struct Listener {
@@ -35,7 +38,7 @@ impl Subscriber for Listener {
         self.topics
     }
 
-    fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+    fn on_event(&self, _at_ns: u64, event: &Event<'_>) {
         let line = match event {
             Event::CmSent { message } => format!("sent {}", name(message)),
             Event::CmReceived { message } => format!("received {}", name(message)),
@@ -71,7 +74,7 @@ fn name(message: &CmMessage) -> &'static str {
     }
 }
 
-/// A device whose events of these topics become lines.
+/// Returns a device whose events of these topics become lines.
 fn device(world: &mut World, address: IpAddr, topics: Topics) -> (Arc<Hca>, Lines) {
     let lines = Lines::default();
     let mut config = HcaConfig::new("listened", vec![GidEntry::new(address, "sim", 0, Mtu::Mtu4096)]);
@@ -124,7 +127,7 @@ impl Pair {
         self.hcas[0].cm_connect(&params, &self.channels[0]).unwrap()
     }
 
-    /// The next event of one of the two.
+    /// Waits for the next event of one of the two.
     fn wait(&mut self, side: usize) -> CmEvent {
         let (hca, channel) = (&self.hcas[side], &self.channels[side]);
         assert!(self.world.run_until(SECOND_NS, || channel.queued() > 0));
@@ -210,4 +213,11 @@ fn subscribers_hear_of_packets_that_no_queue_pair_sees() {
         assert_eq!(take(&lines), [format!("dropped {reason:?} from {source}: {packet}")]);
         assert_eq!(hca.counters().value(reason), before + 1, "{reason:?}");
     }
+    // A sender that numbers its IP headers otherwise is understood all the same.
+    let mut numbered = send_only(Qpn::new(0x55));
+    icrc::seal(&flow, 9, &mut numbered);
+    port.transmit(world.now_ns(), &GsoBatch::new(&path, numbered.len(), &numbered)).unwrap();
+    world.run_until(SECOND_NS, || false);
+    assert_eq!(take(&lines), [format!("dropped RxUnknownQpn from {source}: Some((55, 4, 7))")]);
+    assert_eq!(hca.counters().value(Counter::RxIcrcRecovered), 1);
 }

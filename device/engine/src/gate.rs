@@ -1,5 +1,5 @@
-//! The gate at the entry of calls: they are counted by name, rules of a fault plan make them fail or take
-//! their time, and a lost device refuses them.
+//! The gate at the entry of calls: calls are counted by name, rules of a fault plan make them fail or take
+//! longer, and a lost device refuses them.
 //!
 //! Programs that are linked with the device have one for each device. The C ABI, whose calls begin before a
 //! device is opened, has one for the process, and other subscribers.
@@ -9,21 +9,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_calls::{Call, Ordinals};
-use pumice_events::{Event, Subscriber, Subscribers, Topics};
-use pumice_faults::calls::{CallFaults, CallKey, CallRules};
+use pumice_faults::calls::{CallFaults, CallRules};
 use pumice_faults::{FaultPlan, Triggers};
-use pumice_ground::clock::Clock;
-use pumice_transport::types::AsyncEventType;
+use pumice_model::event::{Event, Subscriber, Subscribers, Topics};
+use pumice_model::fates::call::CallKey;
+use pumice_platform::clock::Clock;
+use pumice_transport::types::{AsyncEventType, QpState};
 
-/// What calls look at first.
+/// The flags that calls check first.
 #[derive(Debug, Clone, Default)]
-pub struct CallWatch(Arc<CallReasons>);
+pub struct CallWatch(Arc<GateFlags>);
 
 #[derive(Debug, Default)]
-struct CallReasons {
-    /// Calls of the data path have to stop at the gate.
+struct GateFlags {
+    /// True if calls of the data path have to stop at the gate.
     is_everything: AtomicBool,
-    /// The device is lost.
+    /// True if the device is lost.
     is_lost: AtomicBool,
 }
 
@@ -32,7 +33,7 @@ impl Subscriber for CallWatch {
         Topics::ASYNC_EVENTS
     }
 
-    fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+    fn on_event(&self, _at_ns: u64, event: &Event<'_>) {
         if matches!(event, Event::AsyncEventRaised { event: AsyncEventType::DeviceFatal, .. }) {
             self.0.is_lost.store(true, Ordering::SeqCst);
             self.0.is_everything.store(true, Ordering::SeqCst);
@@ -42,7 +43,7 @@ impl Subscriber for CallWatch {
 
 /// The gate of a device, or of a process.
 pub struct CallGate {
-    shared: Arc<Shared>,
+    shared: Arc<GateState>,
     ordinals: Box<dyn CallNumbers>,
     events: Arc<Subscribers>,
 }
@@ -53,12 +54,12 @@ impl fmt::Debug for CallGate {
     }
 }
 
-/// Gives calls their ordinals.
+/// Assigns ordinals to calls.
 pub trait CallNumbers: Send + Sync {
-    /// A call is counted: its ordinal among the calls of its name, from 1.
+    /// Counts a call, and returns its ordinal among the calls of its name, from 1.
     fn add(&self, call: Call) -> u64;
 
-    /// A call that this thread counted does not count after all.
+    /// Takes back the count of a call that this thread counted.
     fn take_back(&self, call: Call, ordinal: u64);
 }
 
@@ -72,21 +73,21 @@ impl CallNumbers for Ordinals {
     }
 }
 
-/// What the gate and those who change its rules share.
-struct Shared {
+/// The state that the gate shares with those who change its rules.
+struct GateState {
     watch: CallWatch,
     faults: Mutex<CallFaults>,
     triggers: Arc<Triggers>,
 }
 
-impl Shared {
+impl GateState {
     fn lock(&self) -> MutexGuard<'_, CallFaults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether calls of the data path have to stop is found out anew.
-    fn look_anew(&self, faults: &CallFaults) {
-        let CallReasons { is_everything, is_lost } = &*self.watch.0;
+    /// Updates whether calls of the data path have to stop.
+    fn update_flags(&self, faults: &CallFaults) {
+        let GateFlags { is_everything, is_lost } = &*self.watch.0;
         let watches = faults.is_active() || self.triggers.count_calls();
         is_everything.store(watches, Ordering::SeqCst);
         if is_lost.load(Ordering::SeqCst) {
@@ -95,118 +96,120 @@ impl Shared {
     }
 }
 
-impl CallRules for Shared {
+impl CallRules for GateState {
     fn change(&self, change: &mut dyn FnMut(&mut CallFaults)) {
         let mut faults = self.lock();
         change(&mut faults);
-        self.look_anew(&faults);
+        self.update_flags(&faults);
     }
 }
 
-/// A call that has entered, and has to leave.
+/// A call that has entered the gate, and has to leave it.
 #[derive(Debug, Clone, Copy)]
 #[must_use = "the call has to leave"]
-pub struct Entered {
+pub struct EnteredCall {
     call: Call,
     key: CallKey<'static>,
     is_met: bool,
-    /// It does nothing, and fails with this errno.
+    /// The errno with which the call fails instead of being carried out.
     pub refused: Option<i32>,
-    /// It does nothing, because the device is lost.
+    /// True if the call does nothing because the device is lost.
     pub is_lost: bool,
-    /// It takes so much longer.
+    /// Additional time that the call takes, in ns.
     pub delay_ns: u64,
 }
 
-impl Entered {
-    /// Which call it is.
+impl EnteredCall {
+    /// Returns the entered call.
     pub const fn call(&self) -> Call {
         self.call
     }
 
-    /// Its ordinal among the calls of this name, from 1.
+    /// Returns the ordinal of the call among those of this name, from 1.
     pub const fn ordinal(&self) -> u64 {
         self.key.ordinal
     }
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug, Clone, Copy)]
 pub enum CallEnd<'a> {
-    /// It did what it was asked to.
+    /// The call was carried out.
     Done,
-    /// It found nothing, and how often programs look depends on time: it does not count.
+    /// The call found nothing. How often programs poll depends on time, so the call does not count.
     Idle,
-    /// It was refused.
+    /// The call was refused.
     Refused {
-        /// The errno that it ends with.
+        /// The errno with which the call ends.
         errno: i32,
-        /// Why, in words.
+        /// The reason, in words.
         why: &'a str,
     },
 }
 
 impl CallGate {
-    /// The gate of a device whose calls no rule is about.
+    /// Returns the gate of a device without rules about calls.
     pub fn open(events: Arc<Subscribers>, device: &str, clock: &Clock) -> CallGate {
         let triggers = Triggers::new(&FaultPlan::new(), clock);
         let faults = CallFaults::new(&FaultPlan::new(), device, &triggers);
         CallGate::new(CallWatch::default(), faults, triggers, events)
     }
 
-    /// The gate of a device with these rules about calls.
+    /// Returns the gate of a device with these rules about calls.
     pub fn new(
         watch: CallWatch,
         faults: CallFaults,
         triggers: Arc<Triggers>,
         events: Arc<Subscribers>,
     ) -> CallGate {
-        let shared = Shared { watch, faults: Mutex::new(faults), triggers };
-        shared.look_anew(&shared.lock());
+        let shared = GateState { watch, faults: Mutex::new(faults), triggers };
+        shared.update_flags(&shared.lock());
         CallGate { shared: Arc::new(shared), ordinals: Box::new(Ordinals::new()), events }
     }
 
-    /// The same, where other ordinals are given than those of all calls that come here.
+    /// Returns the gate with another source of ordinals than a count of all calls that come here.
     #[must_use]
     pub fn numbered_by(self, ordinals: Box<dyn CallNumbers>) -> CallGate {
         CallGate { ordinals, ..self }
     }
 
-    /// The rules, for those who change them.
+    /// Returns the rules, for those who change them.
     pub fn rules(&self) -> Arc<dyn CallRules> {
-        Arc::<Shared>::clone(&self.shared)
+        Arc::<GateState>::clone(&self.shared)
     }
 
-    /// Whether calls of the data path need not stop here.
+    /// Reports whether calls of the data path need not stop here.
     #[inline]
     pub fn lets_pass(&self) -> bool {
         !self.shared.watch.0.is_everything.load(Ordering::Relaxed)
     }
 
-    /// Looks at the rules; `None` if another thread has them: programs also end in signal handlers.
+    /// Calls `look` with the rules; returns `None` if another thread has them locked, because programs also
+    /// end in signal handlers.
     pub fn look<T>(&self, look: impl FnOnce(&CallFaults) -> T) -> Option<T> {
         Some(look(&*self.shared.faults.try_lock().ok()?))
     }
 
-    /// Who is told of what happens here.
+    /// Returns the subscribers of events at the gate.
     pub(crate) fn events(&self) -> &Arc<Subscribers> {
         &self.events
     }
 
-    /// A call enters: it is counted, and the rules are asked. `qp` finds the ordinal of its queue pair.
-    pub fn enter(&self, call: Call, qp: impl FnOnce() -> Option<u32>) -> Entered {
+    /// Records that a call enters: it is counted, and the rules are asked. `qp` returns the ordinal of its
+    /// queue pair; `to` is the state to which the call moves that queue pair.
+    pub fn enter(&self, call: Call, to: Option<QpState>, qp: impl FnOnce() -> Option<u32>) -> EnteredCall {
         if self.lets_pass() {
-            let key = CallKey { call: call.name(), ordinal: self.ordinals.add(call), qp: None };
-            return Entered { call, key, is_met: false, refused: None, is_lost: false, delay_ns: 0 };
+            let key = CallKey { call: call.name(), ordinal: self.ordinals.add(call), qp: None, to };
+            return EnteredCall { call, key, is_met: false, refused: None, is_lost: false, delay_ns: 0 };
         }
         let asks = self.shared.lock().need_queue_pairs();
         let qp = if asks { qp() } else { None };
         let is_lost = self.shared.watch.0.is_lost.load(Ordering::Acquire) && !call.outlives_device();
-        // The lock keeps the order in which rules count that of ordinals.
+        // The lock makes rules count in the order of ordinals.
         let mut faults = self.shared.lock();
-        let key = CallKey { call: call.name(), ordinal: self.ordinals.add(call), qp };
+        let key = CallKey { call: call.name(), ordinal: self.ordinals.add(call), qp, to };
         let refused = is_lost.then_some(libc::EIO);
-        let mut entered = Entered { call, key, is_met: false, refused, is_lost, delay_ns: 0 };
+        let mut entered = EnteredCall { call, key, is_met: false, refused, is_lost, delay_ns: 0 };
         if !is_lost {
             let fate = faults.decide(&key, &mut |fired| {
                 entered.is_met = true;
@@ -217,9 +220,9 @@ impl CallGate {
         entered
     }
 
-    /// A call that has entered leaves.
-    pub fn leave(&self, entered: &Entered, end: CallEnd<'_>) {
-        let Entered { call, key, is_met, .. } = entered;
+    /// Records that a call that has entered leaves.
+    pub fn leave(&self, entered: &EnteredCall, end: CallEnd<'_>) {
+        let EnteredCall { call, key, is_met, .. } = entered;
         match end {
             CallEnd::Idle if !is_met => return self.take_back(*call, key),
             CallEnd::Idle | CallEnd::Done => {}
@@ -231,7 +234,7 @@ impl CallGate {
         }
     }
 
-    /// A call was refused that did not stop here, or has an ordinal.
+    /// Records a refusal of a call that did not stop here, or has an ordinal.
     pub fn refused(&self, call: Call, ordinal: Option<u64>, errno: i32, why: &str) {
         let call = call.name();
         self.events.emit(&Event::CallRefused { call, ordinal, errno, why });
@@ -259,7 +262,7 @@ mod tests {
             Topics::CALLS | Topics::FAULTS
         }
 
-        fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+        fn on_event(&self, _at_ns: u64, event: &Event<'_>) {
             self.0.lock().unwrap().push(match event {
                 Event::CallFaultApplied { fault } => fault.sentence(),
                 Event::CallRefused { call, ordinal, errno, why } => {
@@ -270,7 +273,7 @@ mod tests {
         }
     }
 
-    /// A gate with this rule, and what is heard of it.
+    /// Returns a gate with this rule, and the events that it emits.
     fn gate(rule: Option<&str>) -> (CallGate, CallWatch, Arc<Mutex<Vec<String>>>) {
         let plan = rule.iter().fold(FaultPlan::seeded(1), |plan, line| plan.with_line(line).unwrap());
         let listener = Told::default();
@@ -287,7 +290,7 @@ mod tests {
         let (gate, _, heard) = gate(Some("fail call=ibv_alloc_pd nth=2"));
         assert!(!gate.lets_pass());
         for wanted in [None, Some(libc::ENOMEM)] {
-            let entered = gate.enter(Call::ibv_alloc_pd, || None);
+            let entered = gate.enter(Call::ibv_alloc_pd, None, || None);
             assert_eq!((entered.refused, entered.is_lost), (wanted, false));
             let end = match entered.refused {
                 Some(errno) => CallEnd::Refused { errno, why: "planned" },
@@ -303,23 +306,23 @@ mod tests {
     fn calls_that_find_nothing_do_not_count() {
         let (gate, _, heard) = gate(Some("fail call=ibv_poll_cq nth=2"));
         for _ in 0..3 {
-            let entered = gate.enter(Call::ibv_poll_cq, || None);
+            let entered = gate.enter(Call::ibv_poll_cq, None, || None);
             gate.leave(&entered, CallEnd::Idle);
         }
-        gate.leave(&gate.enter(Call::ibv_poll_cq, || None), CallEnd::Done);
-        assert_eq!(gate.enter(Call::ibv_poll_cq, || None).refused, Some(libc::EIO));
+        gate.leave(&gate.enter(Call::ibv_poll_cq, None, || None), CallEnd::Done);
+        assert_eq!(gate.enter(Call::ibv_poll_cq, None, || None).refused, Some(libc::EIO));
         assert_eq!(heard.lock().unwrap().len(), 1);
     }
 
     #[test]
     fn a_lost_device_refuses_all_but_its_events() {
-        use pumice_objects::async_event::AsyncElement;
+        use pumice_model::event::async_event::AsyncElement;
         let (gate, watch, _) = gate(None);
-        assert!(gate.lets_pass() && gate.enter(Call::ibv_alloc_pd, || None).refused.is_none());
+        assert!(gate.lets_pass() && gate.enter(Call::ibv_alloc_pd, None, || None).refused.is_none());
         let (event, element) = (AsyncEventType::DeviceFatal, AsyncElement::Device);
-        watch.hear(0, &Event::AsyncEventRaised { event, element });
-        let entered = gate.enter(Call::ibv_alloc_pd, || None);
+        watch.on_event(0, &Event::AsyncEventRaised { event, element });
+        let entered = gate.enter(Call::ibv_alloc_pd, None, || None);
         assert!(!gate.lets_pass() && entered.is_lost && entered.refused == Some(libc::EIO));
-        assert_eq!(gate.enter(Call::ibv_get_async_event, || None).refused, None);
+        assert_eq!(gate.enter(Call::ibv_get_async_event, None, || None).refused, None);
     }
 }

@@ -1,7 +1,7 @@
 //! The adapter itself: the tables of all objects, the engine that drives queue pairs against a port, the
 //! threads that drive the engine, and the adapter as its users see it.
 
-// A program must not be ended by what comes from the network, from its arguments or from shared memory.
+// Input from the network, from the program's arguments or from shared memory must not end the program.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
@@ -14,5 +14,7 @@ mod engine;
 mod event_tests;
 mod gate;
 pub mod hca;
+pub mod memory;
+pub mod objects;
 pub mod resources;
 pub mod world;

@@ -2,15 +2,16 @@
 
 use std::net::IpAddr;
 
-use pumice_ground::clock::{Clock, VirtualTime};
-use pumice_ports::{Fabric, FabricConfig, Port, SimPort};
-use pumice_profile::addresses::gid_table::GidEntry;
+use pumice_fabric::{Fabric, FabricConfig, SimPort};
+use pumice_model::addresses::gid_table::GidEntry;
+use pumice_model::port::traits::Port;
+use pumice_platform::clock::{Clock, VirtualTime};
 use pumice_transport::types::Mtu;
 
 use crate::hca::{Hca, HcaConfig, HcaError};
 
-/// A fabric, the HCAs on it, and the time they share. Nothing happens except in [`World::step`], so a
-/// run is a function of what is done and of the fabric's seed.
+/// A fabric, the HCAs on it, and the time they share. Nothing happens except in [`World::step`], so a run is
+/// a function of the calls and of the fabric's seed.
 #[derive(Debug)]
 pub struct World {
     time: VirtualTime,
@@ -19,7 +20,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world without HCAs at time 0.
+    /// Returns a world without HCAs at time 0.
     pub fn new(config: FabricConfig) -> World {
         World { time: VirtualTime::default(), fabric: Fabric::new(config), hcas: Vec::new() }
     }
@@ -27,7 +28,7 @@ impl World {
     /// Adds an HCA with one address and path MTU 4096.
     ///
     /// # Errors
-    /// The operating system has no descriptor to give.
+    /// The operating system cannot create a descriptor.
     pub fn add_hca(&mut self, address: IpAddr) -> Result<std::sync::Arc<Hca>, HcaError> {
         let name = format!("pumice{}", self.hcas.len());
         let config = HcaConfig::new(&name, vec![GidEntry::new(address, "sim", 0, Mtu::Mtu4096)]);
@@ -59,18 +60,18 @@ impl World {
         Ok(hca)
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
     }
 
-    /// Virtual time in ns.
+    /// Returns the virtual time in ns.
     pub fn now_ns(&self) -> u64 {
         self.time.now_ns()
     }
 
-    /// Lets everything happen that can happen now; then moves time to the next thing that will.
-    /// False if nothing ever will.
+    /// Executes everything that can happen now; then moves time to the next event. Returns false if there is
+    /// none.
     pub fn step(&mut self) -> bool {
         self.settle();
         let Some(next_ns) = self.next_ns(u64::MAX) else { return false };
@@ -80,7 +81,7 @@ impl World {
 
     /// Drives every HCA until none has anything to do at this time.
     pub fn settle(&mut self) {
-        // A bound, so that a mistake shows as a stuck test and not as a hung one.
+        // The bound makes a mistake show as a stuck test and not as a hung one.
         for _ in 0..100_000 {
             let mut progress = false;
             for hca in &self.hcas {
@@ -105,7 +106,7 @@ impl World {
         self.fabric.advance_to(now_ns);
     }
 
-    /// Lets so much virtual time pass, with all that happens in it.
+    /// Lets `for_ns` of virtual time pass, with all events in it.
     pub fn run_for(&mut self, for_ns: u64) {
         let end_ns = self.now_ns().saturating_add(for_ns);
         loop {
@@ -117,15 +118,15 @@ impl World {
         }
     }
 
-    /// When the next thing will happen at an adapter. What happens in switches until then has happened, but
-    /// nothing after `limit_ns`.
+    /// Returns when the next event at an adapter is, in ns. Events in switches up to then have happened, but
+    /// none after `limit_ns`.
     fn next_ns(&self, limit_ns: u64) -> Option<u64> {
         let deadline_ns = self.hcas.iter().filter_map(|hca| hca.deadline_ns()).min();
         let arrival_ns = self.fabric.pass_switches(limit_ns.min(deadline_ns.unwrap_or(u64::MAX)));
         deadline_ns.into_iter().chain(arrival_ns).min()
     }
 
-    /// Steps until `done` or until `limit_ns` of virtual time have passed; whether it was done.
+    /// Steps until `done` or until `limit_ns` of virtual time have passed. Returns whether it was done.
     pub fn run_until(&mut self, limit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
         let end_ns = self.now_ns().saturating_add(limit_ns);
         loop {

@@ -1,148 +1,151 @@
-//! What a rule does to a packet, and the amounts that are left to chance.
+//! What a rule does to a packet: the kinds of faults, and the amounts that are drawn at random.
 
-use pumice_ground::random::Random;
-use pumice_transport::event::{Departure, Side};
+use pumice_platform::random::Random;
+use pumice_transport::event::{OutgoingPacket, PacketSide};
 use pumice_transport::types::{Fate, Flips};
 use pumice_transport::wire::Syndrome;
 
-use super::incident::Incident;
-use super::rejection::RejData;
+use pumice_model::fates::incident::Incident;
+use pumice_model::fates::rejection::RejData;
 
-/// One in a million.
+/// The number of parts in a whole, for shares in parts per million.
 pub(crate) const MILLION: u64 = 1_000_000;
-/// Late packets come within this time, also if a longer one was drawn.
+/// The longest delay of a packet, in ns; longer drawn values are cut to it.
 pub(crate) const LONGEST_DELAY_NS: u64 = 100_000_000_000;
 
-/// What happens to a packet.
+/// A fault: what a rule does to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is lost.
+    /// The packet is lost.
     Drop,
-    /// Copies leave with it.
+    /// Copies of the packet leave with it.
     Duplicate {
-        /// How many, at least 1.
+        /// Number of copies, at least 1.
         copies: u8,
     },
-    /// It leaves later, and later packets may overtake it.
+    /// The packet leaves later, and later packets may overtake it.
     Delay(Delay),
-    /// Later packets leave before it. The simulated network takes it for a delay.
+    /// Later packets leave before this one. The simulated network treats this as a delay.
     Reorder {
-        /// How many packets, at least 1.
+        /// Number of packets that overtake this one, at least 1.
         packets: u16,
-        /// How long it waits for them at most.
+        /// The longest time that the packet waits for them, in ns.
         within_ns: u64,
     },
-    /// Bits of it are flipped.
+    /// Bits of the packet are flipped.
     Corrupt {
-        /// How many, at least 1.
+        /// Number of bits to flip, at least 1.
         bits: u16,
-        /// The first one, counted from the first byte's least significant bit, modulo the length; `None`:
-        /// any.
+        /// Index of the first bit, counted from the first byte's least significant bit, modulo the length;
+        /// `None`: any bit.
         first: Option<u64>,
-        /// The payload alone is damaged, and the ICRC is made for it: no check finds the damage. Packets
-        /// without payload are left alone.
+        /// True if only the payload is damaged, and the ICRC is computed over the damaged payload, so that no
+        /// check finds the damage. Packets without payload are left alone.
         sealed: bool,
     },
-    /// Only a part of it arrives.
+    /// The packet is cut: its beginning alone arrives.
     Truncate {
-        /// So many bytes of the UDP payload; `None`: any number but 0.
+        /// Number of bytes of the UDP payload that arrive; `None`: any number but 0.
         bytes: Option<u16>,
     },
-    /// It arrives with the ECN bits CE.
+    /// The packet arrives with the ECN bits CE.
     Mark,
-    /// It does not leave; the queue pair that sends it gets this NAK or RNR NAK as if from its peer. The
-    /// simulated network loses it and tells nothing.
+    /// The packet does not leave; the queue pair that sends it gets this NAK or RNR NAK as if from its peer.
+    /// The simulated network loses the packet and sends no answer.
     Refuse {
-        /// What the peer would say.
+        /// The syndrome of the answer in the peer's name.
         syndrome: Syndrome,
     },
-    /// It leaves, and the queue pair that sends it gets a CNP as if from its peer. The simulated network does
-    /// nothing.
+    /// The packet leaves, and the queue pair that sends it gets a CNP as if from its peer. The simulated
+    /// network does nothing.
     Notify,
-    /// It is a request for a connection, which does not leave: its sender gets a REJ as if from the peer. The
-    /// simulated network loses it and tells nothing.
+    /// The packet is a connection request that does not leave: its sender gets a REJ as if from the peer. The
+    /// simulated network loses the packet and sends no answer.
     Reject {
-        /// The reason, as REJ numbers them.
+        /// The reason code of the REJ.
         reason: u16,
-        /// What the peer says with it.
+        /// The private data of the REJ.
         private_data: RejData,
     },
-    /// It is a request for a connection or of a service id, which does not leave: its sender gives up at
-    /// once, as if no answer had come until the last time-out. The simulated network loses it and tells
-    /// nothing.
+    /// The packet is a connection request or a request for a service ID, and does not leave: its sender gives
+    /// up at once, as if no answer had come until the last time-out. The simulated network loses the packet
+    /// and sends no answer.
     Unreachable,
-    /// Before it leaves, this happens to the device: a reliable queue pair waits until all before it is
-    /// acknowledged. A packet of an unreliable service leaves first. The simulated network does nothing.
+    /// The device suffers this incident before the packet leaves: a reliable queue pair waits until
+    /// everything before the packet is acknowledged. A packet of an unreliable service leaves first. The
+    /// simulated network does nothing.
     Happen(Incident),
-    /// Nothing happens to it: the report says that it was there, and how long it was. The simulated network
-    /// does nothing.
+    /// The packet is only noted: the report says that it was sent, and its length. The simulated network does
+    /// nothing.
     Note,
-    /// From this packet on, nothing passes between this device and the peers of the rule.
+    /// A partition begins with this packet: nothing passes between this device and the peers of the rule.
     Partition {
-        /// For so long; `None`: for ever.
+        /// Duration of the partition, in ns; `None`: without end.
         for_ns: Option<u64>,
     },
 }
 
-/// How much later a packet leaves.
+/// A delay of a packet: a fixed time, or a distribution to draw it from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delay {
-    /// This much.
+    /// Every packet is delayed by the same time.
     Fixed {
-        /// How much.
+        /// The delay, in ns.
         ns: u64,
     },
-    /// Each value from here to there is as likely.
+    /// The delay is drawn from a uniform distribution.
     Uniform {
-        /// The least.
+        /// The shortest delay, in ns.
         from_ns: u64,
-        /// The most.
+        /// The longest delay, in ns.
         to_ns: u64,
-        /// How much of the value is that of the packet before, in parts per million.
+        /// Weight of the previous packet's delay in this one, in parts per million.
         correlation_ppm: u32,
     },
-    /// The normal distribution, cut at 0 and at six deviations.
+    /// The delay is drawn from a normal distribution, cut at 0 and at six standard deviations.
     Normal {
-        /// The mean.
+        /// The mean, in ns.
         mean_ns: u64,
-        /// The standard deviation.
+        /// The standard deviation, in ns.
         deviation_ns: u64,
-        /// How much of the value is that of the packet before, in parts per million.
+        /// Weight of the previous packet's delay in this one, in parts per million.
         correlation_ppm: u32,
     },
-    /// The Pareto distribution with shape 2: mostly little more than the least, sometimes very much more.
+    /// The delay is drawn from a Pareto distribution with shape 2: mostly little more than the shortest
+    /// delay, sometimes very much more.
     Pareto {
-        /// The least; the mean is twice as much.
+        /// The shortest delay, in ns; the mean is twice as much.
         least_ns: u64,
-        /// How much of the value is that of the packet before, in parts per million.
+        /// Weight of the previous packet's delay in this one, in parts per million.
         correlation_ppm: u32,
     },
 }
 
-/// Of the BTH and the ICRC.
+/// The length of a BTH and an ICRC, in bytes.
 pub(crate) const BARE_BYTES: u32 = 16;
 
-/// How long a packet is.
+/// The length of a packet and of its payload, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// From the BTH to the ICRC.
+    /// Length from the BTH to the ICRC.
     pub(super) length_bytes: u32,
     pub(super) payload_bytes: u32,
 }
 
 impl Size {
-    /// Of an answer to a READ the AETH does not count. Whether the packet has one depends on where the
-    /// repeated request began, and so on when the requester gave up waiting.
-    pub fn of(departure: &Departure<'_>) -> Size {
-        let Departure { length_bytes, payload_bytes, identity, .. } = *departure;
-        let answers_read = identity.side == Side::Responder && payload_bytes > 0;
+    /// Returns the size of a packet that is about to leave. The AETH of a READ response is not counted:
+    /// whether the packet has one depends on where the repeated request began, and so on when the requester
+    /// gave up waiting.
+    pub fn of(departure: &OutgoingPacket<'_>) -> Size {
+        let OutgoingPacket { length_bytes, payload_bytes, identity, .. } = *departure;
+        let answers_read = identity.side == PacketSide::Responder && payload_bytes > 0;
         let bare_bytes = payload_bytes.next_multiple_of(4) + BARE_BYTES;
         Size { length_bytes: if answers_read { bare_bytes } else { length_bytes }, payload_bytes }
     }
 }
 
 impl Fault {
-    /// What plans call it.
+    /// Returns the name of this kind of fault in plans.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Fault::Drop => "drop",
@@ -161,25 +164,25 @@ impl Fault {
         }
     }
 
-    /// Copies: one.
+    /// A fault that sends one copy of the packet with it.
     pub const DUPLICATE: Fault = Fault::Duplicate { copies: 1 };
-    /// Any bit is flipped, and the ICRC shows it.
+    /// A fault that flips any one bit of the packet; the ICRC shows the damage.
     pub const FLIP: Fault = Fault::Corrupt { bits: 1, first: None, sealed: false };
-    /// Any part of the packet arrives.
+    /// A fault that cuts the packet at any length.
     pub const CUT: Fault = Fault::Truncate { bytes: None };
 
-    /// A fixed delay.
+    /// Returns a fault that delays packets by a fixed time.
     pub const fn delay(ns: u64) -> Fault {
         Fault::Delay(Delay::Fixed { ns })
     }
 
-    /// This bit is flipped, and the ICRC shows it.
+    /// Returns a fault that flips this bit of the packet; the ICRC shows the damage.
     pub const fn bit(first: u64) -> Fault {
         Fault::Corrupt { bits: 1, first: Some(first), sealed: false }
     }
 
-    /// What it does to a packet; `None`: nothing, because the packet has nothing that it could be done to.
-    /// `operand` decides what is left to chance, `before` is what the packet before drew.
+    /// Returns what the fault does to a packet; `None` if the packet has nothing that the fault could change.
+    /// `operand` decides what is drawn at random, `before` is what was drawn for the previous packet.
     pub fn fate(&self, size: Size, operand: u64, before: &mut Option<u64>) -> Option<Fate> {
         let none = Fate::default();
         Some(match *self {
@@ -213,13 +216,13 @@ impl Fault {
     }
 }
 
-/// A number that stands to `bound` as `operand` stands to 2^64.
+/// Scales `operand` from the range of `u64` down to the range below `bound`.
 pub(crate) fn scale(operand: u64, bound: u64) -> u64 {
     ((u128::from(operand) * u128::from(bound)) >> 64) as u64
 }
 
 impl Delay {
-    /// How much of a value is that of the packet before, in parts per million.
+    /// Returns the weight of the previous packet's delay in this one, in parts per million.
     pub const fn correlation_ppm(&self) -> u32 {
         match self {
             Delay::Fixed { .. } => 0,
@@ -229,7 +232,7 @@ impl Delay {
         }
     }
 
-    /// Whether it can only be 0.
+    /// Reports whether the delay can only be 0.
     pub(super) const fn is_none(&self) -> bool {
         match *self {
             Delay::Fixed { ns } => ns == 0,
@@ -239,7 +242,8 @@ impl Delay {
         }
     }
 
-    /// Integers only, and the square root that IEEE 754 defines to the last bit: the same on every machine.
+    /// Draws a delay, in ns. The computation uses integers, and the square root that IEEE 754 defines to the
+    /// last bit, so that it gives the same result on every machine.
     pub fn draw(&self, operand: u64, before: &mut Option<u64>) -> u64 {
         let fresh = match *self {
             Delay::Fixed { ns } => ns,

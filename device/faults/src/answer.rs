@@ -1,39 +1,31 @@
-//! Answers in the peer's name: their words, and which packets can have one.
+//! Answers that a plan sends in the peer's name: their names in plans, and which packets can have one.
 
-use pumice_transport::event::Side;
+use pumice_transport::event::PacketSide;
 use pumice_transport::mad::RejectReason;
-use pumice_transport::wire::{NakCode, Syndrome, rnr_timer_ns};
+use pumice_transport::wire::{Syndrome, rnr_timer_ns};
 
 use super::action::Fault;
-use super::identity::{PacketClass, PacketKey, PacketService};
 use super::plan::PacketRule;
 use super::select::PacketSelector;
+use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService};
+use pumice_model::fates::refusal::{NAKS, RNR, word_of};
 
-/// Requests: the packets that a peer answers with a NAK.
+/// Classes of requests: the packets that a peer answers with a NAK.
 const REQUESTS: [PacketClass; 5] =
     [PacketClass::Send, PacketClass::Write, PacketClass::Read, PacketClass::Atomic, PacketClass::Flush];
 /// Services whose requests are answered.
 const ANSWERED: [PacketService; 2] = [PacketService::Rc, PacketService::Xrc];
-/// The word for an RNR NAK.
-const RNR: &str = "rnr";
-/// The word for a CNP.
+/// The name of a CNP in plans.
 const CNP: &str = "cnp";
-/// The words for NAKs.
-const NAKS: [(&str, NakCode); 4] = [
-    ("sequence", NakCode::Sequence),
-    ("access", NakCode::RemoteAccess),
-    ("operation", NakCode::RemoteOperation),
-    ("invalid-request", NakCode::InvalidRequest),
-];
-/// How long a sender waits after an RNR NAK if nothing is said: 0.64 ms.
+/// The code of the RNR timer that a rule uses if it names no time: 0.64 ms.
 const USUAL_TIMER_CODE: u8 = 12;
-/// Codes of RNR timers.
+/// The codes of RNR timers.
 const TIMER_CODES: std::ops::Range<u8> = 0..32;
 
-/// The answer of a word; the timer is of RNR NAKs only.
+/// Returns the fault that sends the answer of this name. Only an RNR NAK has a timer.
 ///
 /// # Errors
-/// There is no such answer, or it has no timer.
+/// No answer has this name, or the answer has no timer.
 pub(super) fn answer(word: &str, timer_code: Option<u8>) -> Result<Fault, String> {
     if word == RNR {
         let timer_code = timer_code.unwrap_or(USUAL_TIMER_CODE);
@@ -53,24 +45,10 @@ pub(super) fn answer(word: &str, timer_code: Option<u8>) -> Result<Fault, String
     Ok(Fault::Refuse { syndrome: Syndrome::Nak(code) })
 }
 
-/// The word for a refusal, and the timer of an RNR NAK; `None`: plans have no word for it.
-pub(super) fn word_of(syndrome: Syndrome) -> Option<(&'static str, Option<u8>)> {
-    match syndrome {
-        Syndrome::RnrNak { timer_code } => Some((RNR, Some(timer_code))),
-        Syndrome::Nak(code) => NAKS.iter().find(|(_, known)| *known == code).map(|(word, _)| (*word, None)),
-        Syndrome::Ack { .. } | Syndrome::Reserved(_) => None,
-    }
-}
-
-/// The word for a refusal.
-pub(crate) fn answer_word(syndrome: Syndrome) -> Option<&'static str> {
-    word_of(syndrome).map(|(word, _)| word)
-}
-
-/// The refusal of a word and the timer of an RNR NAK.
+/// Returns the refusal of this name; `timer_code` is that of an RNR NAK.
 ///
 /// # Errors
-/// There is none.
+/// No refusal has this name.
 pub(super) fn refusal(word: &str, timer_code: Option<u8>) -> Result<Syndrome, String> {
     match answer(word, timer_code)? {
         Fault::Refuse { syndrome } => Ok(syndrome),
@@ -78,7 +56,7 @@ pub(super) fn refusal(word: &str, timer_code: Option<u8>) -> Result<Syndrome, St
     }
 }
 
-/// Words for reasons of a REJ, and their numbers.
+/// The names of REJ reasons in plans, and the reasons.
 const REASONS: [(&str, RejectReason); 8] = [
     ("consumer", RejectReason::CONSUMER),
     ("no-qp", RejectReason::NO_QP),
@@ -90,10 +68,10 @@ const REASONS: [(&str, RejectReason); 8] = [
     ("invalid-mtu", RejectReason::INVALID_MTU),
 ];
 
-/// The number of a reason, which has a word or is a number.
+/// Returns the number of a REJ reason, which is written as a name or as a number.
 ///
 /// # Errors
-/// It is neither.
+/// The text is neither a known name nor a number.
 pub(super) fn reason(text: &str) -> Result<u16, String> {
     if let Some((_, reason)) = REASONS.iter().find(|(word, _)| *word == text) {
         return Ok(reason.0);
@@ -105,10 +83,10 @@ pub(super) fn reason(text: &str) -> Result<u16, String> {
     })
 }
 
-/// The code of the shortest RNR timer that is at least so long.
+/// Returns the code of the shortest RNR timer that lasts at least this long.
 ///
 /// # Errors
-/// None is.
+/// No RNR timer lasts this long.
 pub(super) fn timer_code(ns: u64) -> Result<u8, String> {
     let long_enough = TIMER_CODES.filter(|code| rnr_timer_ns(*code) >= ns);
     long_enough
@@ -117,14 +95,14 @@ pub(super) fn timer_code(ns: u64) -> Result<u8, String> {
 }
 
 impl PacketRule {
-    /// Whether it is about this packet of a process that it is about.
+    /// Reports whether the rule is about this packet, which a process that the rule is about sends.
     pub fn matches(&self, key: &PacketKey, peer: std::net::IpAddr) -> bool {
-        self.can_meet(key.service, key.side, key.class) && self.selector.matches(key, peer)
+        self.can_match(key.service, key.side, key.class) && self.selector.matches(key, peer)
     }
 
-    /// Whether what it does can happen to packets of this kind.
-    pub(super) fn can_meet(&self, service: PacketService, side: Side, class: PacketClass) -> bool {
-        let is_request = side == Side::Requester && REQUESTS.contains(&class);
+    /// Reports whether the rule's fault can happen to packets of this kind.
+    pub(super) fn can_match(&self, service: PacketService, side: PacketSide, class: PacketClass) -> bool {
+        let is_request = side == PacketSide::Requester && REQUESTS.contains(&class);
         match self.fault {
             Fault::Refuse { .. } | Fault::Notify => is_request && ANSWERED.contains(&service),
             Fault::Reject { .. } => class == PacketClass::Req,
@@ -134,7 +112,7 @@ impl PacketRule {
         }
     }
 
-    /// Packets that it names must be such as have an answer.
+    /// Checks that the packets that the rule names have an answer.
     pub(super) fn check_answer(&self) -> Result<(), String> {
         let selector = &self.selector;
         if let Fault::Refuse { syndrome } = self.fault {
@@ -154,14 +132,15 @@ impl PacketRule {
             return Err(format!("{} has no NAKs and heeds no CNPs: write rc or xrc", service.name()));
         }
         match selector.side {
-            None | Some(Side::Requester) => Ok(()),
+            None | Some(PacketSide::Requester) => Ok(()),
             Some(_) => Err("only the requester is answered: write side=requester".to_owned()),
         }
     }
 }
 
 impl PacketRule {
-    /// What is rejected, or gets no answer, is a request of the connection manager: one of these.
+    /// Checks that the rule names only packets in `requests`: only these requests of the connection manager
+    /// can be rejected or left without an answer.
     pub(super) fn check_rejection(&self, requests: &[PacketClass]) -> Result<(), String> {
         let PacketSelector { opcode, service, side, .. } = &self.selector;
         if let Some(class) = opcode.iter().find(|class| !requests.contains(class)) {
@@ -178,12 +157,12 @@ impl PacketRule {
             return Err(format!("requests for connections are of service cm, not {name}: write service=cm"));
         }
         match side {
-            None | Some(Side::Requester) => Ok(()),
+            None | Some(PacketSide::Requester) => Ok(()),
             Some(_) => Err("who asks for a connection is the requester: write side=requester".to_owned()),
         }
     }
 
-    /// What happens to the device happens at requests.
+    /// Checks that a rule with an incident names only requests, at which alone incidents happen.
     pub(super) fn check_incident(&self) -> Result<(), String> {
         let selector = &self.selector;
         if let Some(class) = selector.opcode.iter().find(|class| !REQUESTS.contains(class)) {
@@ -194,7 +173,7 @@ impl PacketRule {
             return Err("events happen at requests of queue pairs: remove cm".to_owned());
         }
         match selector.side {
-            None | Some(Side::Requester) => Ok(()),
+            None | Some(PacketSide::Requester) => Ok(()),
             Some(_) => Err("events happen at requests: write side=requester".to_owned()),
         }
     }

@@ -1,44 +1,46 @@
-//! The one trait by which a device asks what becomes of what it is about to do.
+//! The trait through which a device asks a fault plan what to do with packets, work requests and itself.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pumice_ground::clock::Clock;
-use pumice_transport::event::Departure;
+use pumice_platform::clock::Clock;
+use pumice_transport::event::OutgoingPacket;
 use pumice_transport::host::{Ended, QpContext};
 use pumice_transport::mad::CmMessage;
 use pumice_transport::types::Fate;
 use pumice_transport::wire::Qpn;
 
-use super::calls::{CallFired, CallKey};
-use super::change::{Moment, Parts};
+use super::change::{PlanParts, ProcessProgress};
 use super::completion_events::CompletionEventFaults;
-use super::completions::{CompletionFired, Verdict};
-use super::decide::Fired;
-use super::incident::Incident;
-use super::live::{LiveAnswer, LiveChange, LiveOrder};
-use super::notes::Notes;
-use super::partition::Partitions;
-use super::rejection::RejData;
-use super::{Faults, PlanAtWork};
+use super::completions::CompletionVerdict;
+use super::{ActivePlan, Faults};
+use pumice_model::fates::call::CallKey;
+use pumice_model::fates::fired::CallFired;
+use pumice_model::fates::fired::CompletionFired;
+use pumice_model::fates::fired::Fired;
+use pumice_model::fates::incident::Incident;
+use pumice_model::fates::live::{FaultCommand, FaultReply, RuleChange};
+use pumice_model::fates::notes::Notes;
+use pumice_model::fates::partition::Partitions;
+use pumice_model::fates::rejection::RejData;
 
-/// Decides what becomes of packets, messages of connection management and work requests, and what befalls the
-/// device. A device that has none asks nothing.
+/// Decides what happens to packets, messages of connection management, work requests and the device itself. A
+/// device without an arbiter has no faults.
 ///
-/// `witness` is told of each rule that applies. Whether the device asks must not depend on who listens to
-/// its events.
+/// `witness` is called with each rule that applies. Whether the device asks must not depend on who subscribes
+/// to its events.
 pub trait Arbiter: Send {
-    /// Whether packets and messages have to be asked about now.
-    fn asks_about_packets(&self) -> bool;
-    /// What becomes of a packet of a queue pair that is about to leave.
+    /// Reports whether the device has to ask about packets and messages now.
+    fn decides_packets(&self) -> bool;
+    /// Decides what happens to a packet of a queue pair that is about to leave.
     fn packet(
         &mut self,
         qp: &QpContext,
-        departure: &Departure<'_>,
+        departure: &OutgoingPacket<'_>,
         witness: &mut dyn FnMut(&Fired<'_>),
     ) -> Fate;
-    /// What becomes of a message of connection management from one address to another; `size`: the length of
-    /// its packet and of its payload, in bytes.
+    /// Decides what happens to a message of connection management from one address to another; `size` is the
+    /// length of its packet and of its payload, in bytes.
     fn message(
         &mut self,
         ends: (IpAddr, IpAddr),
@@ -46,76 +48,83 @@ pub trait Arbiter: Send {
         size: (u32, u32),
         witness: &mut dyn FnMut(&Fired<'_>),
     ) -> Fate;
-    /// What the peer says with the rejection that was decided last.
+    /// Returns the private data of the rejection that was decided last.
     fn rejection(&self) -> RejData;
-    /// A queue pair stands still before a packet, until what is decided for it has happened.
+    /// Records that a queue pair is halted before a packet until the incident that was decided for it has
+    /// happened.
     fn halted(&mut self, qp: &QpContext);
-    /// A queue pair was made.
+    /// Records that a queue pair was created.
     fn made(&mut self, qp: &QpContext);
-    /// A queue pair was destroyed.
+    /// Forgets a queue pair that was destroyed.
     fn forget(&mut self, qp: &QpContext);
 
-    /// Whether work requests that were carried out have to be asked about now.
-    fn asks_about_work(&self) -> bool;
-    /// From now on work requests are asked about; some were carried out before.
-    fn begin_late(&mut self);
-    /// How a work request of the queue pair with this ordinal ends, and when its completion is made.
-    fn work(&mut self, qp: u32, ended: &Ended, witness: &mut dyn FnMut(&CompletionFired<'_>)) -> Verdict;
-    /// What events of completion channels are asked about, if they are now.
+    /// Reports whether the device has to ask about executed work requests now.
+    fn decides_work(&self) -> bool;
+    /// Starts asking about work requests, some of which were executed before.
+    fn begin_midway(&mut self);
+    /// Decides how a work request of the queue pair with this ordinal ends, and when its completion is made.
+    fn work(
+        &mut self,
+        qp: u32,
+        ended: &Ended,
+        witness: &mut dyn FnMut(&CompletionFired<'_>),
+    ) -> CompletionVerdict;
+    /// Returns the rules about events of completion channels, if there are any now.
     fn channel_events(&self) -> Option<Arc<CompletionEventFaults>>;
 
-    /// Whether something is to befall the device now.
+    /// Reports whether an incident is due for the device now.
     fn has_incidents(&self) -> bool;
-    /// What is to befall the device now, and at which queue pair.
+    /// Takes the incidents that are due for the device now, each with its queue pair.
     fn take_incidents(&mut self) -> Vec<(Qpn, Incident)>;
-    /// A call has returned. Whether something is to befall the device.
+    /// Records that a call has returned. Returns whether an incident is due for the device.
     fn called(&mut self, key: &CallKey<'_>, witness: &mut dyn FnMut(&CallFired<'_>)) -> bool;
-    /// When something is to befall the device, also if it sends nothing: ns of its clock.
+    /// Returns when the next timed incident is due, which needs no packet: ns of the device's clock.
     fn next_timed_ns(&self) -> Option<u64>;
-    /// That time has come.
-    fn time_came(&mut self, now_ns: u64, witness: &mut dyn FnMut(&CallFired<'_>));
-    /// The clock that it goes by, which is the device's.
+    /// Makes the incidents due whose time has come.
+    fn advance_to_time(&mut self, now_ns: u64, witness: &mut dyn FnMut(&CallFired<'_>));
+    /// Returns the clock of the arbiter, which is the device's.
     fn clock(&self) -> &Clock;
-    /// Nothing passes a port with these addresses until then; without any: the only port.
+    /// Cuts off a port with these addresses until `until_ns`: nothing passes it. Without addresses the
+    /// device's only port is meant.
     fn cut_off(&self, port_num: u8, own: Vec<IpAddr>, until_ns: u64);
-    /// Something passes the port again.
+    /// Ends [`Arbiter::cut_off`] of a port.
     fn rejoin(&self, port_num: u8);
 
-    /// What a port has to know to carry out what is decided.
-    fn for_port(&self) -> ForPort;
-    /// Another process of this user wants it to decide otherwise; `witness` is told of each change.
-    fn obey(
+    /// Returns the data that a port needs to carry out the decisions.
+    fn for_port(&self) -> PortDecisions;
+    /// Applies an order of another process of this user to the plan; `witness` is called with each change.
+    fn apply_command(
         &mut self,
-        order: &LiveOrder,
-        moment: Moment,
-        witness: &mut dyn FnMut(&LiveChange<'_>),
-    ) -> LiveAnswer;
+        order: &FaultCommand,
+        progress: ProcessProgress,
+        witness: &mut dyn FnMut(&RuleChange<'_>),
+    ) -> FaultReply;
 }
 
-/// What a port has to know to carry out what is decided.
+/// The data that a port needs to carry out the decisions of an [`Arbiter`].
 #[derive(Debug, Clone)]
-pub struct ForPort {
+pub struct PortDecisions {
     /// The partitions, which begin and end while the port is used.
     pub partitions: Partitions,
-    /// What captures say about packets, if there is a capture.
+    /// The notes about packets for captures, if there is a capture.
     pub notes: Option<Notes>,
-    /// The seed of draws.
+    /// The seed of random draws.
     pub seed: u64,
-    /// What the plan calls the process.
+    /// The tag of the process in fault plans.
     pub tag: String,
-    /// The clock of what ends by itself.
+    /// The clock by which partitions and other timed changes end.
     pub clock: Clock,
 }
 
-impl Arbiter for PlanAtWork {
-    fn asks_about_packets(&self) -> bool {
+impl Arbiter for ActivePlan {
+    fn decides_packets(&self) -> bool {
         self.packets.is_active()
     }
 
     fn packet(
         &mut self,
         qp: &QpContext,
-        departure: &Departure<'_>,
+        departure: &OutgoingPacket<'_>,
         witness: &mut dyn FnMut(&Fired<'_>),
     ) -> Fate {
         self.packets.decide(qp, departure, witness)
@@ -148,15 +157,20 @@ impl Arbiter for PlanAtWork {
         self.completions.forget(qp.ordinal);
     }
 
-    fn asks_about_work(&self) -> bool {
+    fn decides_work(&self) -> bool {
         self.completions.is_active()
     }
 
-    fn begin_late(&mut self) {
-        self.completions.begin_late();
+    fn begin_midway(&mut self) {
+        self.completions.begin_midway();
     }
 
-    fn work(&mut self, qp: u32, ended: &Ended, witness: &mut dyn FnMut(&CompletionFired<'_>)) -> Verdict {
+    fn work(
+        &mut self,
+        qp: u32,
+        ended: &Ended,
+        witness: &mut dyn FnMut(&CompletionFired<'_>),
+    ) -> CompletionVerdict {
         self.completions.decide(qp, ended, witness)
     }
 
@@ -181,8 +195,8 @@ impl Arbiter for PlanAtWork {
         self.packets.next_timed_ns()
     }
 
-    fn time_came(&mut self, now_ns: u64, witness: &mut dyn FnMut(&CallFired<'_>)) {
-        self.packets.time_came(now_ns, witness);
+    fn advance_to_time(&mut self, now_ns: u64, witness: &mut dyn FnMut(&CallFired<'_>)) {
+        self.packets.advance_to_time(now_ns, witness);
     }
 
     fn clock(&self) -> &Clock {
@@ -197,9 +211,9 @@ impl Arbiter for PlanAtWork {
         self.packets.rejoin(port_num);
     }
 
-    fn for_port(&self) -> ForPort {
+    fn for_port(&self) -> PortDecisions {
         let Faults { seed, tag, .. } = &*self.packets;
-        ForPort {
+        PortDecisions {
             partitions: self.packets.partitions().clone(),
             notes: self.packets.notes().cloned(),
             seed: *seed,
@@ -208,19 +222,19 @@ impl Arbiter for PlanAtWork {
         }
     }
 
-    fn obey(
+    fn apply_command(
         &mut self,
-        order: &LiveOrder,
-        moment: Moment,
-        witness: &mut dyn FnMut(&LiveChange<'_>),
-    ) -> LiveAnswer {
-        let PlanAtWork { packets, completions, completion_events, calls } = self;
-        let mut parts = Parts {
+        order: &FaultCommand,
+        progress: ProcessProgress,
+        witness: &mut dyn FnMut(&RuleChange<'_>),
+    ) -> FaultReply {
+        let ActivePlan { packets, completions, completion_events, calls } = self;
+        let mut parts = PlanParts {
             packets,
             completions: Some(completions),
             completion_events: Some(completion_events),
             calls: calls.as_deref(),
         };
-        parts.obey(order, moment, witness)
+        parts.apply_command(order, progress, witness)
     }
 }

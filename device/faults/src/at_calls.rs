@@ -1,19 +1,21 @@
-//! What happens to the device when a call has returned, or when a time has come.
+//! Incidents of the device after a call has returned, or at a given time.
 
-use super::armed::Armed;
-use super::calls::{CallFate, CallFired, CallKey, TIME};
-use super::decide::{Aim, Faults};
-use super::incident::Incident;
-use super::timed::Due;
-use super::trigger::Occurrence;
+use super::armed::ArmedRule;
+use super::decide::{Faults, PacketAim};
+use super::timed::TimedIncident;
+use pumice_model::fates::call::{CallFate, CallKey, TIME};
+use pumice_model::fates::fired::CallFired;
+use pumice_model::fates::incident::Incident;
+use pumice_model::fates::trigger::Occurrence;
 
 impl Faults {
-    /// A call has returned; `witness` is told of each rule that applies. Whether one did.
+    /// Makes the incidents due that rules bind to this call, which has returned; `witness` is called with
+    /// each rule that applies. Returns whether one did.
     pub fn called(&mut self, key: &CallKey<'_>, witness: &mut dyn FnMut(&CallFired<'_>)) -> bool {
         let mut any = false;
-        for armed in self.rules.awake() {
+        for armed in self.rules.active() {
             let Some(incident) = at_call(armed, key) else { continue };
-            armed.meet();
+            armed.count_match();
             armed.apply();
             self.incidents.happen_now(incident);
             self.triggers.note(Occurrence::Rule(&armed.name));
@@ -24,32 +26,32 @@ impl Faults {
         any
     }
 
-    /// When something happens to the device at a time.
+    /// Returns when the next timed incident is due, in ns.
     pub fn next_timed_ns(&self) -> Option<u64> {
         self.timed.next_ns()
     }
 
-    /// A time has come; `witness` is told of each rule that applies. A rule that rests, or is gone, does
-    /// nothing.
-    pub fn time_came(&mut self, now_ns: u64, witness: &mut dyn FnMut(&CallFired<'_>)) {
-        for Due { after_ns, incident, id, .. } in self.timed.take(now_ns) {
-            let Some(armed) = self.rules.awake().find(|armed| armed.id == id) else { continue };
-            armed.meet();
+    /// Makes the incidents due whose time has come; `witness` is called with each rule that applies. A rule
+    /// that is paused or was cleared does nothing.
+    pub fn advance_to_time(&mut self, now_ns: u64, witness: &mut dyn FnMut(&CallFired<'_>)) {
+        for TimedIncident { after_ns, incident, id, .. } in self.timed.take(now_ns) {
+            let Some(armed) = self.rules.active().find(|armed| armed.id == id) else { continue };
+            armed.count_match();
             armed.apply();
             self.incidents.happen_now(incident);
             self.triggers.note(Occurrence::Rule(&armed.name));
             let fate = CallFate { incident: Some(incident), ..CallFate::default() };
-            let key = CallKey { call: TIME, ordinal: after_ns, qp: None };
+            let key = CallKey { call: TIME, ordinal: after_ns, qp: None, to: None };
             witness(&CallFired { rule: &armed.name, tag: &self.tag, key, fate });
         }
     }
 }
 
-/// What happens by a rule after this call.
-pub(crate) fn at_call(armed: &Armed<Aim>, key: &CallKey<'_>) -> Option<Incident> {
-    match &armed.aim {
-        Aim::AtCalls(calls) => calls.get(&(key.call.to_owned(), key.ordinal)).copied(),
-        Aim::AfterCall(incident) if armed.applied() == 0 && armed.has_begun() => Some(*incident),
+/// Returns the incident that a rule brings after this call, if it does.
+pub(crate) fn at_call(armed: &ArmedRule<PacketAim>, key: &CallKey<'_>) -> Option<Incident> {
+    match &armed.subject {
+        PacketAim::AtCalls(calls) => calls.get(&(key.call.to_owned(), key.ordinal)).copied(),
+        PacketAim::AfterCall(incident) if armed.applied() == 0 && armed.has_begun() => Some(*incident),
         _ => None,
     }
 }

@@ -1,26 +1,26 @@
-//! A plan at work that changes while the program runs.
+//! Changes of a process's fault plan while the program runs.
 
-use super::armed::{Found, Origin, Roster};
+use super::armed::{Indexed, RuleControl, RuleOrigin};
 use super::calls::CallRules;
 use super::completion_events::CompletionEventFaults;
 use super::completions::CompletionFaults;
 use super::decide::Faults;
-use super::live::{LiveAnswer, LiveChange, LiveOrder, LiveRule, MAX_RULES};
 use super::plan::{Rule, What};
 use super::text::rule_of_line;
-use super::trigger::Trigger;
+use pumice_model::fates::live::{FaultCommand, FaultReply, MAX_RULES, RuleChange, RuleStatus};
+use pumice_model::fates::trigger::Trigger;
 
-/// What the process has done so far, to say when something changed.
+/// The progress of the process at the moment of a change.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment {
-    /// Packets sent.
+pub struct ProcessProgress {
+    /// Number of packets sent.
     pub packets: u64,
-    /// Queue pairs made.
+    /// Number of queue pairs created.
     pub queue_pairs: u32,
 }
 
-/// The parts of a plan at work, which change together.
-pub struct Parts<'a> {
+/// The parts of a plan in one process, which change together.
+pub struct PlanParts<'a> {
     #[doc(hidden)]
     pub packets: &'a mut Faults,
     #[doc(hidden)]
@@ -31,31 +31,36 @@ pub struct Parts<'a> {
     pub calls: Option<&'a dyn CallRules>,
 }
 
-/// A rule that came, rested, went on or went.
-pub struct Changed {
+/// A rule that was added, paused, resumed or cleared.
+pub struct ChangedRule {
     name: String,
     is_of_calls: bool,
 }
 
-/// Is told of each rule that changes.
-pub(crate) type ChangeWitness<'a> = &'a mut dyn FnMut(&LiveChange<'_>);
+/// A closure that is called with each rule that changes.
+pub(crate) type ChangeWitness<'a> = &'a mut dyn FnMut(&RuleChange<'_>);
 
-impl Parts<'_> {
-    /// Does what it is asked, if it can.
-    pub fn obey(&mut self, order: &LiveOrder, moment: Moment, witness: ChangeWitness<'_>) -> LiveAnswer {
+impl PlanParts<'_> {
+    /// Carries out an order, and returns the answer to it.
+    pub fn apply_command(
+        &mut self,
+        order: &FaultCommand,
+        progress: ProcessProgress,
+        witness: ChangeWitness<'_>,
+    ) -> FaultReply {
         let (what, line) = match order {
-            LiveOrder::List => ("", None),
-            LiveOrder::Add { line } => ("added", Some(line.as_str())),
-            LiveOrder::Pause { .. } => ("paused", None),
-            LiveOrder::Resume { .. } => ("resumed", None),
-            LiveOrder::Clear { .. } => ("cleared", None),
+            FaultCommand::List => ("", None),
+            FaultCommand::Add { line } => ("added", Some(line.as_str())),
+            FaultCommand::Pause { .. } => ("paused", None),
+            FaultCommand::Resume { .. } => ("resumed", None),
+            FaultCommand::Clear { .. } => ("cleared", None),
         };
         let done = match order {
-            LiveOrder::List => Ok(Vec::new()),
-            LiveOrder::Add { line } => self.add(line).map(|changed| vec![changed]),
-            LiveOrder::Pause { rule } => self.every(rule.as_deref(), |all, name| all.rest(name, true)),
-            LiveOrder::Resume { rule } => self.every(rule.as_deref(), |all, name| all.rest(name, false)),
-            LiveOrder::Clear { rule } => self.every(rule.as_deref(), |all, name| all.clear(name)),
+            FaultCommand::List => Ok(Vec::new()),
+            FaultCommand::Add { line } => self.add(line).map(|changed| vec![changed]),
+            FaultCommand::Pause { rule } => self.every(rule.as_deref(), |all, name| all.rest(name, true)),
+            FaultCommand::Resume { rule } => self.every(rule.as_deref(), |all, name| all.rest(name, false)),
+            FaultCommand::Clear { rule } => self.every(rule.as_deref(), |all, name| all.clear(name)),
         };
         let (refused, changed) = match done {
             Ok(changed) => (None, changed),
@@ -63,48 +68,48 @@ impl Parts<'_> {
         };
         let Faults { tag, seed, .. } = &*self.packets;
         let (tag, seed) = (tag.clone(), *seed);
-        for Changed { name, is_of_calls } in &changed {
-            witness(&LiveChange {
+        for ChangedRule { name, is_of_calls } in &changed {
+            witness(&RuleChange {
                 tag: &tag,
                 seed,
                 what,
                 rule: name,
                 is_of_calls: *is_of_calls,
                 line,
-                after_packets: moment.packets,
-                after_queue_pairs: moment.queue_pairs,
+                after_packets: progress.packets,
+                after_queue_pairs: progress.queue_pairs,
             });
         }
         let changed = changed.into_iter().map(|one| one.name).collect();
         let rules = self.list().into_iter().map(|(_, rule)| rule).collect();
         let device = self.packets.device.clone();
-        LiveAnswer { tag, device, seed, refused, changed, rules, left_out: 0 }
+        FaultReply { tag, device, seed, refused, changed, rules, left_out: 0 }
     }
 
-    /// The rules of each kind; true with those about calls.
-    pub fn each(&mut self, look: &mut dyn FnMut(&mut dyn Roster, bool)) {
-        look(self.packets.roster(), false);
+    /// Calls `visit` with the rules of each kind; the flag is true for the rules about calls.
+    pub fn each(&mut self, visit: &mut dyn FnMut(&mut dyn RuleControl, bool)) {
+        visit(self.packets.roster(), false);
         if let Some(completions) = &mut self.completions {
-            look(completions.roster(), false);
+            visit(completions.roster(), false);
         }
         if let Some(events) = self.completion_events {
-            events.with_roster(&mut |roster| look(roster, false));
+            events.with_roster(&mut |roster| visit(roster, false));
         }
         if let Some(calls) = self.calls {
-            calls.change(&mut |calls| look(calls.roster(), true));
+            calls.change(&mut |calls| visit(calls.roster(), true));
         }
     }
 
-    /// All rules, in the order in which they came.
-    pub fn list(&mut self) -> Vec<Found<LiveRule>> {
+    /// Returns all rules, in the order in which they were added.
+    pub fn list(&mut self) -> Vec<Indexed<RuleStatus>> {
         let mut all = Vec::new();
         self.each(&mut |roster, _| all.extend(roster.list()));
         all.sort_by_key(|(id, _)| *id);
         all
     }
 
-    /// Takes the rule that a line says.
-    pub fn add(&mut self, line: &str) -> Result<Changed, String> {
+    /// Adds the rule that a line describes.
+    pub fn add(&mut self, line: &str) -> Result<ChangedRule, String> {
         let there = self.list();
         if there.len() >= MAX_RULES {
             return Err(format!("it has {MAX_RULES} rules already: clear some first"));
@@ -126,7 +131,7 @@ impl Parts<'_> {
                 _ => {}
             }
         }
-        let origin = Origin { id: self.packets.next_id(), line: Some(line) };
+        let origin = RuleOrigin { id: self.packets.next_id(), line: Some(line) };
         if !self.arm(&rule, origin)? {
             return Err(format!(
                 "the rule is about processes with another tag: this one has {}",
@@ -134,11 +139,11 @@ impl Parts<'_> {
             ));
         }
         self.packets.triggers.admit(&rule);
-        Ok(Changed { name: rule.name, is_of_calls: matches!(rule.what, What::Call(_)) })
+        Ok(ChangedRule { name: rule.name, is_of_calls: matches!(rule.what, What::Call(_)) })
     }
 
-    /// Takes a rule, if it concerns the process: true.
-    pub(crate) fn arm(&mut self, rule: &Rule, origin: Origin<'_>) -> Result<bool, String> {
+    /// Adds a rule, if it concerns the process. Returns whether it does.
+    pub(crate) fn arm(&mut self, rule: &Rule, origin: RuleOrigin<'_>) -> Result<bool, String> {
         const ELSEWHERE: &str = "this process has no place for rules of this kind: give it to another one";
         match &rule.what {
             What::Packet(_) | What::Recorded(_) => Ok(self.packets.arm(rule, origin)),
@@ -153,12 +158,13 @@ impl Parts<'_> {
         }
     }
 
-    /// Does something with a rule, or all; those that changed, in the order in which they came.
+    /// Applies `act` to the rule of this name, or to all rules. Returns those that changed, in the order in
+    /// which they were added.
     pub fn every(
         &mut self,
         name: Option<&str>,
-        act: impl Fn(&mut dyn Roster, Option<&str>) -> Vec<Found<String>>,
-    ) -> Result<Vec<Changed>, String> {
+        act: impl Fn(&mut dyn RuleControl, Option<&str>) -> Vec<Indexed<String>>,
+    ) -> Result<Vec<ChangedRule>, String> {
         let there = self.list();
         if let Some(name) = name.filter(|name| !there.iter().any(|(_, rule)| rule.name == *name)) {
             return Err(format!("there is no rule \"{name}\": {}", named(&there)));
@@ -166,15 +172,15 @@ impl Parts<'_> {
         let mut changed = Vec::new();
         self.each(&mut |roster, is_of_calls| {
             let found = act(roster, name).into_iter();
-            changed.extend(found.map(|(id, name)| (id, Changed { name, is_of_calls })));
+            changed.extend(found.map(|(id, name)| (id, ChangedRule { name, is_of_calls })));
         });
         changed.sort_by_key(|(id, _)| *id);
         Ok(changed.into_iter().map(|(_, one)| one).collect())
     }
 }
 
-/// Which rules there are, in words.
-pub(crate) fn named(there: &[Found<LiveRule>]) -> String {
+/// Returns a sentence that names the existing rules.
+pub(crate) fn named(there: &[Indexed<RuleStatus>]) -> String {
     let all: Vec<&str> = there.iter().map(|(_, rule)| rule.name.as_str()).collect();
     if all.is_empty() { "it has no rules".to_owned() } else { format!("it has {}", all.join(", ")) }
 }

@@ -1,37 +1,37 @@
-//! Messages of connection management as a plan knows them.
+//! The identities of connection-management messages in a fault plan.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pumice_ground::ordinal::{ObjectOrdinals, Ordinal};
-use pumice_transport::event::Side;
+use pumice_platform::ordinal::{ObjectOrdinals, Ordinal};
+use pumice_transport::event::PacketSide;
 use pumice_transport::mad::{CmMessage, CommId};
 use pumice_transport::wire::Qpn;
 
-use super::identity::{PacketClass, PacketKey, PacketService};
+use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService};
 
-/// Connections that are remembered; the oldest ids are forgotten beyond that.
+/// Most connections that are remembered; beyond that the oldest IDs are forgotten.
 const MAX_CONNECTIONS: usize = 65_536;
 
-/// The connections of a process, by the order in which they were asked for.
+/// The connections of a process, in the order in which they were requested.
 #[derive(Debug, Default)]
 pub struct Connections {
     known: BTreeMap<CommId, Connection>,
-    made: BTreeMap<(Side, IpAddr), ObjectOrdinals>,
+    made: BTreeMap<(PacketSide, IpAddr), ObjectOrdinals>,
 }
 
 #[derive(Debug)]
 struct Connection {
-    side: Side,
+    side: PacketSide,
     ordinal: u32,
-    /// Of each message: how often the plan has lost it; `None` once it was not lost.
+    /// For each message, how often the plan has lost it; `None` once it was not lost.
     lost: BTreeMap<PacketClass, Option<u32>>,
 }
 
 impl Connections {
-    /// A message is sent to this peer. `None`: the plan is not asked about it, since it let an earlier one
-    /// through. `ordinal_of`: the ordinal of a queue pair of this process, if it is known; a connection is
-    /// counted with those of the thread that made its queue pair.
+    /// Returns the identity of a message to this peer. `None` means that the plan is not asked, since it let
+    /// an earlier copy of the message through. `ordinal_of` returns the ordinal of a queue pair of this
+    /// process, if it is known; a connection is counted with those of the thread that created its queue pair.
     pub fn key(
         &mut self,
         peer: IpAddr,
@@ -55,7 +55,7 @@ impl Connections {
         })
     }
 
-    /// What was decided about that message.
+    /// Records whether the message arrives, as the plan decided.
     pub fn decided(&mut self, message: &CmMessage, arrives: bool) {
         let class = PacketClass::of_message(message);
         if let Some(connection) = self.known.get_mut(&own_id(message))
@@ -77,8 +77,9 @@ impl Connections {
         }
         let made = &mut self.made;
         self.known.entry(id).or_insert_with(|| {
-            // Who asked for it sends the request first; who was asked, anything else.
-            let side = if message.service().is_some() { Side::Requester } else { Side::Responder };
+            // The active side sends a REQ or SIDR_REQ first, the passive side any other message.
+            let side =
+                if message.service().is_some() { PacketSide::Requester } else { PacketSide::Responder };
             let thread = own_qpn(message).and_then(ordinal_of).and_then(|qp| Ordinal(qp).parts().0);
             let Ordinal(ordinal) = made.entry((side, peer)).or_default().add_of(thread);
             Connection { side, ordinal, lost: BTreeMap::new() }
@@ -86,7 +87,7 @@ impl Connections {
     }
 }
 
-/// The sender's queue pair, of messages that name it.
+/// Returns the sender's queue pair, for messages that name it.
 fn own_qpn(message: &CmMessage) -> Option<Qpn> {
     match message {
         CmMessage::Req(req) => Some(req.local_qpn),
@@ -95,7 +96,7 @@ fn own_qpn(message: &CmMessage) -> Option<Qpn> {
     }
 }
 
-/// The id by which the sender of a message knows the connection; without one, the id of the receiver.
+/// Returns the ID by which the sender of a message knows the connection, or else the receiver's ID.
 fn own_id(message: &CmMessage) -> CommId {
     let own = match message {
         CmMessage::Req(req) => req.local_id,

@@ -1,77 +1,55 @@
-//! A plan at work in a device: asked about each packet, it says what happens to it.
+//! The rules about packets in one device: asked about each packet, they decide what happens to it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pumice_ground::clock::Clock;
-use pumice_ground::ordinal::Ordinal;
-use pumice_transport::event::Departure;
+use pumice_platform::clock::Clock;
+use pumice_platform::ordinal::Ordinal;
+use pumice_transport::event::OutgoingPacket;
 use pumice_transport::host::QpContext;
 use pumice_transport::mad::CmMessage;
 use pumice_transport::types::Fate;
 use pumice_transport::wire::Qpn;
 
 use super::action::{Fault, Size};
-use super::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules};
-use super::calls::TIME;
+use super::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, Rules};
 use super::connections::Connections;
-use super::identity::PacketKey;
-use super::incident::{Incident, Incidents};
-use super::notes::Notes;
-use super::partition::Partitions;
+use super::incident::Incidents;
 use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What};
-use super::rejection::RejData;
-use super::timed::{Due, Timed};
-use super::traffic::{Count, Stream, Traffic};
-use super::trigger::Occurrence;
+use super::timed::{TimedIncident, TimedIncidents};
+use super::traffic::{StreamCount, Traffic, TrafficKind};
 use super::waits::Triggers;
+use pumice_model::fates::call::TIME;
+use pumice_model::fates::fired::Fired;
+use pumice_model::fates::identity::PacketKey;
+use pumice_model::fates::incident::Incident;
+use pumice_model::fates::notes::Notes;
+use pumice_model::fates::partition::Partitions;
+use pumice_model::fates::rejection::RejData;
+use pumice_model::fates::trigger::Occurrence;
 
-/// Queue pairs that are remembered at a time: more than a device has.
+/// Most queue pairs that are remembered at a time: more than a device has.
 pub(crate) const MAX_QUEUE_PAIRS: usize = 1 << 20;
 
-/// A rule applied to a packet.
-#[derive(Debug, Clone, Copy)]
-pub struct Fired<'a> {
-    /// The name of the rule.
-    pub rule: &'a str,
-    /// The tag of this process.
-    pub tag: &'a str,
-    /// The packet.
-    pub key: &'a PacketKey,
-    /// What happens to it by this rule.
-    pub fate: &'a Fate,
-    /// For how long nothing passes from here on, if that happens: `Some(None)` is for ever.
-    pub partition_ns: Option<Option<u64>>,
-    /// What happens to the device.
-    pub incident: Option<Incident>,
-    /// What the peer says as it rejects a request for a connection.
-    pub private_data: Option<&'a RejData>,
-    /// The address that the packet is for.
-    pub peer: IpAddr,
-    /// Its payload, in bytes, if the rule only notes it.
-    pub noted_bytes: Option<u32>,
-}
-
-/// Is told of each rule that applies.
+/// A closure that is called with each rule that applies.
 pub(crate) type Witness<'a> = &'a mut dyn FnMut(&Fired<'_>);
 
-/// What a rule of this process's is about.
-pub(crate) enum Aim {
+/// The packets or the occasions that a rule of this process is about.
+pub(crate) enum PacketAim {
     Packets(Box<PacketRule>),
-    Recorded(HashMap<PacketKey, Effect>),
-    /// What happens to the device when the call has returned that the rule waits for.
+    Recorded(HashMap<PacketKey, RuleEffect>),
+    /// An incident after the call that the rule waits for has returned.
     AfterCall(Incident),
-    /// What happens to the device when the time has passed that the rule waits for, in ns.
+    /// An incident after the time that the rule waits for has passed, in ns.
     AfterTime(u64, Incident),
-    /// What happens to the device when a call has returned, by its name and ordinal; or at a time, by
-    /// [`TIME`] and ns.
+    /// Incidents after calls, by name and ordinal of the call; or at times, by [`TIME`] and ns.
     AtCalls(HashMap<(String, u64), Incident>),
 }
 
-/// What a rule does when it applies.
+/// The effect of a rule when it applies.
 #[derive(Clone)]
-pub(crate) struct Effect {
+pub(crate) struct RuleEffect {
     fate: Fate,
     partition_ns: Option<Option<u64>>,
     incident: Option<Incident>,
@@ -79,49 +57,50 @@ pub(crate) struct Effect {
     noted: bool,
 }
 
-/// A plan at work.
+/// The rules of a plan about packets and incidents, in one device.
 pub struct Faults {
     pub(super) seed: u64,
     pub(super) tag: String,
     /// The name of the device, where it is known.
     pub(super) device: String,
-    pub(super) rules: Rules<Aim>,
+    pub(super) rules: Rules<PacketAim>,
     pub(super) triggers: Arc<Triggers>,
-    /// Rules of any kind that there were so far, those that concern other processes too.
+    /// Number of rules of any kind so far, including those that concern other processes.
     rules_made: usize,
     queue_pairs: BTreeMap<u32, Traffic>,
-    /// Packets left before a rule was there: what is seen first of a queue pair may be any packet of it.
-    is_late: bool,
+    /// True if packets left before a rule existed: the first packet seen of a queue pair may then be any
+    /// packet of it.
+    began_midway: bool,
     connections: Connections,
-    /// The ordinals of queue pairs that another thread than the first has made.
+    /// The ordinals of queue pairs that another thread than the first created, by number.
     of_threads: BTreeMap<u32, u32>,
-    /// What rules have counted of connection management.
-    management: BTreeMap<(usize, Stream), Count>,
+    /// The counts of the rules for connection management.
+    management: BTreeMap<(usize, TrafficKind), StreamCount>,
     partitions: Partitions,
-    /// What is to happen to the device.
+    /// The incidents that are to happen to the device.
     pub(super) incidents: Incidents,
-    /// What is to happen to it when a time has come.
-    pub(super) timed: Timed,
-    /// What the peer says with the rejection that was decided last.
+    /// The incidents that are to happen to the device at a time.
+    pub(super) timed: TimedIncidents,
+    /// The private data of the rejection that was decided last.
     rejection: RejData,
-    /// What captures say about packets, if there is one.
+    /// The notes about packets for captures, if there is a capture.
     notes: Option<Notes>,
     clock: Clock,
 }
 
 /// A packet about which the rules are asked.
-pub struct Case<'a> {
+pub struct PacketCase<'a> {
     key: &'a PacketKey,
-    stream: Stream,
+    stream: TrafficKind,
     size: Size,
     peer: IpAddr,
 }
 
 impl Faults {
-    /// The part of a plan that concerns packets of a process of this tag.
+    /// Returns the rules of a plan about packets that concern a process with this tag.
     pub fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>, clock: Clock) -> Faults {
-        let rules = Rules::of_plan(plan, triggers, |rule| Aim::new(rule, tag));
-        let mut timed = Timed::default();
+        let rules = Rules::of_plan(plan, triggers, |rule| PacketAim::new(rule, tag));
+        let mut timed = TimedIncidents::default();
         rules.all().flat_map(|armed| times_of(armed, clock.now_ns())).for_each(|due| timed.add(due));
         Faults {
             seed: plan.seed(),
@@ -132,7 +111,7 @@ impl Faults {
             triggers: Arc::clone(triggers),
             rules_made: plan.rules().len(),
             queue_pairs: BTreeMap::new(),
-            is_late: false,
+            began_midway: false,
             connections: Connections::default(),
             of_threads: BTreeMap::new(),
             management: BTreeMap::new(),
@@ -144,148 +123,150 @@ impl Faults {
         }
     }
 
-    /// Takes a rule while the program runs, if it concerns this process: true.
-    pub(crate) fn arm(&mut self, rule: &Rule, origin: Origin<'_>) -> bool {
-        let Some(aim) = Aim::new(rule, &self.tag) else { return false };
+    /// Adds a rule while the program runs, if it concerns this process. Returns whether it does.
+    pub(crate) fn arm(&mut self, rule: &Rule, origin: RuleOrigin<'_>) -> bool {
+        let Some(subject) = PacketAim::new(rule, &self.tag) else { return false };
         if self.rules.is_empty() {
-            // Nothing was asked about for a while: where traffic stands has to be found out anew.
+            // Packets left without being asked about: the progress of traffic has to be determined anew.
             self.queue_pairs.clear();
-            self.is_late = true;
+            self.began_midway = true;
         }
-        self.rules.push(rule, aim, origin, &self.triggers);
+        self.rules.push(rule, subject, origin, &self.triggers);
         if let Some(armed) = self.rules.all().last() {
             times_of(armed, self.clock.now_ns()).into_iter().for_each(|due| self.timed.add(due));
         }
         true
     }
 
-    /// What the next rule of any kind counts by.
+    /// Returns the number for the next rule of any kind.
     pub fn next_id(&mut self) -> usize {
         self.rules_made += 1;
         self.rules_made - 1
     }
 
-    /// The rules, for what is done to rules of every kind.
-    pub fn roster(&mut self) -> &mut dyn Roster {
+    /// Returns the rules, for operations that are the same for every kind.
+    pub fn roster(&mut self) -> &mut dyn RuleControl {
         &mut self.rules
     }
 
-    /// Whether there are rules: without them there is nothing to ask.
+    /// Reports whether there are rules: without them no packet has to be asked about.
     pub fn is_active(&self) -> bool {
         !self.rules.is_empty()
     }
 
-    /// From now on fates have notes, for captures.
-    pub fn keep_notes(&mut self) {
+    /// Starts to note the fates of packets for captures.
+    pub fn store_notes(&mut self) {
         self.notes.get_or_insert_default();
     }
 
-    /// The notes of fates, if there are any.
+    /// Returns the notes of fates, if there are any.
     pub fn notes(&self) -> Option<&Notes> {
         self.notes.as_ref()
     }
 
-    /// The names of the rules.
+    /// Returns the names of the rules.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.rules.names()
     }
 
-    /// Whether something is to happen to the device now.
+    /// Reports whether an incident is due for the device now.
     #[inline]
     pub fn has_incidents(&self) -> bool {
         self.incidents.is_due()
     }
 
-    /// What is to happen to the device now, and at which queue pair.
+    /// Takes the incidents that are due for the device now, each with its queue pair.
     pub fn take_incidents(&mut self) -> Vec<(Qpn, Incident)> {
         self.incidents.take()
     }
 
-    /// A queue pair stands still before a packet.
+    /// Records that a queue pair is halted before a packet.
     pub fn halted(&mut self, qp: &QpContext) {
         self.incidents.halted(qp.qpn);
     }
 
-    /// What the peer says with the rejection that was decided last.
+    /// Returns the private data of the rejection that was decided last.
     pub fn rejection(&self) -> RejData {
         self.rejection
     }
 
-    /// The seed of the plan.
+    /// Returns the seed of the plan.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// What the plan calls the process.
+    /// Returns the tag of the process.
     pub fn tag(&self) -> &str {
         &self.tag
     }
 
-    /// The clock of the plan, which is the device's.
+    /// Returns the clock of the plan, which is the device's.
     pub const fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// The time of the plan's clock.
+    /// Returns the time of the plan's clock.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
 
-    /// Something passes a port again, after [`Faults::cut_off`].
+    /// Ends [`Faults::cut_off`] of a port.
     pub fn rejoin(&self, port_num: u8) {
         self.partitions.rejoin(port_num);
     }
 
-    /// Nothing passes a port with these addresses until then; without any: the only port.
+    /// Cuts off a port with these addresses until `until_ns`: nothing passes it. Without addresses the
+    /// device's only port is meant.
     pub fn cut_off(&self, port_num: u8, own: Vec<IpAddr>, until_ns: u64) {
         self.partitions.cut_off(port_num, own, until_ns);
     }
 
-    /// The partitions that the plan has begun.
+    /// Returns the partitions that the plan has begun.
     pub fn partitions(&self) -> &Partitions {
         &self.partitions
     }
 
-    /// A queue pair was made.
+    /// Records that a queue pair was created.
     pub fn made(&mut self, qp: &QpContext) {
         if Ordinal(qp.ordinal).parts().0.is_some() && self.of_threads.len() < MAX_QUEUE_PAIRS {
             self.of_threads.insert(qp.qpn.value(), qp.ordinal);
         }
     }
 
-    /// A queue pair was destroyed.
+    /// Forgets a queue pair that was destroyed.
     pub fn forget(&mut self, qp: &QpContext) {
         self.of_threads.remove(&qp.qpn.value());
         self.queue_pairs.remove(&qp.ordinal);
         self.incidents.forget(qp.qpn);
     }
 
-    /// What happens to a packet of a queue pair.
-    pub fn decide(&mut self, qp: &QpContext, departure: &Departure<'_>, witness: Witness<'_>) -> Fate {
+    /// Decides what happens to a packet of a queue pair.
+    pub fn decide(&mut self, qp: &QpContext, departure: &OutgoingPacket<'_>, witness: Witness<'_>) -> Fate {
         if self.queue_pairs.len() >= MAX_QUEUE_PAIRS && !self.queue_pairs.contains_key(&qp.ordinal) {
             self.queue_pairs.pop_first();
         }
         let peer = departure.path.flow.destination;
-        let parted = self.is_parted(departure.path.flow.source, peer);
-        let begin = || if self.is_late { Traffic::late(departure.connection) } else { Traffic::default() };
+        let parted = self.is_partitioned(departure.path.flow.source, peer);
+        let begin =
+            || if self.began_midway { Traffic::late(departure.connection) } else { Traffic::default() };
         let mut traffic = self.queue_pairs.remove(&qp.ordinal).unwrap_or_else(begin);
         let of_connection = traffic.of_connection(departure.connection);
-        let mut fate = if parted { self.parted_fate() } else { Fate::default() };
+        let mut fate = if parted { self.partition_fate() } else { Fate::default() };
         if let Some((key, stream)) = of_connection.key(qp.ordinal, departure)
             && !(parted && is_sent_until_it_arrives(&key, stream))
         {
             let size = Size::of(departure);
-            let case = Case { key: &key, stream, size, peer };
+            let case = PacketCase { key: &key, stream, size, peer };
             let decided = self.apply(&case, &mut of_connection.counts, witness);
             of_connection.decided(&key, stream, departure.psn_count, decided.arrives());
             fate = fate.and(decided);
             self.incidents.belong_to(qp.qpn, fate.halted);
         }
         self.queue_pairs.insert(qp.ordinal, traffic);
-        fate
+        self.is_lost_entirely(fate)
     }
 
-    /// What happens to a message of connection management, whose packet is so long.
+    /// Decides what happens to a message of connection management; `size` is that of its packet.
     pub fn decide_message(
         &mut self,
         (own, peer): (IpAddr, IpAddr),
@@ -293,54 +274,72 @@ impl Faults {
         size: (u32, u32),
         witness: Witness<'_>,
     ) -> Fate {
-        if self.is_parted(own, peer) {
-            return self.parted_fate();
+        if self.is_partitioned(own, peer) {
+            return self.partition_fate();
         }
         let of_threads = &self.of_threads;
         let ordinal_of = |qpn: Qpn| of_threads.get(&qpn.value()).copied();
-        let Some(key) = self.connections.key(peer, message, ordinal_of) else { return Fate::default() };
+        let Some(key) = self.connections.key(peer, message, ordinal_of) else {
+            return self.is_lost_entirely(Fate::default());
+        };
         let size = Size { length_bytes: size.0, payload_bytes: size.1 };
-        let case = Case { key: &key, stream: Stream::Management, size, peer };
+        let case = PacketCase { key: &key, stream: TrafficKind::Management, size, peer };
         let mut counts = std::mem::take(&mut self.management);
         let fate = self.apply(&case, &mut counts, witness);
         self.management = counts;
         self.connections.decided(message, fate.arrives());
-        fate
+        self.is_lost_entirely(fate)
     }
 
-    /// The fate of what is sent to a peer that nothing passes to.
-    pub fn parted_fate(&self) -> Fate {
-        let note = self.notes.as_ref().map_or(0, |notes| notes.keep("a partition loses it".to_owned()));
+    /// Returns the fate of a packet about which no rule is asked: a repetition, a packet that left too early,
+    /// a NAK. It is lost if a rule loses every packet. The number of such packets is not reproducible, so
+    /// they are not counted and not reported.
+    fn is_lost_entirely(&self, fate: Fate) -> Fate {
+        if !fate.arrives() {
+            return fate;
+        }
+        let Some(rule) = self.rules.active().find(|armed| loses_all(armed)) else { return fate };
+        let applied_notes = || format!("fault \"{}\" loses everything", rule.name.as_str());
+        let note = self.notes.as_ref().map_or(0, |notes| notes.store(applied_notes()));
+        Fate { note, ..Fate::LOST }
+    }
+
+    /// Returns the fate of a packet to a peer that a partition separates.
+    pub fn partition_fate(&self) -> Fate {
+        let note = self.notes.as_ref().map_or(0, |notes| notes.store("a partition loses it".to_owned()));
         Fate { note, ..Fate::LOST }
     }
 
     #[doc(hidden)]
-    pub fn is_parted(&self, own: IpAddr, peer: IpAddr) -> bool {
+    pub fn is_partitioned(&self, own: IpAddr, peer: IpAddr) -> bool {
         self.partitions.any() && self.partitions.part(own, peer, self.clock.now_ns())
     }
 
-    /// All rules together.
+    /// Applies all rules to a packet.
     pub fn apply(
         &mut self,
-        case: &Case<'_>,
-        counts: &mut BTreeMap<(usize, Stream), Count>,
+        case: &PacketCase<'_>,
+        counts: &mut BTreeMap<(usize, TrafficKind), StreamCount>,
         witness: Witness<'_>,
     ) -> Fate {
-        let (mut fate, mut said) = (Fate::default(), Vec::new());
+        let (mut fate, mut applied_notes) = (Fate::default(), Vec::new());
         let mut happened = Vec::new();
-        for armed in self.rules.awake() {
-            let applied = match &armed.aim {
-                Aim::Recorded(packets) => packets.get(case.key).cloned(),
-                Aim::Packets(rule) if armed.has_begun() && rule.matches(case.key, case.peer) => {
+        for armed in self.rules.active() {
+            let applied = match &armed.subject {
+                PacketAim::Recorded(packets) => packets.get(case.key).cloned(),
+                PacketAim::Packets(rule) if armed.has_begun() && rule.matches(case.key, case.peer) => {
                     let fault = &rule.fault;
                     let count = counts.entry((armed.id, case.stream)).or_default();
-                    armed.meet();
+                    armed.count_match();
                     let more = self.ask(armed, fault, case, count);
-                    more.map(|fate| Effect::of(fate, fault, case.key))
+                    more.map(|fate| RuleEffect::of(fate, fault, case.key))
                 }
-                Aim::Packets(_) | Aim::AfterCall(_) | Aim::AfterTime(..) | Aim::AtCalls(_) => None,
+                PacketAim::Packets(_)
+                | PacketAim::AfterCall(_)
+                | PacketAim::AfterTime(..)
+                | PacketAim::AtCalls(_) => None,
             };
-            let Some(Effect { fate: more, partition_ns, incident, private_data, noted }) = applied else {
+            let Some(RuleEffect { fate: more, partition_ns, incident, private_data, noted }) = applied else {
                 continue;
             };
             if more.rejected.is_some() && fate.rejected.is_none() {
@@ -368,27 +367,27 @@ impl Faults {
                 noted_bytes,
             };
             if self.notes.is_some() {
-                said.push(fired.note());
+                applied_notes.push(fired.note());
             }
             witness(&fired);
         }
         if let Some(notes) = self.notes.as_ref().filter(|_| !fate.is_ordinary()) {
-            fate.note = notes.keep(said.join("; "));
+            fate.note = notes.store(applied_notes.join("; "));
         }
         self.incidents.begin(happened);
         fate
     }
 
-    /// Whether a rule applies to a packet that it is about, and how.
+    /// Decides whether a rule applies to a packet that it is about, and what it does.
     pub(crate) fn ask(
         &self,
-        armed: &Armed<Aim>,
+        armed: &ArmedRule<PacketAim>,
         fault: &Fault,
-        case: &Case<'_>,
-        count: &mut Count,
+        case: &PacketCase<'_>,
+        count: &mut StreamCount,
     ) -> Option<Fate> {
         let mut random = case.key.draw(self.seed, &armed.name, &self.tag);
-        // Drawn in the same order whether needed or not.
+        // All three are drawn in the same order whether they are needed or not.
         let [chance, stretch, operand] = [(); 3].map(|()| random.next_u64());
         let below = |drawn: u64, ppm: u32| (u128::from(drawn) * 1_000_000) >> 64 < u128::from(ppm);
         let when = &armed.when;
@@ -406,11 +405,11 @@ impl Faults {
         fate
     }
 
-    /// A partition begins: from the peers that the rule names, or from the one that the packet was for.
-    pub(crate) fn part(&self, armed: &Armed<Aim>, peer: IpAddr, for_ns: Option<u64>) {
+    /// Begins a partition from the peers that the rule names, or from the destination of the packet.
+    pub(crate) fn part(&self, armed: &ArmedRule<PacketAim>, peer: IpAddr, for_ns: Option<u64>) {
         let until_ns = for_ns.map_or(u64::MAX, |ns| self.clock.now_ns().saturating_add(ns));
-        match &armed.aim {
-            Aim::Packets(rule) if !rule.selector.peer.is_empty() => {
+        match &armed.subject {
+            PacketAim::Packets(rule) if !rule.selector.peer.is_empty() => {
                 self.partitions.begin(&rule.selector.peer, until_ns);
             }
             _ => self.partitions.begin(&[peer], until_ns),
@@ -418,87 +417,97 @@ impl Faults {
     }
 }
 
-/// Packets that a partition only holds up: asking about them waits until it is over, because how often they
-/// are sent until then depends on time.
-pub(crate) fn is_sent_until_it_arrives(key: &PacketKey, stream: Stream) -> bool {
-    !key.service.is_unreliable() && matches!(stream, Stream::Requests | Stream::Answers)
+/// Reports whether a rule loses every packet of the process.
+fn loses_all(armed: &ArmedRule<PacketAim>) -> bool {
+    let PacketAim::Packets(rule) = &armed.subject else { return false };
+    matches!(rule.fault, Fault::Drop)
+        && rule.selector.is_of_all()
+        && armed.when.is_always()
+        && armed.has_begun()
 }
 
-impl Effect {
-    pub(crate) fn of(fate: Fate, fault: &Fault, key: &PacketKey) -> Effect {
-        let none = Effect { fate, partition_ns: None, incident: None, private_data: None, noted: false };
+/// Reports whether a packet is sent again until it arrives, so that a partition only delays it. Rules are
+/// asked about it after the partition, because how often it is sent until then depends on time.
+pub(crate) fn is_sent_until_it_arrives(key: &PacketKey, stream: TrafficKind) -> bool {
+    !key.service.is_unreliable() && matches!(stream, TrafficKind::Requests | TrafficKind::Answers)
+}
+
+impl RuleEffect {
+    pub(crate) fn of(fate: Fate, fault: &Fault, key: &PacketKey) -> RuleEffect {
+        let none = RuleEffect { fate, partition_ns: None, incident: None, private_data: None, noted: false };
         match fault {
-            Fault::Partition { for_ns } => Effect { partition_ns: Some(*for_ns), ..none },
+            Fault::Partition { for_ns } => RuleEffect { partition_ns: Some(*for_ns), ..none },
             Fault::Reject { private_data, .. } => {
-                Effect { private_data: Some(Box::new(*private_data)), ..none }
+                RuleEffect { private_data: Some(Box::new(*private_data)), ..none }
             }
-            // No queue pair could send it again.
+            // An unreliable queue pair does not send a lost packet again, so the packet is not held back.
             Fault::Happen(incident) if key.service.is_unreliable() => {
-                Effect { fate: Fate::default(), incident: Some(*incident), ..none }
+                RuleEffect { fate: Fate::default(), incident: Some(*incident), ..none }
             }
-            Fault::Happen(incident) => Effect { incident: Some(*incident), ..none },
-            Fault::Note => Effect { noted: true, ..none },
+            Fault::Happen(incident) => RuleEffect { incident: Some(*incident), ..none },
+            Fault::Note => RuleEffect { noted: true, ..none },
             _ => none,
         }
     }
 }
 
-/// What a rule brings at a time. What was to come before the device was opened does not come.
-pub(crate) fn times_of(armed: &Armed<Aim>, now_ns: u64) -> Vec<Due> {
+/// Returns the timed incidents of a rule. Those of a time before the device was opened are left out.
+pub(crate) fn times_of(armed: &ArmedRule<PacketAim>, now_ns: u64) -> Vec<TimedIncident> {
     let id = armed.id;
-    match &armed.aim {
-        Aim::AfterTime(1.., _) if armed.time_left_ns() == 0 => Vec::new(),
-        Aim::AfterTime(after_ns, incident) => {
+    match &armed.subject {
+        PacketAim::AfterTime(1.., _) if armed.time_left_ns() == 0 => Vec::new(),
+        PacketAim::AfterTime(after_ns, incident) => {
             let at_ns = now_ns.saturating_add(armed.time_left_ns());
-            vec![Due { at_ns, after_ns: *after_ns, incident: *incident, id }]
+            vec![TimedIncident { at_ns, after_ns: *after_ns, incident: *incident, id }]
         }
-        Aim::AtCalls(calls) => {
+        PacketAim::AtCalls(calls) => {
             let of_times = calls.iter().filter(|((call, _), _)| call == TIME);
             let due = |((_, after_ns), incident): (&(String, u64), &Incident)| {
                 let at_ns = now_ns.saturating_add(*after_ns);
-                Due { at_ns, after_ns: *after_ns, incident: *incident, id }
+                TimedIncident { at_ns, after_ns: *after_ns, incident: *incident, id }
             };
             of_times.map(due).collect()
         }
-        Aim::Packets(_) | Aim::Recorded(_) | Aim::AfterCall(_) => Vec::new(),
+        PacketAim::Packets(_) | PacketAim::Recorded(_) | PacketAim::AfterCall(_) => Vec::new(),
     }
 }
 
-/// Whether a rule has applied often enough in the process: events are counted over all queue pairs.
-pub(crate) fn is_spent(armed: &Armed<Aim>, fault: &Fault, times: u64) -> bool {
+/// Reports whether a rule with an incident has applied often enough in the process: incidents are counted
+/// over all queue pairs.
+pub(crate) fn is_spent(armed: &ArmedRule<PacketAim>, fault: &Fault, times: u64) -> bool {
     matches!(fault, Fault::Happen(_)) && armed.applied() >= times
 }
 
-impl About for Aim {
+impl RuleSubject for PacketAim {
     fn kind(&self) -> &'static str {
         match self {
-            Aim::Packets(rule) => rule.fault.kind(),
-            Aim::AfterCall(_) | Aim::AfterTime(..) => "event",
-            Aim::Recorded(_) | Aim::AtCalls(_) => OF_A_REPORT,
+            PacketAim::Packets(rule) => rule.fault.kind(),
+            PacketAim::AfterCall(_) | PacketAim::AfterTime(..) => "event",
+            PacketAim::Recorded(_) | PacketAim::AtCalls(_) => FROM_REPORT,
         }
     }
 }
 
-impl Aim {
-    pub(crate) fn new(rule: &Rule, tag: &str) -> Option<Aim> {
+impl PacketAim {
+    pub(crate) fn new(rule: &Rule, tag: &str) -> Option<PacketAim> {
         Some(match &rule.what {
             What::Packet(packets) => {
-                let aim = || match (rule.incident_after_call(), rule.incident_after_time()) {
-                    (Some(incident), _) => Aim::AfterCall(incident),
-                    (_, Some((ns, incident))) => Aim::AfterTime(ns, incident),
-                    (None, None) => Aim::Packets(packets.clone()),
+                let subject = || match (rule.incident_after_call(), rule.incident_after_time()) {
+                    (Some(incident), _) => PacketAim::AfterCall(incident),
+                    (_, Some((ns, incident))) => PacketAim::AfterTime(ns, incident),
+                    (None, None) => PacketAim::Packets(packets.clone()),
                 };
-                packets.selector.is_of(tag).then(aim)?
+                packets.selector.is_of(tag).then(subject)?
             }
             What::Call(_) | What::Completion(_) | What::CompletionEvent(_) => return None,
             What::Recorded(recording) if !recording.is_of_packets() => {
                 let own = recording.calls.iter().filter(|call| call.tag == tag);
                 let own = own.filter_map(|one| Some(((one.call.clone(), one.nth), one.fate.incident?)));
                 let own: HashMap<_, _> = own.collect();
-                (!own.is_empty()).then_some(Aim::AtCalls(own))?
+                (!own.is_empty()).then_some(PacketAim::AtCalls(own))?
             }
             What::Recorded(recording) if !recording.tags.contains(tag) => return None,
-            What::Recorded(recording) => Aim::Recorded(
+            What::Recorded(recording) => PacketAim::Recorded(
                 recording
                     .packets
                     .iter()
@@ -506,7 +515,7 @@ impl Aim {
                     .map(|packet| {
                         let Recorded { key, fate, partition_ns, incident, noted, .. } = *packet;
                         let private_data = packet.private_data.clone();
-                        (key, Effect { fate, partition_ns, incident, private_data, noted })
+                        (key, RuleEffect { fate, partition_ns, incident, private_data, noted })
                     })
                     .collect(),
             ),

@@ -1,35 +1,34 @@
-//! Where a direction of a connection stands, if the network does only what the plan does.
+//! The progress of one direction of a connection, if only the plan loses packets.
 //!
 //! A sender that goes back sends packets again, and how many depends on time. But exactly one packet can be
-//! accepted next: the one at the frontier. Only a packet at the frontier is asked about. If the plan loses
-//! it, the frontier stays, and the next transmission of the same packet is asked about again, as another
-//! transmission; what is sent beyond a lost packet is out of sequence, and what is sent before the frontier
-//! was accepted already. So a plan is asked about the same packets in the same order, however often and in
-//! which groups they are sent.
+//! accepted next: the one at the frontier. The plan is asked only about a packet at the frontier. If the plan
+//! loses it, the frontier stays, and the plan is asked again about the next transmission of the same packet;
+//! a packet beyond a lost one is out of sequence, and a packet before the frontier was accepted already. So a
+//! plan is asked about the same packets in the same order, however often and in which groups they are sent.
 
 use std::collections::BTreeMap;
 
-/// A number of 24 bits as one that does not wrap: the one nearest to `near`.
+/// Extends a number of 24 bits to the one nearest to `near` that does not wrap.
 pub fn unwrap24(near: u64, low: u32) -> u64 {
     near.saturating_add_signed(distance24(near, low))
 }
 
-/// How far a number of 24 bits is from another one, which it is near to.
+/// Returns the distance from a number of 24 bits to another one near it.
 fn distance24(from: u64, to: u32) -> i64 {
     let difference = to.wrapping_sub(from as u32) << 8;
     i64::from(difference as i32 >> 8)
 }
 
-/// A packet that the plan is asked about.
+/// A transmission of a packet that the plan is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketAttempt {
-    /// Packets before it.
+    /// Number of packets before this one.
     pub packet: u64,
-    /// Which transmission it is, from 1.
+    /// Number of the transmission, from 1.
     pub transmission: u32,
 }
 
-/// Requests of a reliable service: they are accepted one after the other.
+/// The progress of requests of a reliable service, which are accepted one after the other.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     next: u64,
@@ -37,18 +36,21 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Requests of which this one is seen first.
+    /// Returns the progress of requests of which this one is seen first.
     pub fn beginning_at(relative_psn: u32) -> Requests {
         Requests { next: relative_psn.into(), lost: 0 }
     }
 
-    /// A packet with this relative PSN is sent. `None`: the plan is not asked about it.
+    /// Returns the transmission of a packet with this relative PSN. `None` means that the plan is not asked
+    /// about it.
     pub fn attempt(&self, relative_psn: u32) -> Option<PacketAttempt> {
-        let here = distance24(self.next, relative_psn) == 0;
-        here.then_some(PacketAttempt { packet: self.next, transmission: self.lost.saturating_add(1) })
+        let is_at_frontier = distance24(self.next, relative_psn) == 0;
+        is_at_frontier
+            .then_some(PacketAttempt { packet: self.next, transmission: self.lost.saturating_add(1) })
     }
 
-    /// What was decided about the packet at the frontier, which takes so many PSNs.
+    /// Records whether the packet at the frontier arrives, as the plan decided; the packet takes `psn_count`
+    /// PSNs.
     pub fn decided(&mut self, arrives: bool, psn_count: u32) {
         if arrives {
             self.next = self.next.wrapping_add(u64::from(psn_count.max(1)));
@@ -59,28 +61,29 @@ impl Requests {
     }
 }
 
-/// Ranges of packets that wait for their turn; what is more comes when it is sent again.
+/// Most ranges of packets that wait for their turn; further packets are counted when they are sent again.
 const MAX_RANGES: usize = 4096;
 
-/// Answers that carry data: READ responses, and those of atomics. PSNs between them are acknowledged without
-/// data, so a later one may be next. But answers that were sent beyond a lost one must come again, in order.
+/// The progress of answers that carry data: READ responses, and answers to atomics. PSNs between them are
+/// acknowledged without data, so a later one may be next. But answers that were sent beyond a lost one must
+/// be sent again, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Answers {
     next: u64,
-    /// How often the plan has lost the first one of `again`.
+    /// Number of times that the plan has lost the first packet of `again`.
     lost: u32,
-    /// Answers that must come again, from here to before there: the one that the plan has lost, and those
-    /// that were sent beyond it.
+    /// Ranges of answers that must be sent again (from key to before value): the one that the plan has lost,
+    /// and those that were sent beyond it.
     again: BTreeMap<u64, u64>,
 }
 
 impl Answers {
-    /// Answers of which this one is seen first.
+    /// Returns the progress of answers of which this one is seen first.
     pub fn beginning_at(relative_psn: u32) -> Answers {
         Answers { next: relative_psn.into(), ..Answers::default() }
     }
 
-    /// This packet is sent. `None`: the plan is not asked about it.
+    /// Returns the transmission of this packet. `None` means that the plan is not asked about it.
     pub fn attempt(&mut self, packet: u64) -> Option<PacketAttempt> {
         match self.again.first_key_value().map(|(first, _)| *first) {
             Some(first) if packet > first => {
@@ -93,7 +96,7 @@ impl Answers {
         }
     }
 
-    /// What was decided about that packet.
+    /// Records whether that packet arrives, as the plan decided.
     pub fn decided(&mut self, attempt: PacketAttempt, arrives: bool) {
         if !arrives {
             self.lost = attempt.transmission;
@@ -122,19 +125,19 @@ impl Answers {
     }
 }
 
-/// Packets that are sent once each.
+/// The progress of packets that are sent once each.
 #[derive(Debug, Clone, Default)]
 pub struct Once {
     next: u64,
 }
 
 impl Once {
-    /// Packets of which this one is seen first.
+    /// Returns the progress of packets of which this one is seen first.
     pub fn beginning_at(relative_psn: u32) -> Once {
         Once { next: relative_psn.into() }
     }
 
-    /// A packet with this relative PSN is sent.
+    /// Returns the transmission of a packet with this relative PSN.
     pub fn attempt(&mut self, relative_psn: u32) -> PacketAttempt {
         let packet = unwrap24(self.next, relative_psn);
         self.next = packet.wrapping_add(1);
@@ -146,7 +149,7 @@ impl Once {
 mod tests {
     use super::*;
 
-    /// The attempts at which a sender is asked that goes back at each of these points.
+    /// Returns the attempts at which the plan is asked if a sender goes back at each of these points.
     fn asked(passes: &[(u32, u32)], lost: &[(u64, u32)]) -> Vec<(u64, u32)> {
         let (mut requests, mut asked) = (Requests::default(), Vec::new());
         for &(from, to) in passes {

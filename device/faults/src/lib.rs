@@ -1,76 +1,71 @@
-//! What goes wrong on purpose: one vocabulary for real ports and for the simulated network.
+//! Fault plans: one vocabulary of injected faults for real ports and for the simulated network.
 //!
-//! A [`FaultPlan`] is a value: rules, each with a name, a condition and what happens then. A device applies
-//! it to what it sends itself: where a packet is made, the device knows *what the packet is* ([`PacketKey`]),
-//! and the packet's [`Fate`] is a function of the seed, the rule's name and that key. A [`WirePlan`] is for
-//! the simulated network, which sees packets and nothing else: it draws for each packet in the order of
-//! sending.
+//! A [`FaultPlan`] is a value: rules, each with a name, a condition and an effect. A device applies it to
+//! what it sends itself: where a packet is made, the device knows *what the packet is* ([`PacketKey`]), and
+//! the packet's [`Fate`] is a function of the seed, the rule's name and that key. A [`WirePlan`] is for the
+//! simulated network, which sees packets and nothing else: it draws for each packet in the order of sending.
 //!
 //! **Invariant**: a fate depends on no clock, no batch, no thread, no number of this run, and on no other
-//! rule. The only state is what counts along one kind of traffic of one queue pair's connection, and where
-//! that traffic stands (`frontier`).
+//! rule. The only state is what rules count along one kind of traffic of one queue pair's connection, and the
+//! progress of that traffic (`frontier`).
 
-// A program must not be ended by what comes from the network, from its arguments or from shared memory.
+// Input from the network, from the program's arguments or from shared memory must not end the program.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
 mod action;
+mod active_plan;
 mod answer;
 mod arbiter;
 mod armed;
 mod at_calls;
-mod at_work;
-mod befall;
 pub mod calls;
 mod change;
 pub mod completion_events;
 pub mod completions;
 pub mod connections;
 mod decide;
-mod deed;
 pub mod frontier;
-mod identity;
 mod incident;
-pub mod live;
-mod notes;
-mod partition;
 mod plan;
+pub mod port;
 mod reach;
 mod ready;
-mod rejection;
 mod select;
-pub mod shuffle;
+mod settings;
 mod text;
 mod timed;
 mod traffic;
-mod trigger;
 mod waits;
 mod when;
 mod wire;
 
 pub use action::{Delay, Fault};
-pub use arbiter::{Arbiter, ForPort};
-pub use at_work::PlanAtWork;
-pub use befall::Adapter;
-pub use change::{Moment, Parts};
+pub use active_plan::ActivePlan;
+pub use arbiter::{Arbiter, PortDecisions};
+pub use change::{PlanParts, ProcessProgress};
 pub use completion_events::{CompletionEventCounts, CompletionEventFaults};
-pub use completions::{CompletionFaults, Verdict};
+pub use completions::{CompletionFaults, CompletionVerdict};
 pub use decide::Faults;
-pub use decide::Fired;
-pub use identity::{PacketClass, PacketKey, PacketService};
-pub use incident::Incident;
-pub use incident::{FIRST_PORT, GID_TABLE_LEN, MAX_PORTS};
-pub use notes::Notes;
-pub use partition::Partitions;
 pub use plan::{
     Bursts, FaultPlan, PacketRule, PlanError, Recorded, RecordedCall, RecordedCompletion, Recording, Rule,
-    Steps, What, When,
+    RuleConditions, Steps, What,
 };
+pub use pumice_model::fates::details::{FIRST_PORT, MAX_PORTS};
+pub use pumice_model::fates::fired::Fired;
+pub use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService};
+pub use pumice_model::fates::incident::{GID_TABLE_LEN, Incident, IncidentKind};
+pub use pumice_model::fates::incident_effects::Adapter;
+pub use pumice_model::fates::live;
+pub use pumice_model::fates::notes::Notes;
+pub use pumice_model::fates::partition::{Partition, Partitions};
+pub use pumice_model::fates::rejection::RejData;
+pub use pumice_model::fates::trigger::Occurrence;
+pub use pumice_model::fates::trigger::Trigger;
 pub use pumice_transport::types::{Fate, Flips};
 pub use ready::{READY, ReadyPlan};
-pub use rejection::RejData;
 pub use select::{PacketSelector, Span};
 pub use text::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, Comparison, CompletionEventLine,
@@ -78,9 +73,7 @@ pub use text::{
     WHEN, compare, summaries,
 };
 pub use text::{NthField, OrdinalField};
-pub use trigger::Occurrence;
-pub use trigger::Trigger;
 pub use waits::Triggers;
-pub use waits::{CallAttendant, Gate};
+pub use waits::{CallHook, TriggerGate};
 pub use wire::WireFaults;
 pub use wire::{WirePlan, WireRule, WireTrigger};

@@ -1,51 +1,53 @@
-//! Plans: what goes wrong, when.
+//! Fault plans: the rules that say what goes wrong, and when.
 
 use std::collections::BTreeSet;
 
 use pumice_transport::types::Fate;
 
 use super::action::Fault;
-use super::calls::{CallFate, CallRule};
+use super::calls::CallRule;
 use super::completion_events::{CompletionEventRule, RecordedCompletionEvent};
-use super::completions::{CompletionFate, CompletionFault, CompletionKey, CompletionRule};
-use super::identity::{PacketClass, PacketKey};
-use super::incident::Incident;
-use super::rejection::RejData;
+use super::completions::{CompletionFault, CompletionRule};
 use super::select::PacketSelector;
-use super::trigger::Trigger;
-pub use super::when::{Bursts, Steps, When};
+pub use super::when::{Bursts, RuleConditions, Steps};
+use pumice_model::fates::call::CallFate;
+use pumice_model::fates::completion::{CompletionFate, CompletionKey};
+use pumice_model::fates::identity::{PacketClass, PacketKey};
+use pumice_model::fates::incident::Incident;
+use pumice_model::fates::rejection::RejData;
+use pumice_model::fates::trigger::Trigger;
 
 /// The name of the rule that `--loss` stands for.
 const LOSS: &str = "loss";
-/// What to do about a rule that is not there.
+/// The remedy for a rule that waits for a rule that does not exist.
 const KNOWN_RULE: &str = "write the name of a rule of the plan";
 
-/// What a rule does, and to what.
+/// The subject and the effect of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
-    /// Something happens to packets.
+    /// The rule is about packets.
     Packet(Box<PacketRule>),
-    /// Something happens to calls.
+    /// The rule is about calls.
     Call(Box<CallRule>),
-    /// Something happens to completions.
+    /// The rule is about completions.
     Completion(Box<CompletionRule>),
-    /// Something happens to events of completion channels.
+    /// The rule is about events of completion channels.
     CompletionEvent(Box<CompletionEventRule>),
-    /// What a report says happens again.
+    /// The rule repeats what a report says.
     Recorded(Recording),
 }
 
-/// Something that happens to packets.
+/// A rule about packets: which ones, and what happens to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketRule {
-    /// Which packets.
+    /// The packets that the rule is about.
     pub selector: PacketSelector,
-    /// What happens to them.
+    /// The fault of these packets.
     pub fault: Fault,
 }
 
-/// What reports say of one rule.
+/// Everything that reports say about one rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recording {
     /// The processes that the rule concerned.
@@ -61,7 +63,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// What it has of one device.
+    /// Returns the part of the recording that belongs to one device.
     fn of_device(&self, name: &str) -> Recording {
         let is_own = |device: &Option<String>| device.as_deref().is_none_or(|device| device == name);
         let mut own = self.clone();
@@ -72,83 +74,84 @@ impl Recording {
         own
     }
 
-    /// It is about packets, or did not apply to anything.
+    /// Reports whether the recording is about packets, or the rule never applied.
     pub fn is_of_packets(&self) -> bool {
         self.calls.is_empty() && self.completions.is_empty() && self.completion_events.is_empty()
     }
 }
 
-/// A completion to which something happened.
+/// A completion that a report says a rule applied to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedCompletion {
-    /// The tag of its process.
+    /// The tag of the process.
     pub tag: String,
-    /// Its device, by name; `None`: that of a process with one device.
+    /// The name of the device; `None`: the only device of the process.
     pub device: Option<String>,
-    /// Which completion.
+    /// The identity of the completion.
     pub key: CompletionKey,
-    /// What happened.
+    /// The fate of the completion.
     pub fate: CompletionFate,
 }
 
-/// A call to which something happened.
+/// A call that a report says a rule applied to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedCall {
-    /// The tag of its process.
+    /// The tag of the process.
     pub tag: String,
-    /// Its device, by name; `None`: that of a process with one device.
+    /// The name of the device; `None`: the only device of the process.
     pub device: Option<String>,
-    /// Its name.
+    /// The name of the call.
     pub call: String,
-    /// Its ordinal among the calls of this name in its process, from 1.
+    /// The ordinal of the call among those of this name in its process, from 1.
     pub nth: u64,
-    /// Ordinal of its queue pair, if the rule was about queue pairs.
+    /// The ordinal of the call's queue pair, if the rule was about queue pairs.
     pub qp: Option<u32>,
-    /// What happened.
+    /// The fate of the call.
     pub fate: CallFate,
 }
 
-/// A packet to which something happened.
+/// A packet that a report says a rule applied to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
-    /// The tag of its process.
+    /// The tag of the process.
     pub tag: String,
-    /// Its device, by name; `None`: that of a process with one device.
+    /// The name of the device; `None`: the only device of the process.
     pub device: Option<String>,
-    /// Which packet.
+    /// The identity of the packet.
     pub key: PacketKey,
-    /// What happened.
+    /// The fate of the packet.
     pub fate: Fate,
-    /// For how long nothing passed from here on, if that happened: `Some(None)` is for ever.
+    /// Duration of the partition that began here, in ns, if one began; `Some(None)` means without end.
     pub partition_ns: Option<Option<u64>>,
-    /// What happened to the device.
+    /// The incident of the device, if there was one.
     pub incident: Option<Incident>,
-    /// What the peer said as it rejected a request for a connection.
+    /// The private data with which a connection request was rejected.
     pub private_data: Option<Box<RejData>>,
-    /// It was noted, and nothing happened.
+    /// True if the packet was only noted.
     pub noted: bool,
 }
 
-/// Something that goes wrong.
+/// A rule of a fault plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name: no other rule of the plan has it. What the rule draws depends on it.
+    /// The name of the rule: no other rule of the plan has it. What the rule draws depends on it.
     pub name: String,
-    /// The device that it is about, by name; `None`: all devices of the process.
+    /// The name of the device that the rule is about; `None`: all devices of the process.
     pub device: Option<String>,
-    /// What it waits for before it begins: what comes earlier is not counted.
+    /// The trigger that the rule waits for; what comes earlier is not counted.
     pub after: Option<Trigger>,
-    /// When.
-    pub when: When,
-    /// What.
+    /// The condition under which the rule applies.
+    pub when: RuleConditions,
+    /// The subject and the effect of the rule.
     pub what: What,
 }
 
-/// What goes wrong. Several rules may apply to the same packet, and then all of it happens.
+/// A fault plan: the rules that say what goes wrong. Several rules may apply to the same packet, and then all
+/// of their faults happen.
 ///
 /// ```
 /// use pumice_faults::{
-///     Fault, FaultPlan, PacketClass, PacketRule, PacketSelector, Rule, Steps, What, When,
+///     Fault, FaultPlan, PacketClass, PacketRule, PacketSelector, Rule, Steps, What, RuleConditions,
 /// };
 ///
 /// let selector = PacketSelector { opcode: vec![PacketClass::Ack], ..PacketSelector::default() };
@@ -157,7 +160,7 @@ pub struct Rule {
 ///     name: "third ACK".to_owned(),
 ///     device: None,
 ///     after: None,
-///     when: When { steps: third, ..When::default() },
+///     when: RuleConditions { steps: third, ..RuleConditions::default() },
 ///     what: What::Packet(Box::new(PacketRule { selector, fault: Fault::Drop })),
 /// });
 /// assert_eq!(plan.check(), Ok(()));
@@ -169,71 +172,71 @@ pub struct FaultPlan {
     rules: Vec<Rule>,
 }
 
-/// Why a plan cannot be used.
+/// The reason why a plan cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("rule \"{rule}\": {problem}")]
 pub struct PlanError {
     /// The name of the rule.
     pub rule: String,
-    /// What is wrong with it, and the remedy.
+    /// The problem of the rule, and the remedy.
     pub problem: String,
 }
 
 impl FaultPlan {
-    /// Nothing goes wrong.
+    /// Returns a plan without rules.
     pub fn new() -> FaultPlan {
         FaultPlan::default()
     }
 
-    /// Nothing goes wrong yet; what is left to chance follows from this seed.
+    /// Returns a plan without rules whose random draws follow from this seed.
     pub fn seeded(seed: u64) -> FaultPlan {
         FaultPlan { seed, rules: Vec::new() }
     }
 
-    /// Also this rule.
+    /// Adds a rule.
     #[must_use]
     pub fn with(mut self, rule: Rule) -> FaultPlan {
         self.rules.push(rule);
         self
     }
 
-    /// Also a rule by which something happens to so many of a million packets.
+    /// Adds a rule by which a fault happens to `ppm` of a million packets, at random.
     #[must_use]
     pub fn by_chance(self, name: &str, ppm: u32, fault: Fault) -> FaultPlan {
-        let when = When { chance_ppm: Some(ppm), ..When::default() };
+        let when = RuleConditions { chance_ppm: Some(ppm), ..RuleConditions::default() };
         let rule = PacketRule { selector: PacketSelector::default(), fault };
         let (name, what) = (name.to_owned(), What::Packet(Box::new(rule)));
         self.with(Rule { name, device: None, after: None, when, what })
     }
 
-    /// Also a rule of the name "loss", by which so many of a million packets are lost.
+    /// Adds a rule of the name "loss", by which `ppm` of a million packets are lost.
     #[must_use]
     pub fn losing(self, ppm: u32) -> FaultPlan {
         self.by_chance(LOSS, ppm, Fault::Drop)
     }
 
-    /// The same with another seed.
+    /// Returns the same plan with another seed.
     #[must_use]
     pub fn reseeded(self, seed: u64) -> FaultPlan {
         FaultPlan { seed, ..self }
     }
 
-    /// The seed of what is left to chance.
+    /// Returns the seed of random draws.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The rules, in the order in which they were added.
+    /// Returns the rules, in the order in which they were added.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// Whether there are no rules.
+    /// Reports whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The part of it that is about a device of this name.
+    /// Returns the part of the plan that is about a device of this name.
     #[must_use]
     pub fn of_device(&self, name: &str) -> FaultPlan {
         let own = self.rules.iter().filter(|rule| rule.is_of(name)).map(|rule| match &rule.what {
@@ -245,8 +248,8 @@ impl FaultPlan {
         FaultPlan { seed: self.seed, rules: own.collect() }
     }
 
-    /// The same without what happens to the device: for one that is back after it was pulled out, because
-    /// events happen once in a process.
+    /// Returns the plan without incidents: for a device that is back after it was unplugged, because
+    /// incidents happen once in a process.
     #[must_use]
     pub fn without_events(&self) -> FaultPlan {
         let is_event = |rule: &Rule| match &rule.what {
@@ -261,12 +264,12 @@ impl FaultPlan {
         FaultPlan { seed: self.seed, rules: others.collect() }
     }
 
-    /// What the rules wait for.
+    /// Returns the triggers that the rules wait for.
     pub(super) fn triggers(&self) -> impl Iterator<Item = &Trigger> {
         self.rules.iter().flat_map(Rule::triggers)
     }
 
-    /// Whether the plan makes sense.
+    /// Checks that the plan makes sense.
     ///
     /// # Errors
     /// Two rules have one name, conditions exclude each other, a rule can apply to nothing, or it waits for a
@@ -276,7 +279,7 @@ impl FaultPlan {
         self.check_waiting()
     }
 
-    /// Whether every rule that is waited for can apply first.
+    /// Checks that every rule that is waited for can apply first.
     pub fn check_waiting(&self) -> Result<(), PlanError> {
         let awaited = |rule: &Rule| match &rule.after {
             Some(Trigger::Rule(name)) => Some(name.clone()),
@@ -315,7 +318,7 @@ impl FaultPlan {
         Ok(())
     }
 
-    /// Whether each rule makes sense by itself. Rules that are waited for may come later.
+    /// Checks that each rule makes sense by itself. Rules that are waited for may be added later.
     pub fn check_rules(&self) -> Result<(), PlanError> {
         let mut names = BTreeSet::new();
         for rule in &self.rules {
@@ -354,7 +357,8 @@ impl FaultPlan {
 }
 
 impl Rule {
-    /// The tag of the processes that it is about, or a pattern of it; `None`: all, or what a report says.
+    /// Returns the tag of the processes that the rule is about, or a pattern of it; `None`: all processes, or
+    /// those that a report names.
     pub(super) fn tag(&self) -> Option<&str> {
         match &self.what {
             What::Packet(rule) => rule.selector.tag.as_deref(),
@@ -365,36 +369,37 @@ impl Rule {
         }
     }
 
-    /// Whether it is about a device of this name.
+    /// Reports whether the rule is about a device of this name.
     pub(super) fn is_of(&self, device: &str) -> bool {
         self.device.as_deref().is_none_or(|wanted| wanted == device)
     }
 
-    /// What happens to the device by it when a call has returned.
+    /// Returns the incident that the rule causes after a call has returned, if it is such a rule.
     pub(super) fn incident_after_call(&self) -> Option<Incident> {
         self.incident_alone().filter(|_| matches!(self.after, Some(Trigger::Calls { .. })))
     }
 
-    /// What happens to the device by it when a time has passed, in ns.
+    /// Returns the incident that the rule causes after a time has passed, and that time in ns, if it is such
+    /// a rule.
     pub fn incident_after_time(&self) -> Option<(u64, Incident)> {
         let Some(Trigger::Time { ns }) = self.after else { return None };
         Some((ns, self.incident_alone()?))
     }
 
-    /// What happens to the device by it, if packets play no part in it.
+    /// Returns the rule's incident, if the rule does not depend on packets.
     fn incident_alone(&self) -> Option<Incident> {
         let What::Packet(rule) = &self.what else { return None };
         let of_any_packet =
             PacketSelector { tag: None, ..rule.selector.clone() } == PacketSelector::default();
-        let once =
-            When { times: None, ..self.when } == When::default() && self.when.times.is_none_or(|n| n == 1);
+        let once = RuleConditions { times: None, ..self.when } == RuleConditions::default()
+            && self.when.times.is_none_or(|n| n == 1);
         match rule.fault {
             Fault::Happen(incident) if incident.is_of_device() && of_any_packet && once => Some(incident),
             _ => None,
         }
     }
 
-    /// What it waits for, and what it makes completions wait for.
+    /// Returns the trigger that the rule waits for, and the one that it makes completions wait for.
     pub(super) fn triggers(&self) -> Vec<&Trigger> {
         let until = match &self.what {
             What::Completion(rule) => match &rule.fault {
@@ -410,7 +415,7 @@ impl Rule {
     }
 }
 
-/// What happens must be something, and possible for what it happens to.
+/// Checks that the fault does something, and is possible for the packets that it is about.
 fn check_fault(rule: &PacketRule) -> Result<(), String> {
     let PacketRule { selector, fault } = rule;
     let acks = !selector.opcode.is_empty() && selector.opcode.iter().all(|class| *class == PacketClass::Ack);

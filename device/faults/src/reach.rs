@@ -1,5 +1,5 @@
-//! Which packets there are, and whether a rule about them can ever meet one: what a field can say depends on
-//! the service, on the side and on what the packet does.
+//! The kinds of packets that exist, and whether a rule can ever match one: the possible values of a field
+//! depend on the service, on the side and on what the packet does.
 //!
 //! | Packets | `qp` | `message` | `packet` | `transmission` |
 //! |---|---|---|---|---|
@@ -10,42 +10,42 @@
 //! | ack, cnp | any | any | any | 1 |
 //! | connection management (cm) | 0 | 0 | 0 | any |
 
-use pumice_transport::event::Side;
+use pumice_transport::event::PacketSide;
 
 use super::action::Fault;
-use super::identity::{PacketClass, PacketService, side_name};
-use super::incident::Incident;
 use super::plan::{FaultPlan, PacketRule, Rule, What};
 use super::select::{PacketSelector, Span, check_ordinals};
-use super::when::When;
+use super::when::RuleConditions;
+use pumice_model::fates::identity::{PacketClass, PacketService, side_name};
+use pumice_model::fates::incident::Incident;
 
-/// A kind of packets.
+/// A kind of packets: class, service and side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Packets {
+struct PacketKind {
     class: PacketClass,
     service: PacketService,
-    side: Side,
+    side: PacketSide,
 }
 
-/// The longest payload of a packet, and all headers that it can have, generously.
+/// An upper bound of a packet's length: the longest payload and all headers that it can have, in bytes.
 const LONGEST_BYTES: u32 = 4096 + 128;
 
-impl Packets {
-    /// All kinds that a selector leaves, by service, side and opcode.
-    fn of(selector: &PacketSelector) -> Vec<Packets> {
-        let is_met = |class: &&PacketClass| match selector.opcode.as_slice() {
+impl PacketKind {
+    /// Returns all kinds of packets that a selector allows, by service, side and opcode.
+    fn of(selector: &PacketSelector) -> Vec<PacketKind> {
+        let is_selected = |class: &&PacketClass| match selector.opcode.as_slice() {
             [] => !class.depends_on_time(),
             some => some.contains(class),
         };
-        let is_wanted = |packets: &Packets| {
+        let is_wanted = |packets: &PacketKind| {
             (selector.service.is_empty() || selector.service.contains(&packets.service))
                 && selector.side.is_none_or(|side| side == packets.side)
         };
-        let classes = PacketClass::ALL.iter().filter(is_met).copied();
+        let classes = PacketClass::ALL.iter().filter(is_selected).copied();
         let all = classes.flat_map(|class| {
             services_of(class).iter().flat_map(move |service| {
                 let sides = sides_of_service(class, *service).iter();
-                sides.map(move |side| Packets { class, service: *service, side: *side })
+                sides.map(move |side| PacketKind { class, service: *service, side: *side })
             })
         });
         all.filter(is_wanted).collect()
@@ -55,12 +55,12 @@ impl Packets {
         matches!(self.service, PacketService::Cm)
     }
 
-    /// Whether it has one transmission only.
+    /// Reports whether packets of this kind are sent only once.
     const fn is_sent_once(self) -> bool {
         self.service.is_unreliable() || matches!(self.class, PacketClass::Ack | PacketClass::Cnp)
     }
 
-    /// Whether one of its packets has these ordinals.
+    /// Reports whether a packet of this kind can have the ordinals of this field.
     fn has(self, selector: &PacketSelector, field: &str) -> bool {
         let is_zero = |span: Option<Span>| span.is_none_or(|span| span.has(0));
         let (message, packet) = (selector.message, selector.packet);
@@ -69,7 +69,7 @@ impl Packets {
             "message" => !self.is_cm() || is_zero(message),
             "packet" => match (message, packet) {
                 _ if self.is_cm() => is_zero(packet),
-                (Some(message), Some(packet)) if self.side == Side::Requester => {
+                (Some(message), Some(packet)) if self.side == PacketSide::Requester => {
                     let is_below = packet.last < message.first;
                     let is_beyond = self.service.is_datagram() && packet.first > message.last;
                     !is_below && !is_beyond
@@ -85,7 +85,7 @@ impl Packets {
         }
     }
 
-    /// The longest packet, from the BTH to the ICRC.
+    /// Returns the length of the longest packet of this kind, from the BTH to the ICRC, in bytes.
     const fn most_bytes(self) -> u32 {
         use PacketClass as C;
         match self.class {
@@ -93,7 +93,7 @@ impl Packets {
             C::Ack | C::Nak | C::RnrNak => 20,
             C::AtomicResponse => 28,
             C::Cnp => 32,
-            // With the extended transport header of XRC.
+            // The request has the extended transport header of XRC.
             C::Read => 36,
             C::Flush => 40,
             C::Atomic => 48,
@@ -101,13 +101,13 @@ impl Packets {
         }
     }
 
-    /// Whether one of its packets can have a payload.
+    /// Reports whether a packet of this kind can have a payload.
     const fn has_payload(self) -> bool {
         use PacketClass as C;
         !matches!(self.class, C::Read | C::Flush | C::AtomicResponse | C::Ack | C::Nak | C::RnrNak | C::Cnp)
     }
 
-    /// Whether a fault does something to it.
+    /// Reports whether a fault can change a packet of this kind.
     fn takes(self, fault: &Fault) -> bool {
         match fault {
             Fault::Corrupt { sealed: true, .. } => self.has_payload(),
@@ -118,11 +118,11 @@ impl Packets {
 }
 
 impl PacketRule {
-    /// Whether a packet can exist that the rule applies to.
+    /// Checks that a packet can exist to which the rule applies.
     ///
     /// # Errors
-    /// None can; the sentence says what to write.
-    pub(super) fn check_reach(&self, when: &When) -> Result<(), String> {
+    /// No such packet can exist; the sentence says what to write.
+    pub(super) fn check_reach(&self, when: &RuleConditions) -> Result<(), String> {
         let PacketRule { selector, fault } = self;
         check_tag(selector.tag.as_deref())?;
         if selector.peer.iter().any(std::net::IpAddr::is_unspecified) {
@@ -135,8 +135,8 @@ impl PacketRule {
         {
             return Err("what lasts for 0 ns changes nothing: write a time above 0".to_owned());
         }
-        let all = Packets::of(selector);
-        let mut left: Vec<Packets> = all.into_iter().filter(|one| self.meets(one)).collect();
+        let all = PacketKind::of(selector);
+        let mut left: Vec<PacketKind> = all.into_iter().filter(|one| self.meets(one)).collect();
         if left.is_empty() {
             return Err(self.no_packets());
         }
@@ -168,8 +168,8 @@ impl PacketRule {
         }
     }
 
-    /// Of packets that are sent once, a span of them has no more than its numbers.
-    fn check_count(&self, left: &[Packets], when: &When) -> Result<(), String> {
+    /// Checks, for packets that are sent only once, that a span has as many packets as the rule needs.
+    fn check_count(&self, left: &[PacketKind], when: &RuleConditions) -> Result<(), String> {
         let of_uc = left.iter().all(|one| one.service == PacketService::Uc);
         match self.selector.packet.filter(|_| of_uc) {
             Some(span) => when.check_count(span, "packet"),
@@ -177,8 +177,8 @@ impl PacketRule {
         }
     }
 
-    fn meets(&self, packets: &Packets) -> bool {
-        self.can_meet(packets.service, packets.side, packets.class)
+    fn meets(&self, packets: &PacketKind) -> bool {
+        self.can_match(packets.service, packets.side, packets.class)
     }
 
     fn no_packets(&self) -> String {
@@ -207,8 +207,8 @@ impl PacketRule {
 }
 
 impl FaultPlan {
-    /// The rules that a program with these devices, of so many ports each, never meets; a sentence about
-    /// each.
+    /// Returns a sentence about each rule that a program with these devices, given by name and number of
+    /// ports, never meets.
     #[must_use]
     pub fn without_effect_on(&self, devices: &[(&str, u8)]) -> Vec<String> {
         let told = |rule: &Rule| -> Option<String> {
@@ -229,7 +229,7 @@ impl FaultPlan {
 }
 
 impl PacketSelector {
-    /// What a selector asks for must exist.
+    /// Checks that the packets that the selector asks for can exist.
     pub(super) fn check(&self) -> Result<(), String> {
         let selector = self;
         check_ordinals("qp", selector.qp)?;
@@ -289,7 +289,7 @@ impl PacketSelector {
     }
 }
 
-/// A tag that a process can have, or the beginning of one.
+/// Checks that a process can have this tag, or one that begins so.
 fn check_tag(tag: Option<&str>) -> Result<(), String> {
     let Some(tag) = tag else { return Ok(()) };
     let plain = tag.strip_suffix('*').unwrap_or(tag);
@@ -303,16 +303,16 @@ fn check_tag(tag: Option<&str>) -> Result<(), String> {
 }
 
 impl Rule {
-    /// Whether no process can be one that both rules are about.
+    /// Reports whether no process exists that both rules are about.
     pub(super) fn is_of_other_processes(&self, other: &Rule) -> bool {
         disjoint(self.tag(), other.tag())
     }
 }
 
-/// Whether no tag is like both, where `*` at the end stands for anything.
+/// Reports whether no tag matches both patterns, where `*` at the end stands for anything.
 fn disjoint(one: Option<&str>, other: Option<&str>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return false };
-    // Patterns with a star elsewhere may be about anything.
+    // A pattern with a star elsewhere may match anything.
     let parts = |tag: &'_ str| -> Option<(String, bool)> {
         let (plain, is_open) = tag.strip_suffix('*').map_or((tag, false), |plain| (plain, true));
         (!plain.contains('*')).then(|| (plain.to_owned(), is_open))
@@ -328,7 +328,7 @@ fn names(services: &[PacketService]) -> String {
     services.iter().map(|service| service.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// The services that have packets of a class.
+/// Returns the services that have packets of a class.
 const fn services_of(class: PacketClass) -> &'static [PacketService] {
     use PacketClass as C;
     use PacketService::{Cm, Dc, Rc, Srd, Uc, Ud, Xrc};
@@ -342,10 +342,10 @@ const fn services_of(class: PacketClass) -> &'static [PacketService] {
     }
 }
 
-/// The sides that send packets of a class.
-const fn sides_of(class: PacketClass) -> &'static [Side] {
+/// Returns the sides that send packets of a class.
+const fn sides_of(class: PacketClass) -> &'static [PacketSide] {
     use PacketClass as C;
-    use Side::{Notification, Requester, Responder};
+    use PacketSide::{Notification, Requester, Responder};
     match class {
         C::Send | C::Write | C::Read | C::Atomic | C::Flush => &[Requester],
         C::ReadResponse | C::AtomicResponse | C::Ack | C::Nak | C::RnrNak => &[Responder],
@@ -356,10 +356,10 @@ const fn sides_of(class: PacketClass) -> &'static [Side] {
     }
 }
 
-/// The sides that send packets of a class and a service: of SRD and DC also who answers.
-const fn sides_of_service(class: PacketClass, service: PacketService) -> &'static [Side] {
+/// Returns the sides that send packets of a class and a service: for SRD and DC the responder, too.
+const fn sides_of_service(class: PacketClass, service: PacketService) -> &'static [PacketSide] {
     match service {
-        PacketService::Srd | PacketService::Dc => &[Side::Requester, Side::Responder],
+        PacketService::Srd | PacketService::Dc => &[PacketSide::Requester, PacketSide::Responder],
         _ => sides_of(class),
     }
 }

@@ -1,24 +1,24 @@
-//! Which packets a rule is about.
+//! The selection of the packets that a rule is about.
 
 use std::fmt;
 use std::net::IpAddr;
 
-use pumice_ground::ordinal::OrdinalSpan;
-use pumice_transport::event::Side;
+use pumice_platform::ordinal::OrdinalSpan;
+use pumice_transport::event::PacketSide;
 
-use super::identity::{PacketClass, PacketKey, PacketService};
+use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService};
 
-/// Numbers from here to there, both included.
+/// A range of numbers, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The first.
+    /// The first number.
     pub first: u64,
-    /// The last.
+    /// The last number.
     pub last: u64,
 }
 
 impl Span {
-    /// One number.
+    /// Returns a span of one number.
     pub const fn one(number: u64) -> Span {
         Span { first: number, last: number }
     }
@@ -38,10 +38,10 @@ impl fmt::Display for Span {
     }
 }
 
-/// Whether numbers of objects are such of any.
+/// Checks that a span of object numbers contains a number.
 ///
 /// # Errors
-/// The smaller one is not first.
+/// The smaller number is not first.
 pub(super) fn check_ordinals(name: &str, span: Option<OrdinalSpan>) -> Result<(), String> {
     match span.filter(|span| span.last < span.first) {
         Some(span) => Err(format!("{name} = {span} has no number: write the smaller number first")),
@@ -49,8 +49,8 @@ pub(super) fn check_ordinals(name: &str, span: Option<OrdinalSpan>) -> Result<()
     }
 }
 
-/// Packets, by what they are. What is not said may be anything; but packets whose number depends on timing
-/// ([`PacketClass::depends_on_time`]) are met only if their class is named.
+/// Selects packets by what they are. A field without a value matches anything; but packets whose number
+/// depends on timing ([`PacketClass::depends_on_time`]) match only if their class is named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PacketSelector {
     /// The tag of the sending process; `*` at its end stands for anything.
@@ -63,8 +63,8 @@ pub struct PacketSelector {
     pub peer: Vec<IpAddr>,
     /// Services; empty: all.
     pub service: Vec<PacketService>,
-    /// Who sends it.
-    pub side: Option<Side>,
+    /// The side that sends the packet.
+    pub side: Option<PacketSide>,
     /// Classes; empty: all but those that depend on timing.
     pub opcode: Vec<PacketClass>,
     /// Ordinals of messages.
@@ -76,7 +76,12 @@ pub struct PacketSelector {
 }
 
 impl PacketSelector {
-    /// Whether it is about packets of this process.
+    /// Reports whether the selector is about all packets of a process.
+    pub(super) fn is_of_all(&self) -> bool {
+        *self == PacketSelector { tag: self.tag.clone(), ..PacketSelector::default() }
+    }
+
+    /// Reports whether the selector is about packets of a process with this tag.
     pub fn is_of(&self, tag: &str) -> bool {
         self.tag.as_deref().is_none_or(|wanted| match wanted.strip_suffix('*') {
             Some(start) => tag.starts_with(start),
@@ -84,12 +89,13 @@ impl PacketSelector {
         })
     }
 
-    /// Whether it is about packets to this address.
+    /// Reports whether the selector is about packets to this address.
     pub fn is_towards(&self, peer: IpAddr) -> bool {
         self.peer.is_empty() || self.peer.contains(&peer)
     }
 
-    /// Whether it is about this packet of a process that it is about.
+    /// Reports whether the selector matches this packet, which belongs to a process that the selector is
+    /// about.
     pub fn matches(&self, key: &PacketKey, peer: IpAddr) -> bool {
         let has = |span: Option<Span>, number| span.is_none_or(|span| span.has(number));
         let named = if self.opcode.is_empty() {

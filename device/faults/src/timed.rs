@@ -1,36 +1,36 @@
-//! What is to happen to the device when a time has come, also if it sends nothing.
+//! Incidents that happen to the device at a time, also if it sends nothing.
 
-use super::incident::Incident;
+use pumice_model::fates::incident::Incident;
 
-/// What is to come, by time.
+/// The pending timed incidents, ordered by time.
 #[derive(Debug, Default)]
-pub(crate) struct Timed(Vec<Due>);
+pub(crate) struct TimedIncidents(Vec<TimedIncident>);
 
-/// Something that happens at a time.
+/// An incident that happens at a time.
 #[derive(Debug)]
-pub(crate) struct Due {
+pub(crate) struct TimedIncident {
     pub(super) at_ns: u64,
-    /// How long after the beginning that is.
+    /// Time from the beginning to the incident, in ns.
     pub(super) after_ns: u64,
     pub(super) incident: Incident,
-    /// The rule.
+    /// The number of the rule.
     pub(super) id: usize,
 }
 
-impl Timed {
-    /// Also this.
-    pub(crate) fn add(&mut self, due: Due) {
+impl TimedIncidents {
+    /// Adds an incident.
+    pub(crate) fn add(&mut self, due: TimedIncident) {
         self.0.push(due);
         self.0.sort_by_key(|due| (due.at_ns, due.id));
     }
 
-    /// When the next one comes.
+    /// Returns when the next incident is due, in ns.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.0.first().map(|due| due.at_ns)
     }
 
-    /// What happens now.
-    pub(crate) fn take(&mut self, now_ns: u64) -> Vec<Due> {
+    /// Takes the incidents that are due.
+    pub(crate) fn take(&mut self, now_ns: u64) -> Vec<TimedIncident> {
         self.0.extract_if(.., |due| due.at_ns <= now_ns).collect()
     }
 }

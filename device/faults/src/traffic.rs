@@ -1,20 +1,21 @@
-//! What a plan remembers of one queue pair: where each kind of traffic stands, and what rules have counted.
+//! What a plan remembers of one queue pair: the progress of each kind of traffic, and what rules have
+//! counted.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pumice_transport::event::{Departure, PacketIdentity, Side};
+use pumice_transport::event::{OutgoingPacket, PacketIdentity, PacketSide};
 use pumice_transport::wire::Qpn;
 
 use super::frontier::{Answers, Once, PacketAttempt, Requests, unwrap24};
-use super::identity::{PacketClass, PacketKey, PacketService};
+use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService};
 
-/// Destinations of one datagram queue pair that are told apart; more of them share the last ordinal.
+/// Most destinations of one datagram queue pair that are told apart; further ones share the last ordinal.
 pub(crate) const MAX_DESTINATIONS: usize = 65_536;
 
-/// Packets whose order among each other is the same in every run.
+/// A kind of packets whose order among each other is the same in every run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stream {
+pub enum TrafficKind {
     Requests,
     Answers,
     Acks,
@@ -23,20 +24,20 @@ pub enum Stream {
     Management,
 }
 
-/// What a rule has counted along one stream.
+/// The counts of a rule along one stream.
 #[derive(Debug, Clone, Default)]
-pub struct Count {
-    /// Packets that the rule is about.
+pub struct StreamCount {
+    /// Number of packets that matched the rule.
     pub(super) matched: u64,
-    /// How often it applied.
+    /// Number of times that the rule applied.
     pub(super) applied: u64,
-    /// In a bad stretch.
+    /// True if the stream is in a bad stretch.
     pub(super) bad: bool,
-    /// What it drew last.
+    /// The value that the rule drew last.
     pub(super) before: Option<u64>,
 }
 
-/// One connection of a queue pair.
+/// The traffic of one connection of a queue pair.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     connection: u32,
@@ -49,28 +50,28 @@ pub(crate) struct Traffic {
     answer: u64,
     refusals: BTreeMap<(PacketClass, u64), u32>,
     notifications: u64,
-    destinations: BTreeMap<(IpAddr, Qpn), Destination>,
-    /// By rule.
-    pub(super) counts: BTreeMap<(usize, Stream), Count>,
-    /// Directions of which nothing was seen yet, though packets may have left: the first one seen is where
-    /// they stand.
-    unseen: Unseen,
+    destinations: BTreeMap<(IpAddr, Qpn), DatagramDestination>,
+    /// The counts of the rules, by number of the rule and stream.
+    pub(super) counts: BTreeMap<(usize, TrafficKind), StreamCount>,
+    /// The directions of which no packet was seen yet, though packets may have left: the first one seen shows
+    /// the progress.
+    unseen: UnseenDirections,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Unseen {
+pub(crate) struct UnseenDirections {
     requests: bool,
     answers: bool,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Destination {
+pub(crate) struct DatagramDestination {
     ordinal: u32,
     datagrams: u64,
 }
 
 impl Traffic {
-    /// The traffic of a connection; that of an earlier one is forgotten.
+    /// Returns the traffic of a connection; that of an earlier connection is forgotten.
     pub(crate) fn of_connection(&mut self, connection: u32) -> &mut Traffic {
         if self.connection != connection {
             *self = Traffic { connection, ..Traffic::default() };
@@ -78,26 +79,30 @@ impl Traffic {
         self
     }
 
-    /// The traffic of a connection of which packets may have left before.
+    /// Returns the traffic of a connection of which packets may have left before.
     pub(crate) fn late(connection: u32) -> Traffic {
-        let unseen = Unseen { requests: true, answers: true };
+        let unseen = UnseenDirections { requests: true, answers: true };
         Traffic { connection, unseen, ..Traffic::default() }
     }
 
-    /// The first packet that is seen of a direction says where it stands.
+    /// Sets the progress of a direction from the first packet that is seen of it.
     pub(crate) fn find_start(&mut self, identity: &PacketIdentity) {
-        if identity.side == Side::Requester && std::mem::take(&mut self.unseen.requests) {
+        if identity.side == PacketSide::Requester && std::mem::take(&mut self.unseen.requests) {
             self.requests = Requests::beginning_at(identity.relative_psn);
             self.once = Once::beginning_at(identity.relative_psn);
         }
-        if identity.side == Side::Responder && std::mem::take(&mut self.unseen.answers) {
+        if identity.side == PacketSide::Responder && std::mem::take(&mut self.unseen.answers) {
             self.answers = Answers::beginning_at(identity.relative_psn);
             (self.answer, self.message) = (identity.relative_psn.into(), identity.message);
         }
     }
 
-    /// Which packet this is. `None`: the plan is not asked about it.
-    pub(crate) fn key(&mut self, qp: u32, departure: &Departure<'_>) -> Option<(PacketKey, Stream)> {
+    /// Returns the identity of a packet. `None` means that the plan is not asked about it.
+    pub(crate) fn key(
+        &mut self,
+        qp: u32,
+        departure: &OutgoingPacket<'_>,
+    ) -> Option<(PacketKey, TrafficKind)> {
         let identity = &departure.identity;
         self.find_start(identity);
         let class = PacketClass::of(departure);
@@ -117,42 +122,49 @@ impl Traffic {
             transmission: 1,
         };
         let (stream, attempt) = match (class, service, identity.side) {
-            (PacketClass::Cnp, ..) | (_, _, Side::Notification) => {
+            (PacketClass::Cnp, ..) | (_, _, PacketSide::Notification) => {
                 let packet = self.notifications;
                 self.notifications = packet.saturating_add(1);
-                (Stream::Notifications, PacketAttempt { packet, transmission: 1 })
+                (TrafficKind::Notifications, PacketAttempt { packet, transmission: 1 })
             }
             (_, service, _) if service.is_datagram() => {
                 let attempt = self.datagram(departure, &mut key);
-                (Stream::Requests, attempt)
+                (TrafficKind::Requests, attempt)
             }
-            (_, PacketService::Uc, _) => (Stream::Requests, self.once.attempt(identity.relative_psn)),
-            (_, _, Side::Requester) => (Stream::Requests, self.requests.attempt(identity.relative_psn)?),
+            (_, PacketService::Uc, _) => (TrafficKind::Requests, self.once.attempt(identity.relative_psn)),
+            (_, _, PacketSide::Requester) => {
+                (TrafficKind::Requests, self.requests.attempt(identity.relative_psn)?)
+            }
             (PacketClass::Nak | PacketClass::RnrNak, ..) => {
                 key.message = unwrap24(self.message, identity.message as u32);
                 let packet = unwrap24(self.answer, identity.relative_psn);
-                (Stream::Refusals, self.refusal(class, key.message, packet))
+                (TrafficKind::Refusals, self.refusal(class, key.message, packet))
             }
             (PacketClass::Ack, ..) => {
                 key.message = self.answered(identity.message as u32);
-                (Stream::Acks, PacketAttempt { packet: self.answer(identity.relative_psn), transmission: 1 })
+                (
+                    TrafficKind::Acks,
+                    PacketAttempt { packet: self.answer(identity.relative_psn), transmission: 1 },
+                )
             }
             _ => {
                 let packet = self.answer(identity.relative_psn);
                 let attempt = self.answers.attempt(packet)?;
                 key.message = self.answered(identity.message as u32);
-                (Stream::Answers, attempt)
+                (TrafficKind::Answers, attempt)
             }
         };
         (key.packet, key.transmission) = (attempt.packet, attempt.transmission);
         Some((key, stream))
     }
 
-    /// What was decided about a packet.
-    pub(crate) fn decided(&mut self, key: &PacketKey, stream: Stream, psn_count: u32, arrives: bool) {
+    /// Records whether a packet arrives, as the plan decided.
+    pub(crate) fn decided(&mut self, key: &PacketKey, stream: TrafficKind, psn_count: u32, arrives: bool) {
         match stream {
-            Stream::Requests if !key.service.is_unreliable() => self.requests.decided(arrives, psn_count),
-            Stream::Answers => {
+            TrafficKind::Requests if !key.service.is_unreliable() => {
+                self.requests.decided(arrives, psn_count)
+            }
+            TrafficKind::Answers => {
                 let attempt = PacketAttempt { packet: key.packet, transmission: key.transmission };
                 self.answers.decided(attempt, arrives);
             }
@@ -172,7 +184,7 @@ impl Traffic {
         packet
     }
 
-    /// The n-th refusal of its kind of a message.
+    /// Counts a refusal of its kind of a message, and returns its number.
     pub(crate) fn refusal(&mut self, class: PacketClass, message: u64, packet: u64) -> PacketAttempt {
         self.refusals.retain(|(_, refused), _| *refused >= message);
         let times = self.refusals.entry((class, message)).or_default();
@@ -180,8 +192,8 @@ impl Traffic {
         PacketAttempt { packet, transmission: *times }
     }
 
-    /// The n-th datagram to its destination.
-    pub(crate) fn datagram(&mut self, departure: &Departure<'_>, key: &mut PacketKey) -> PacketAttempt {
+    /// Counts a datagram to its destination, and returns its number.
+    pub(crate) fn datagram(&mut self, departure: &OutgoingPacket<'_>, key: &mut PacketKey) -> PacketAttempt {
         let address = departure.path.flow.destination;
         let mut at = (address, departure.destination);
         if !self.destinations.contains_key(&at) && self.destinations.len() >= MAX_DESTINATIONS {
@@ -191,7 +203,7 @@ impl Traffic {
         let last = (address, Qpn::new(0xff_ffff));
         if !self.destinations.contains_key(&at) {
             let ordinal = self.destinations.range(first..=last).count() as u32;
-            self.destinations.insert(at, Destination { ordinal, datagrams: 0 });
+            self.destinations.insert(at, DatagramDestination { ordinal, datagrams: 0 });
         }
         let Some(destination) = self.destinations.get_mut(&at) else {
             return PacketAttempt { packet: 0, transmission: 1 };

@@ -1,66 +1,70 @@
-//! The one place where it is counted what the rules of a plan wait for.
+//! The counting of what the rules of a plan wait for.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
-use pumice_ground::clock::Clock;
+use pumice_platform::clock::Clock;
 
-use super::calls::CallKey;
 use super::plan::{FaultPlan, Rule, What};
-use super::trigger::{Occurrence, Trigger};
+use pumice_model::fates::call::CallKey;
+use pumice_model::fates::trigger::{Occurrence, Trigger};
 
-/// The triggers of a plan at work in one process: shared by all that asks the plan.
+/// The triggers of a plan in one process, shared by all parts that ask the plan.
 #[derive(Debug)]
 pub struct Triggers {
-    conditions: RwLock<Vec<Arc<Condition>>>,
-    /// Something happens to the device when calls have returned.
-    attends: AtomicBool,
-    attendants: Attendants,
+    conditions: RwLock<Vec<Arc<TriggerCondition>>>,
+    /// True if incidents can follow the return of calls.
+    has_hooks: AtomicBool,
+    hooks: CallHooks,
     clock: Clock,
 }
 
-/// Is told of each call that has returned, by its name and ordinal. False: its device is gone.
-pub type CallAttendant = Arc<dyn Fn(&CallKey<'_>) -> bool + Send + Sync>;
+/// A closure that is called after each call that has returned, with the call's name and ordinal. The device
+/// owns it.
+pub type CallHook = Arc<CallHookFn>;
+/// The function that a device runs after each call.
+type CallHookFn = dyn Fn(&CallKey<'_>) + Send + Sync;
 
-/// One for each device of the process.
+/// The attendants: one for each device of the process, and perhaps some of devices that were closed.
 #[derive(Default)]
-struct Attendants(Mutex<Vec<CallAttendant>>);
+struct CallHooks(Mutex<Vec<Weak<CallHookFn>>>);
 
-impl fmt::Debug for Attendants {
+impl fmt::Debug for CallHooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Attendants")
     }
 }
 
-impl Attendants {
-    fn lock(&self) -> MutexGuard<'_, Vec<CallAttendant>> {
+impl CallHooks {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<CallHookFn>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Debug)]
-struct Condition {
+struct TriggerCondition {
     trigger: Trigger,
-    /// How much is missing; 0: it has happened.
+    /// The amount that is missing; 0: the trigger has happened.
     left: AtomicU64,
-    /// It is of a rule that was added while the program ran, and goes with it.
+    /// True if the trigger belongs to a rule that was added while the program ran; it is removed with the
+    /// rule.
     is_live: bool,
     begin_ns: u64,
     clock: Clock,
 }
 
-/// Whether one trigger of a process has happened.
+/// The state of one trigger in a process: open once the trigger has happened.
 #[derive(Debug, Clone)]
-pub struct Gate(Arc<Condition>);
+pub struct TriggerGate(Arc<TriggerCondition>);
 
 impl Triggers {
-    /// The triggers of a plan, none of which has happened; `clock` is for those that are about time.
+    /// Returns the triggers of a plan, none of which has happened; `clock` is for those that are about time.
     pub fn new(plan: &FaultPlan, clock: &Clock) -> Arc<Triggers> {
         let triggers = Triggers {
             conditions: RwLock::default(),
-            attends: AtomicBool::new(plan.rules().iter().any(is_of_calls)),
-            attendants: Attendants::default(),
+            has_hooks: AtomicBool::new(plan.rules().iter().any(is_of_calls)),
+            hooks: CallHooks::default(),
             clock: clock.clone(),
         };
         for trigger in plan.triggers() {
@@ -71,93 +75,93 @@ impl Triggers {
         Arc::new(triggers)
     }
 
-    fn conditions(&self) -> RwLockReadGuard<'_, Vec<Arc<Condition>>> {
+    fn conditions(&self) -> RwLockReadGuard<'_, Vec<Arc<TriggerCondition>>> {
         self.conditions.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has(&self, is_wanted: impl Fn(&Trigger) -> bool) -> bool {
-        let is_in_use = |one: &Arc<Condition>| !one.is_live || Arc::strong_count(one) > 1;
+        let is_in_use = |one: &Arc<TriggerCondition>| !one.is_live || Arc::strong_count(one) > 1;
         self.conditions().iter().any(|one| is_in_use(one) && is_wanted(&one.trigger))
     }
 
-    /// From now on it is counted what this trigger waits for.
-    fn begin(&self, trigger: &Trigger, is_live: bool) -> Gate {
+    /// Begins to count what this trigger waits for.
+    fn begin(&self, trigger: &Trigger, is_live: bool) -> TriggerGate {
         let (left, clock) = (AtomicU64::new(trigger.amount()), self.clock.clone());
         let begin_ns = clock.now_ns();
-        let condition = Arc::new(Condition { trigger: trigger.clone(), left, is_live, begin_ns, clock });
+        let condition =
+            Arc::new(TriggerCondition { trigger: trigger.clone(), left, is_live, begin_ns, clock });
         let mut conditions = self.conditions.write().unwrap_or_else(PoisonError::into_inner);
-        // Those of rules that are gone go now.
+        // Triggers whose rules were cleared are removed here.
         conditions.retain(|one| !one.is_live || Arc::strong_count(one) > 1);
         conditions.push(Arc::clone(&condition));
-        Gate(condition)
+        TriggerGate(condition)
     }
 
-    /// Whether work requests that are carried out have to be told of.
+    /// Reports whether executed work requests have to be reported here.
     pub fn count_work(&self) -> bool {
         self.has(|trigger| matches!(trigger, Trigger::Completions { .. } | Trigger::Bytes { .. }))
     }
 
-    /// Whether calls that return have to be told of.
+    /// Reports whether returned calls have to be reported here.
     pub fn count_calls(&self) -> bool {
-        self.attends.load(Ordering::Relaxed) || self.has(|trigger| matches!(trigger, Trigger::Calls { .. }))
+        self.has_hooks.load(Ordering::Relaxed) || self.has(|trigger| matches!(trigger, Trigger::Calls { .. }))
     }
 
-    /// A call of this name has returned, which had this ordinal among those of its name.
+    /// Records that a call of this name has returned, with its ordinal among those of its name.
     pub fn called(&self, call: &str, ordinal: u64) {
         self.note(Occurrence::Call(call));
-        if !self.attends.load(Ordering::Relaxed) {
+        if !self.has_hooks.load(Ordering::Relaxed) {
             return;
         }
-        // Without the lock: something happens to a device.
-        let attendants = self.attendants.lock().clone();
-        let key = CallKey { call, ordinal, qp: None };
-        let gone: Vec<_> = attendants.iter().filter(|attendant| !attendant(&key)).collect();
-        if !gone.is_empty() {
-            let is_gone = |one: &CallAttendant| gone.iter().any(|gone| Arc::ptr_eq(gone, one));
-            self.attendants.lock().retain(|one| !is_gone(one));
-        }
+        // The attendants run without the lock: they apply incidents to a device.
+        let hooks: Vec<CallHook> = self.hooks.lock().iter().filter_map(Weak::upgrade).collect();
+        let key = CallKey { call, ordinal, qp: None, to: None };
+        hooks.iter().for_each(|hook| hook(&key));
     }
 
-    /// From now on this is told of each call that has returned, in the thread that made it, if something
-    /// happens to the device then.
-    pub fn attend(&self, attendant: CallAttendant) {
-        self.attendants.lock().push(attendant);
+    /// Registers an attendant, which is called after each call that has returned, in the thread that made it,
+    /// if incidents can follow calls. It stays registered until its device drops it, for a program may open
+    /// and close a device often.
+    pub fn add_hook(&self, hook: &CallHook) {
+        let mut hooks = self.hooks.lock();
+        hooks.retain(|one| one.strong_count() > 0);
+        hooks.push(Arc::downgrade(hook));
     }
 
-    /// Where a trigger of the plan stands; `None` if the plan does not have it.
-    pub(crate) fn gate(&self, trigger: &Trigger) -> Option<Gate> {
+    /// Returns the gate of a trigger of the plan; `None` if the plan does not have it.
+    pub(crate) fn gate(&self, trigger: &Trigger) -> Option<TriggerGate> {
         let conditions = self.conditions();
         let known = conditions.iter().find(|one| one.trigger == *trigger && !one.is_live)?;
-        Some(Gate(Arc::clone(known)))
+        Some(TriggerGate(Arc::clone(known)))
     }
 
-    /// Where a trigger of a rule stands: one that comes while the program runs waits for what happens from
-    /// then on.
-    pub(super) fn gate_for(&self, trigger: &Trigger, is_live: bool) -> Option<Gate> {
+    /// Returns the gate of a rule's trigger: for a rule that is added while the program runs a new one, which
+    /// counts from then on.
+    pub(super) fn gate_for(&self, trigger: &Trigger, is_live: bool) -> Option<TriggerGate> {
         if is_live { Some(self.begin(trigger, true)) } else { self.gate(trigger) }
     }
 
-    /// A rule comes while the program runs.
+    /// Takes note of a rule that is added while the program runs.
     pub fn admit(&self, rule: &Rule) {
         if is_of_calls(rule) {
-            self.attends.store(true, Ordering::Relaxed);
+            self.has_hooks.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Something happened.
+    /// Counts an occurrence for every trigger.
     pub fn note(&self, occurrence: Occurrence<'_>) {
         for condition in self.conditions().iter() {
             let amount = condition.trigger.amount_of(occurrence);
             if amount > 0 {
                 let missing = |left: u64| Some(left.saturating_sub(amount));
-                // It is never refused.
+                // The closure always returns `Some`, so the update is never refused.
                 let _ = condition.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, missing);
             }
         }
     }
 }
 
-/// Whether something happens to the device by it when a call has returned.
+/// Reports whether a rule causes an incident after a call has returned.
 fn is_of_calls(rule: &Rule) -> bool {
     match &rule.what {
         What::Recorded(recording) => recording.calls.iter().any(|call| call.fate.incident.is_some()),
@@ -165,19 +169,19 @@ fn is_of_calls(rule: &Rule) -> bool {
     }
 }
 
-impl Gate {
-    /// How much of the time is left that it waits for, in ns.
+impl TriggerGate {
+    /// Returns how much of the time that the trigger waits for is left, in ns.
     pub fn time_left_ns(&self) -> u64 {
-        let Condition { trigger, begin_ns, clock, .. } = &*self.0;
+        let TriggerCondition { trigger, begin_ns, clock, .. } = &*self.0;
         match trigger {
             Trigger::Time { ns } => ns.saturating_sub(clock.now_ns().saturating_sub(*begin_ns)),
             _ => 0,
         }
     }
 
-    /// Whether it has happened.
+    /// Reports whether the trigger has happened.
     pub fn is_open(&self) -> bool {
-        let Condition { trigger, left, begin_ns, clock, .. } = &*self.0;
+        let TriggerCondition { trigger, left, begin_ns, clock, .. } = &*self.0;
         match trigger {
             Trigger::Time { ns } => clock.now_ns().saturating_sub(*begin_ns) >= *ns,
             _ => left.load(Ordering::Acquire) == 0,
@@ -187,7 +191,7 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
-    use pumice_ground::clock::VirtualTime;
+    use pumice_platform::clock::VirtualTime;
     use pumice_transport::types::AsyncEventType;
 
     use super::*;
@@ -202,8 +206,9 @@ mod tests {
         ];
         let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();
         let triggers = Triggers::new(&plan, &Clock::monotonic());
-        let gates: Vec<Gate> = plan.triggers().map(|trigger| triggers.gate(trigger).unwrap()).collect();
-        let open = || gates.iter().map(Gate::is_open).collect::<Vec<_>>();
+        let gates: Vec<TriggerGate> =
+            plan.triggers().map(|trigger| triggers.gate(trigger).unwrap()).collect();
+        let open = || gates.iter().map(TriggerGate::is_open).collect::<Vec<_>>();
         assert_eq!(open(), [false, false, false]);
         triggers.note(Occurrence::Rule("b"));
         triggers.note(Occurrence::WorkRequest { qp: 0, length_bytes: 4 });
@@ -223,8 +228,9 @@ mod tests {
         let time = VirtualTime::default();
         let triggers = Triggers::new(&plan, &Clock::Virtual(time.clone()));
         assert!(triggers.count_calls() && !triggers.count_work());
-        let gates: Vec<Gate> = plan.triggers().map(|trigger| triggers.gate(trigger).unwrap()).collect();
-        let open = || gates.iter().map(Gate::is_open).collect::<Vec<_>>();
+        let gates: Vec<TriggerGate> =
+            plan.triggers().map(|trigger| triggers.gate(trigger).unwrap()).collect();
+        let open = || gates.iter().map(TriggerGate::is_open).collect::<Vec<_>>();
         triggers.called("ibv_post_send", 1);
         triggers.called("ibv_poll_cq", 1);
         triggers.note(Occurrence::Event(AsyncEventType::CqErr));

@@ -1,18 +1,18 @@
-//! When a rule applies to what it is about.
+//! The conditions under which a rule applies.
 
 use super::select::Span;
 
-/// All of a million.
+/// A probability of 1, in parts per million.
 const ALWAYS_PPM: u32 = 1_000_000;
 
-/// Every `step`-th of what a rule is about, from the first to the last, counted from 1.
+/// Selects every `step`-th of what a rule is about, from the first to the last, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steps {
-    /// The first.
+    /// The first ordinal.
     pub first: u64,
-    /// The last.
+    /// The last ordinal.
     pub last: u64,
-    /// From one to the next, at least 1.
+    /// The distance from one to the next, at least 1.
     pub step: u64,
 }
 
@@ -26,31 +26,37 @@ impl Steps {
 /// Good and bad stretches (the model of Gilbert and Elliott): the rule applies in bad ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bursts {
-    /// How likely a bad stretch begins with a packet, in parts per million.
+    /// Probability that a bad stretch begins with a packet, in parts per million.
     pub begin_ppm: u32,
-    /// How likely it ends with a packet, in parts per million.
+    /// Probability that a bad stretch ends with a packet, in parts per million.
     pub end_ppm: u32,
 }
 
-/// When a rule applies to what it is about: if all conditions hold. What a rule is about is counted along one
-/// kind of traffic (requests, answers, ACKs, NAKs) of one connection of one queue pair.
+/// The conditions of a rule, all of which have to hold. What a rule is about is counted along one kind of
+/// traffic (requests, answers, ACKs, NAKs) of one connection of one queue pair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct When {
-    /// To these.
+pub struct RuleConditions {
+    /// The ordinals to which the rule applies.
     pub steps: Option<Steps>,
-    /// To so many of a million, by chance.
+    /// The share to which the rule applies at random, in parts per million.
     pub chance_ppm: Option<u32>,
-    /// In bad stretches.
+    /// The bad stretches in which the rule applies.
     pub bursts: Option<Bursts>,
-    /// At most so often.
+    /// The largest number of times that the rule applies.
     pub times: Option<u64>,
 }
 
-impl When {
-    /// Whether the conditions make sense together.
+impl RuleConditions {
+    /// Reports whether the rule applies to everything that it is about.
+    pub(super) fn is_always(&self) -> bool {
+        let chance = self.chance_ppm.is_none_or(|ppm| ppm == ALWAYS_PPM);
+        chance && self.steps.is_none() && self.bursts.is_none() && self.times.is_none()
+    }
+
+    /// Checks that the conditions make sense together.
     ///
     /// # Errors
-    /// They can never hold; the sentence says what to write.
+    /// The conditions can never hold; the sentence says what to write.
     pub(super) fn check(&self) -> Result<(), String> {
         let chances = [self.chance_ppm, self.bursts.map(|bursts| bursts.begin_ppm)];
         if chances.into_iter().flatten().any(|ppm| ppm > ALWAYS_PPM) {
@@ -75,10 +81,10 @@ impl When {
         }
     }
 
-    /// Whether so many things can be counted as a span has.
+    /// Checks that a span has as many things as the rule counts.
     ///
     /// # Errors
-    /// The first that the rule is about is beyond them.
+    /// The first one to which the rule applies is beyond the span.
     pub(crate) fn check_count(&self, span: Span, field: &str) -> Result<(), String> {
         let there = span.last.saturating_sub(span.first).saturating_add(1);
         match self.steps {

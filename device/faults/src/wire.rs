@@ -1,43 +1,43 @@
-//! Faults of the simulated network: drawn for each packet in the order in which packets are sent.
+//! Faults of the simulated network, drawn for each packet in the order in which packets are sent.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pumice_ground::random::Random;
+use pumice_platform::random::Random;
 use pumice_transport::types::Fate;
 
 use super::action::{Fault, Size};
 
-/// When a rule of the network applies.
+/// The condition under which a rule of the network applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireTrigger {
-    /// To so many of a million packets, by chance.
+    /// The rule applies to a share of all packets, at random.
     Chance {
-        /// Parts per million.
+        /// The share, in parts per million.
         ppm: u32,
     },
-    /// To one packet.
+    /// The rule applies to one packet.
     Packet {
         /// The sender's address.
         from: IpAddr,
         /// The destination address, perhaps a multicast group.
         to: IpAddr,
-        /// Which packet from there to here, counted from 0.
+        /// The index of the packet among those between the two addresses, from 0.
         index: u64,
     },
 }
 
-/// When what happens in the network.
+/// A rule of the simulated network: a condition and a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireRule {
-    /// When.
+    /// The condition under which the rule applies.
     pub trigger: WireTrigger,
-    /// What. A partition is one lost packet here; `Fabric::cut` parts devices.
+    /// The fault. A partition is one lost packet here; `Fabric::cut` separates devices.
     pub fault: Fault,
 }
 
-/// What goes wrong with packets in the simulated network. It knows packets by their order only: a real run
-/// cannot be told to do the same. For that, give a device a [`FaultPlan`](super::FaultPlan).
+/// A fault plan of the simulated network. It identifies packets by their order only, so a real run cannot
+/// repeat it. For that, give a device a [`FaultPlan`](super::FaultPlan).
 ///
 /// ```
 /// use pumice_faults::{Fault, WirePlan};
@@ -52,57 +52,57 @@ pub struct WirePlan {
 }
 
 impl WirePlan {
-    /// Nothing goes wrong.
+    /// Returns a plan without rules.
     pub fn new() -> WirePlan {
         WirePlan::default()
     }
 
-    /// Nothing goes wrong yet; what is added by chance draws from this seed.
+    /// Returns a plan without rules whose random draws follow from this seed.
     pub fn seeded(seed: u64) -> WirePlan {
         WirePlan { seed, rules: Vec::new() }
     }
 
-    /// Also this, to so many of a million packets.
+    /// Adds a fault that happens to `ppm` of a million packets, at random.
     #[must_use]
     pub fn by_chance(self, ppm: u32, fault: Fault) -> WirePlan {
         self.with(WireRule { trigger: WireTrigger::Chance { ppm }, fault })
     }
 
-    /// Also this, to the packet of this index (from 0) between two addresses.
+    /// Adds a fault of the packet with this index (from 0) between two addresses.
     #[must_use]
     pub fn at(self, from: IpAddr, to: IpAddr, index: u64, fault: Fault) -> WirePlan {
         self.with(WireRule { trigger: WireTrigger::Packet { from, to, index }, fault })
     }
 
-    /// Also this rule.
+    /// Adds a rule.
     #[must_use]
     pub fn with(mut self, rule: WireRule) -> WirePlan {
         self.rules.push(rule);
         self
     }
 
-    /// The rules, in the order in which they were added.
+    /// Returns the rules, in the order in which they were added.
     pub fn rules(&self) -> &[WireRule] {
         &self.rules
     }
 }
 
-/// A plan of the network at work.
+/// The rules of a [`WirePlan`] with their state.
 #[derive(Debug, Default)]
 pub struct WireFaults {
-    rules: Vec<Armed>,
-    /// Packets seen per source and destination address.
+    rules: Vec<ArmedWireRule>,
+    /// Number of packets seen per source and destination address.
     counts: BTreeMap<(IpAddr, IpAddr), u64>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Armed {
+pub(crate) struct ArmedWireRule {
     rule: WireRule,
     random: Random,
     before: Option<u64>,
 }
 
-/// A number for the kind of fault: rules of different kinds draw from different generators.
+/// Returns a number for the kind of fault: rules of different kinds draw from different generators.
 pub(crate) const fn kind(fault: &Fault) -> u64 {
     match fault {
         Fault::Drop => 1,
@@ -132,21 +132,22 @@ impl WireFaults {
         faults
     }
 
-    /// Another plan from now on; packets are counted on.
+    /// Replaces the plan; the counts of packets stay.
     pub fn play(&mut self, plan: &WirePlan) {
         let mut ordinals = BTreeMap::<u64, u64>::new();
         let arm = |rule: &WireRule| {
-            // The kind, and which one of its kind: other rules do not matter.
+            // The generator depends on the kind of fault and the ordinal within that kind, so other rules do
+            // not matter.
             let kind = kind(&rule.fault);
             let ordinal = ordinals.entry(kind).or_default();
             let random = Random::new(plan.seed).fork(kind << 32 | *ordinal);
             *ordinal += 1;
-            Armed { rule: *rule, random, before: None }
+            ArmedWireRule { rule: *rule, random, before: None }
         };
         self.rules = plan.rules.iter().map(arm).collect();
     }
 
-    /// The index of the next packet between two addresses, which is counted.
+    /// Counts a packet between two addresses, and returns its index.
     pub fn count(&mut self, from: IpAddr, to: IpAddr) -> u64 {
         let count = self.counts.entry((from, to)).or_default();
         let index = *count;
@@ -154,7 +155,7 @@ impl WireFaults {
         index
     }
 
-    /// What happens to a packet of that index; for a multicast packet, asked for each receiver.
+    /// Decides what happens to a packet of this index; for a multicast packet it is called for each receiver.
     pub fn fate(
         &mut self,
         from: IpAddr,
@@ -165,7 +166,7 @@ impl WireFaults {
     ) -> Fate {
         let size = Size { length_bytes: packet_bytes as u32, payload_bytes: payload_bytes as u32 };
         let mut fate = Fate::default();
-        for Armed { rule, random, before } in &mut self.rules {
+        for ArmedWireRule { rule, random, before } in &mut self.rules {
             let (applies, operand) = match rule.trigger {
                 WireTrigger::Chance { ppm } => (random.chance(ppm), random.next_u64()),
                 trigger => (trigger == WireTrigger::Packet { from, to, index }, random.next_u64()),

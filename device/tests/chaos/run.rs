@@ -1,8 +1,8 @@
 //! One seed: make the scenario, run it, judge it, take it down.
 
 use pumice_device::faults::WirePlan;
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{QpInit, SrqSetup};
+use pumice_device::platform::table::Handle;
 use pumice_device::world::World;
 use pumice_transport::host::Counter;
 use pumice_transport::types::*;
@@ -28,7 +28,7 @@ pub struct Outcome {
     pub rnr_naks: u64,
     pub timeouts: u64,
     /// Times that a sender had to wait for room.
-    pub told_to_wait: u64,
+    pub back_pressured: u64,
     pub virtual_ms: u64,
     /// Of the fabric; not summed.
     pub digest: u64,
@@ -43,7 +43,7 @@ impl Outcome {
         self.retransmitted += other.retransmitted;
         self.rnr_naks += other.rnr_naks;
         self.timeouts += other.timeouts;
-        self.told_to_wait += other.told_to_wait;
+        self.back_pressured += other.back_pressured;
         self.virtual_ms += other.virtual_ms;
         self.digest ^= other.digest;
     }
@@ -371,7 +371,7 @@ impl Chaos {
             assert_eq!(lost, [0; 5], "a ring loses nothing");
             assert!(scenario.dies.is_some() || stats.receive_drops + stats.unrouted == 0, "{stats:?}");
         }
-        outcome.told_to_wait = stats.told_to_wait;
+        outcome.back_pressured = stats.back_pressured;
         outcome.packets = stats.sent;
         outcome.lost = stats.lost + stats.queue_drops + stats.receive_drops + stats.cut_off;
         outcome.virtual_ms = self.world.now_ns() / 1_000_000;

@@ -97,7 +97,7 @@ impl Subscriber for Marks {
         Topics::REFUSALS
     }
 
-    fn hear(&self, at_ns: u64, event: &Event<'_>) {
+    fn on_event(&self, at_ns: u64, event: &Event<'_>) {
         if let Event::Qp { qp, event: QpEvent::CongestionMarked { .. } } = event {
             self.0.lock().unwrap().push((qp.qpn, at_ns));
         }

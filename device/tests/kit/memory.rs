@@ -2,9 +2,9 @@
 
 use std::cell::UnsafeCell;
 
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
 use pumice_device::memory::RegionKeys;
+use pumice_device::platform::table::Handle;
 use pumice_transport::types::Access;
 
 /// What devices call the first byte: the same in every run, so that runs can be compared.

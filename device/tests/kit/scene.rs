@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use pumice_device::event::async_event::AsyncElement;
 use pumice_device::hca::{CqSetup, QpInit};
-use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::objects::completion_channel::CompletionChannel;
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::port::FabricConfig;

@@ -1,8 +1,8 @@
 //! ibv_poll_cq(3).
 
+use pumice_device::event::async_event::AsyncElement;
 use pumice_device::hca::CqSetup;
 use pumice_device::memory::WindowType;
-use pumice_device::objects::async_event::AsyncElement;
 use pumice_transport::types::*;
 
 use crate::kit::scene::{Scene, outcomes};

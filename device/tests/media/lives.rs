@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use pumice_device::port::UdpConfig;
-use pumice_device::share::{ShareConfig, SharedPort};
+use pumice_device::sharing::{SharedPort, SharedPortConfig};
 use pumice_transport::types::*;
 
 use crate::fleet::{Scene, TwoHosts};
@@ -26,7 +26,7 @@ fn send(a: &Local, b: &mut Remote, to: &str, link: Link, count: u32) {
 /// Gives away all process indices up to `index`, which the next process gets.
 fn go_round(scene: &Scene, index: u8) {
     let udp = UdpConfig::new(scene.address());
-    let config = ShareConfig { folder: Some(scene.folder().to_owned()), ..ShareConfig::new(udp) };
+    let config = SharedPortConfig { folder: Some(scene.folder().to_owned()), ..SharedPortConfig::new(udp) };
     let before = if index == 2 { 254 } else { index - 1 };
     while SharedPort::open(&config).unwrap().process().value() != before {}
 }
@@ -140,8 +140,8 @@ fn peers_on_a_ring_and_on_another_host_share_a_completion_queue_and_an_srq() {
     }
     let expected = format!("{hub_near}:{MESSAGES} {hub_far}:{MESSAGES}");
     assert_eq!(hub.ask(&format!("tally count={}", 2 * MESSAGES)), expected);
-    near.hear();
-    far.hear();
+    near.read_reply();
+    far.read_reply();
     // And back.
     for (peer, qpn, own) in [(&mut near, near_qp, hub_near), (&mut far, far_qp, hub_far)] {
         peer.ask(&format!("receive qp={qpn} id=1 count={MESSAGES} length=1000"));

@@ -38,7 +38,7 @@ fn ten_thousand_queue_pairs_use_one_pair_of_rings() {
     b.ask(&format!("connect-many ip={} {words} peers={}", a.node.ip, peers.join(",")));
     b.say("send-many");
     here.iter().for_each(|qpn| a.node.send(*qpn, 0, 0, 64));
-    b.hear();
+    b.read_reply();
     let done = a.poll(2 * QUEUE_PAIRS);
     assert!(done.iter().all(|wc| wc.status == WcStatus::Success));
     assert_eq!(done.len(), 2 * QUEUE_PAIRS);
@@ -90,7 +90,7 @@ fn as_many_processes_as_there_can_be_have_rings_to_one_and_the_next_is_refused()
     assert_eq!([first, last].map(|qpn| hub.ask(&format!("medium qp={qpn}"))), [RING, RING]);
 
     // There are no more indices, and that is said.
-    let refusal = launch().hear("refused");
+    let refusal = launch().read_reply("refused");
     assert!(refusal.starts_with("all 254 process indices in"), "{refusal}");
     // One that goes makes room.
     peers.pop().unwrap().quit();

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::ground::clock::Clock;
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, HcaConfig, SrqSetup};
 use pumice_device::objects::srq::SrqChange;
-use pumice_device::port::{Port as _, PortLayer, Received};
-use pumice_device::share::{ShareConfig, ShareCounters, ShareError, SharedPort, inspect};
+use pumice_device::platform::clock::Clock;
+use pumice_device::platform::table::Handle;
+use pumice_device::port::{Port as _, PortLayer, ReceivedBatch};
+use pumice_device::sharing::{SharedPort, SharedPortConfig, SharingCounters, SharingError, inspect};
 use pumice_transport::host::Counter;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
@@ -77,7 +77,7 @@ impl PortLayer for Slowed {
     fn below_mut(&mut self) -> &mut SharedPort {
         &mut self.below
     }
-    fn receive_through(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+    fn receive_through(&mut self, now_ns: u64, handler: &mut dyn FnMut(&ReceivedBatch<'_>)) -> bool {
         if self.looks_away.load(Ordering::Relaxed) {
             return false;
         }
@@ -121,7 +121,7 @@ impl Size {
 /// The HCA of this process, and what the tests know of it.
 pub(crate) struct Local {
     pub(crate) node: Node,
-    pub(crate) sharing: Arc<ShareCounters>,
+    pub(crate) sharing: Arc<SharingCounters>,
     pub(crate) index: u8,
     looks_away: Arc<AtomicBool>,
     folder: std::path::PathBuf,
@@ -131,7 +131,7 @@ pub(crate) struct Local {
 
 impl Local {
     /// A device as big as that.
-    pub(crate) fn open(config: &ShareConfig, size: Size) -> Result<Local, ShareError> {
+    pub(crate) fn open(config: &SharedPortConfig, size: Size) -> Result<Local, SharingError> {
         let (Size { cq_depth, memory_bytes, parts }, address) = (size, config.udp.address);
         let port = SharedPort::open(config)?;
         let (process, sharing) = (port.process(), Arc::clone(port.counters()));
@@ -417,11 +417,11 @@ pub(crate) fn run() {
         Ok(local) => local,
         Err(error) => return say(&format!("refused {error}")),
     };
-    obey(local, std::io::stdin().lock().lines().map_while(Result::ok), &config);
+    apply_command(local, std::io::stdin().lock().lines().map_while(Result::ok), &config);
 }
 
 /// Does what each line says, until the last one.
-fn obey(mut local: Local, lines: impl Iterator<Item = String>, config: &ShareConfig) {
+fn apply_command(mut local: Local, lines: impl Iterator<Item = String>, config: &SharedPortConfig) {
     say(&format!("index {} {}", local.index, local.node.rkey));
     let mut to_child = None;
     let mut many = Vec::new();
@@ -470,7 +470,7 @@ fn obey(mut local: Local, lines: impl Iterator<Item = String>, config: &ShareCon
 
 /// Forks. The child leaves at once ("exit"), or has a device of its own ("open") and does what comes through
 /// the pipe that is the result.
-fn fork(child: &str, config: &ShareConfig) -> Option<std::fs::File> {
+fn fork(child: &str, config: &SharedPortConfig) -> Option<std::fs::File> {
     let (reader, writer) = std::io::pipe().unwrap();
     // SAFETY: the child uses what it copied of this process's memory, and no thread of it.
     let pid = unsafe { libc::fork() };
@@ -479,7 +479,7 @@ fn fork(child: &str, config: &ShareConfig) -> Option<std::fs::File> {
         drop(writer);
         if child == "open" {
             let own = Local::open(config, Size::DEFAULT).unwrap();
-            obey(own, std::io::BufReader::new(reader).lines().map_while(Result::ok), config);
+            apply_command(own, std::io::BufReader::new(reader).lines().map_while(Result::ok), config);
         }
         // SAFETY: ends this process; what it has of the parent's device is not closed, like in most programs.
         unsafe { libc::_exit(0) };

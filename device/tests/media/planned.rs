@@ -8,7 +8,7 @@ use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::hca::HcaConfig;
 use pumice_device::opening::{Opening, UdpNetwork};
 use pumice_device::settings::Wire;
-use pumice_device::share::inspect;
+use pumice_device::sharing::inspect;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
@@ -152,21 +152,21 @@ fn reports(udp_only: bool) -> [Vec<String>; 2] {
         command.env("XDG_RUNTIME_DIR", scene.folder());
         ChildProcess::run(command, &scene, "planned")
     });
-    let numbers = ends.each_mut().map(|end| end.hear("qp"));
+    let numbers = ends.each_mut().map(|end| end.read_reply("qp"));
     for (end, peer) in ends.iter_mut().zip(numbers.iter().rev()) {
         end.say(&format!("connect {peer}"));
     }
-    ends.iter_mut().for_each(|end| _ = end.hear("connected"));
+    ends.iter_mut().for_each(|end| _ = end.read_reply("connected"));
     // The first message makes the processes meet.
     ends[0].say("send 1");
-    ends[0].hear("sent");
+    ends[0].read_reply("sent");
     let begun = Instant::now();
     let met = |media: &[String]| media.len() == 2 && media.iter().all(|medium| medium == RING);
     while !udp_only && !met(&media(&scene)) {
         assert!(begun.elapsed() < PATIENCE, "{:?}", media(&scene));
     }
     ends[0].say(&format!("send {MESSAGES}"));
-    ends[0].hear("sent");
+    ends[0].read_reply("sent");
     assert_eq!(met(&media(&scene)), !udp_only, "{:?}", media(&scene));
     ends.map(|mut end| {
         end.say("report");

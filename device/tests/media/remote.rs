@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pumice_device::hca::QpInit;
 use pumice_device::port::UdpConfig;
-use pumice_device::share::ShareConfig;
+use pumice_device::sharing::SharedPortConfig;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
@@ -48,20 +48,20 @@ impl Remote {
 
     pub(crate) fn ask(&mut self, question: &str) -> String {
         self.process.say(question);
-        self.hear()
+        self.read_reply()
     }
 
     pub(crate) fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(&mut self, question: &str) -> T {
         self.ask(question).parse().unwrap()
     }
 
-    /// Says what takes a while; [`hear`](Remote::hear) has the answer.
+    /// Says what takes a while; [`read_reply`](Remote::read_reply) has the answer.
     pub(crate) fn say(&mut self, question: &str) {
         self.process.say(question);
     }
 
-    pub(crate) fn hear(&mut self) -> String {
-        self.process.hear("done")
+    pub(crate) fn read_reply(&mut self) -> String {
+        self.process.read_reply("done")
     }
 
     /// A child of it, which has a device of its own: its index and its key.
@@ -88,7 +88,7 @@ impl Remote {
 }
 
 fn index_and_key(process: &mut ChildProcess) -> (u8, u32) {
-    let answer = process.hear("index");
+    let answer = process.read_reply("index");
     let (index, rkey) = answer.split_once(' ').unwrap();
     (index.parse().unwrap(), rkey.parse().unwrap())
 }
@@ -96,7 +96,8 @@ fn index_and_key(process: &mut ChildProcess) -> (u8, u32) {
 /// The device of this process on a scene.
 pub(crate) fn local(scene: &Scene, udp_only: bool, cq_depth: u32) -> Local {
     let udp = UdpConfig::new(scene.address());
-    let config = ShareConfig { folder: Some(scene.folder().to_owned()), udp_only, ..ShareConfig::new(udp) };
+    let config =
+        SharedPortConfig { folder: Some(scene.folder().to_owned()), udp_only, ..SharedPortConfig::new(udp) };
     Local::open(&config, Size { cq_depth, ..Size::DEFAULT }).unwrap()
 }
 

@@ -13,7 +13,7 @@ const TYPES: [QpType; 6] =
 
 struct Bench {
     scene: Scene,
-    xrcd: pumice_device::ground::table::Handle,
+    xrcd: pumice_device::platform::table::Handle,
 }
 
 impl Bench {

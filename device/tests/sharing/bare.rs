@@ -5,9 +5,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::Duration;
 
-use pumice_device::ground::clock::Clock;
-use pumice_device::port::{Port, ProcessGroup, Received, wait_readable};
-use pumice_device::share::{SharedPort, sharers};
+use pumice_device::platform::clock::Clock;
+use pumice_device::port::{Port, ProcessGroup, ReceivedBatch, wait_readable};
+use pumice_device::sharing::{SharedPort, port_processes};
 use pumice_transport::path::Flow;
 use pumice_transport::wire::ProcessIndex;
 
@@ -63,8 +63,11 @@ pub(crate) fn run() {
             }
             "registry" => say(&format!("done {}", port.as_ref().unwrap().registry().display())),
             "sharers" => {
-                let indices: Vec<String> =
-                    sharers(4791, None).unwrap().iter().map(|sharer| sharer.process().to_string()).collect();
+                let indices: Vec<String> = port_processes(4791, None)
+                    .unwrap()
+                    .iter()
+                    .map(|sharer| sharer.process().to_string())
+                    .collect();
                 say(&format!("done {}", indices.join(" ")));
             }
             "notice" => say(&format!("done {}", port.as_ref().unwrap().notice().unwrap_or_default())),
@@ -109,7 +112,14 @@ fn forward(port: &mut SharedPort, index: u8) -> bool {
     bytes[5] = index;
     port.forward(
         ProcessIndex::new(index),
-        &Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes, has_icrc: true },
+        &ReceivedBatch {
+            flow,
+            traffic_class: 0,
+            hop_limit: 64,
+            segment_bytes: 16,
+            bytes: &bytes,
+            has_icrc: true,
+        },
     )
 }
 
@@ -122,7 +132,7 @@ pub(crate) struct Bare {
 impl Bare {
     pub(crate) fn start(scene: &Scene) -> Bare {
         let mut process = ChildProcess::start(None, scene, "bare");
-        let index = process.hear("index").parse().unwrap();
+        let index = process.read_reply("index").parse().unwrap();
         Bare { process, index }
     }
 
@@ -132,7 +142,7 @@ impl Bare {
 
     pub(crate) fn ask(&mut self, question: &str) -> String {
         self.process.say(question);
-        self.process.hear("done")
+        self.process.read_reply("done")
     }
 
     pub(crate) fn kill(&mut self) {

@@ -9,13 +9,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::ground::clock::Clock;
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig, QpInit};
 use pumice_device::objects::completion_channel::CompletionChannel;
 use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::platform::clock::Clock;
+use pumice_device::platform::table::Handle;
 use pumice_device::port::UdpConfig;
-use pumice_device::share::{ShareConfig, ShareCounters, SharedPort};
+use pumice_device::sharing::{SharedPort, SharedPortConfig, SharingCounters};
 use pumice_transport::host::Counter;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
@@ -35,12 +35,12 @@ pub(crate) fn is_udp_only() -> bool {
 }
 
 /// What the parent wants of this process.
-pub(crate) fn config() -> ShareConfig {
+pub(crate) fn config() -> SharedPortConfig {
     let address: IpAddr = std::env::var("PUMICE_SHARING_ADDRESS").unwrap().parse().unwrap();
     // None: where a program's processes meet that is told nothing.
     let folder = std::env::var_os("PUMICE_SHARING_FOLDER").filter(|folder| !folder.is_empty());
     let folder = folder.map(PathBuf::from);
-    ShareConfig { folder, udp_only: is_udp_only(), ..ShareConfig::new(UdpConfig::new(address)) }
+    SharedPortConfig { folder, udp_only: is_udp_only(), ..SharedPortConfig::new(UdpConfig::new(address)) }
 }
 
 pub(crate) fn say(text: &str) {
@@ -67,7 +67,7 @@ struct ChildState {
     lkey: u32,
     links: Vec<Link>,
     socket: RawFd,
-    sharing: Arc<ShareCounters>,
+    sharing: Arc<SharingCounters>,
     commands: Receiver<String>,
 }
 

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use pumice_device::port::UdpConfig;
-use pumice_device::share::{ShareConfig, Sharer, inspect, sharers};
+use pumice_device::sharing::{PortProcess, SharedPortConfig, inspect, port_processes};
 
 use crate::child::{self, is_udp_only};
 
@@ -73,11 +73,11 @@ impl Scene {
         self.on_udp || is_udp_only()
     }
 
-    pub(crate) fn config(&self, address: IpAddr) -> ShareConfig {
-        ShareConfig {
+    pub(crate) fn config(&self, address: IpAddr) -> SharedPortConfig {
+        SharedPortConfig {
             folder: Some(self.folder.clone()),
             udp_only: self.is_on_udp(),
-            ..ShareConfig::new(UdpConfig::new(address))
+            ..SharedPortConfig::new(UdpConfig::new(address))
         }
     }
 
@@ -91,8 +91,8 @@ impl Scene {
         files.into_iter().find(is_registry).expect("there is a registry")
     }
 
-    pub(crate) fn members(&self) -> Vec<Sharer> {
-        sharers(4791, Some(&self.folder)).unwrap()
+    pub(crate) fn members(&self) -> Vec<PortProcess> {
+        port_processes(4791, Some(&self.folder)).unwrap()
     }
 }
 
@@ -159,7 +159,7 @@ impl ChildProcess {
     }
 
     /// The rest of the next answer, which has to begin with `word`.
-    pub(crate) fn hear(&mut self, word: &str) -> String {
+    pub(crate) fn read_reply(&mut self, word: &str) -> String {
         let answer = self.answer().unwrap_or_else(|| panic!("{} ended before \"{word}\"", self.child.id()));
         let Some(rest) = answer.strip_prefix(word) else { panic!("\"{answer}\" instead of \"{word}\"") };
         rest.trim().to_owned()
@@ -279,7 +279,7 @@ impl Fleet {
     }
 
     fn admit(&mut self, mut process: ChildProcess, address: IpAddr) {
-        let index = process.hear("index").parse().unwrap();
+        let index = process.read_reply("index").parse().unwrap();
         self.peers.push(Peer { process, address, index, qpns: Vec::new(), alive: true });
     }
 
@@ -287,8 +287,8 @@ impl Fleet {
         self.peers.iter().map(|peer| peer.index).collect()
     }
 
-    pub(crate) fn members(&self) -> Vec<Sharer> {
-        sharers(4791, Some(&self.folder)).unwrap()
+    pub(crate) fn members(&self) -> Vec<PortProcess> {
+        port_processes(4791, Some(&self.folder)).unwrap()
     }
 
     /// New queue pairs for all processes, and connections between all of them.
@@ -298,7 +298,7 @@ impl Fleet {
             peer.process.say(&format!("create {count}"));
         }
         for peer in &mut self.peers {
-            peer.qpns = peer.process.hear("qpns").split(' ').map(|qpn| qpn.parse().unwrap()).collect();
+            peer.qpns = peer.process.read_reply("qpns").split(' ').map(|qpn| qpn.parse().unwrap()).collect();
             assert!(peer.qpns.iter().all(|qpn| qpn >> 16 == u32::from(peer.index)));
         }
         for own in 0..count {
@@ -381,7 +381,7 @@ impl Fleet {
     /// Makes the kernel send everything to one process's socket, whichever process a packet is for.
     pub(crate) fn missteer(&mut self, by: usize) {
         self.peers[by].process.say("missteer");
-        self.peers[by].process.hear("missteered");
+        self.peers[by].process.read_reply("missteered");
     }
 
     pub(crate) fn stats(&mut self) -> Vec<Stats> {
@@ -389,7 +389,7 @@ impl Fleet {
         alive
             .map(|peer| {
                 peer.process.say("stats");
-                let answer = peer.process.hear("stats");
+                let answer = peer.process.read_reply("stats");
                 let numbers: Vec<u64> = answer.split(' ').map(|number| number.parse().unwrap()).collect();
                 let [forwarded, taken_over, rejected, mended, unknown_qpn] = numbers[..] else {
                     panic!("{answer}")
@@ -408,7 +408,7 @@ impl Fleet {
 
     fn hear_all(&mut self, word: &str) {
         for peer in self.peers.iter_mut().filter(|peer| peer.alive) {
-            peer.process.hear(word);
+            peer.process.read_reply(word);
         }
     }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use fleet::{Fleet, Scene, Stats};
 use pumice_device::port::{GsoBatch, Port, ProcessGroup, wait_readable};
-use pumice_device::share::{ShareConfig, SharedPort, sharers};
+use pumice_device::sharing::{SharedPort, SharedPortConfig, port_processes};
 use pumice_transport::path::{Flow, Path};
 
 /// Not a test: what a child process runs, which is told so by its environment.
@@ -235,9 +235,9 @@ fn processes_of_two_hosts_talk_over_a_veth_pair() {
 #[test]
 fn the_registry_can_be_asked_who_shares() {
     let scene = Scene::new();
-    let open = || SharedPort::open(&ShareConfig { ..scene.config(scene.address()) }).unwrap();
+    let open = || SharedPort::open(&SharedPortConfig { ..scene.config(scene.address()) }).unwrap();
     let (a, b) = (open(), open());
-    let found = sharers(4791, Some(scene.folder())).unwrap();
+    let found = port_processes(4791, Some(scene.folder())).unwrap();
     let own = std::process::id();
     let told: Vec<_> = found.iter().map(|sharer| (sharer.process(), sharer.pid, sharer.address)).collect();
     assert_eq!(told, [(a.process(), own, scene.address()), (b.process(), own, scene.address())]);

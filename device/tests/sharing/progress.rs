@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig, QpInit};
 use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::platform::clock::Clock;
 use pumice_device::port::{Peer, Port, ProcessGroup};
-use pumice_device::share::SharedPort;
+use pumice_device::sharing::SharedPort;
 use pumice_transport::host::{Counter, PeerProgress};
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;

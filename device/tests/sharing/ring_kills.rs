@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use pumice_device::port::{GsoBatch, Peer, PeerMedium, Port, ProcessGroup};
-use pumice_device::share::{ShareConfig, SharedPort};
+use pumice_device::sharing::{SharedPort, SharedPortConfig};
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::ProcessIndex;
 
@@ -85,7 +85,7 @@ impl Sender {
 
 /// The role "flood": sends without an end.
 pub(crate) fn run() {
-    let config = ShareConfig { udp_only: false, ..child::config() };
+    let config = SharedPortConfig { udp_only: false, ..child::config() };
     let address = config.udp.address;
     let port = SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"));
     child::say(&format!("index {}", port.process()));
@@ -113,7 +113,7 @@ fn the_survivor_of_many_kills_has_whole_packets_and_leaks_nothing() {
     let mut survivor = ChildProcess::start(None, &scene, "survivor");
     survivor.say(&kills.to_string());
     for kill in 0..kills {
-        assert_eq!(survivor.hear("survived"), kill.to_string());
+        assert_eq!(survivor.read_reply("survived"), kill.to_string());
     }
     survivor.quit();
 }
@@ -122,7 +122,7 @@ fn the_survivor_of_many_kills_has_whole_packets_and_leaks_nothing() {
 pub(crate) fn survive() {
     let mut lines = std::io::stdin().lock().lines();
     let kills: u32 = lines.next().unwrap().unwrap().parse().unwrap();
-    let config = ShareConfig { udp_only: false, ..child::config() };
+    let config = SharedPortConfig { udp_only: false, ..child::config() };
     let scene = Scene::of_child();
     let port = SharedPort::open(&config).unwrap();
     let own = port.process();
@@ -131,7 +131,7 @@ pub(crate) fn survive() {
     let mut before = None;
     for kill in 0..kills {
         let mut victim = ChildProcess::start(None, &scene, "flood");
-        survivor.peer.process = ProcessIndex::new(victim.hear("index").parse().unwrap());
+        survivor.peer.process = ProcessIndex::new(victim.read_reply("index").parse().unwrap());
         victim.say(&own.value().to_string());
         let (received, begun) = (survivor.received, Instant::now());
         // Both directions work.

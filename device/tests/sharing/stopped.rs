@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::ground::clock::Clock;
 use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
+use pumice_device::platform::clock::Clock;
 use pumice_device::port::wait_readable;
-use pumice_device::share::{ShareCounters, SharedPort};
-use pumice_transport::cm::{BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served};
+use pumice_device::sharing::{SharedPort, SharingCounters};
+use pumice_transport::cm::{BacklogOverflow, CmEvent, CmPath, ConnectParams, ListenScope, MadRoute, Served};
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{IpHeader, PortSpace, ServiceId};
 use pumice_transport::types::Mtu;
@@ -30,7 +30,7 @@ struct Node {
     hca: Hca,
     channel: Arc<CmChannel>,
     address: IpAddr,
-    sharing: Arc<ShareCounters>,
+    sharing: Arc<SharingCounters>,
     socket: RawFd,
 }
 
@@ -67,7 +67,7 @@ impl Node {
     }
 
     /// The next event, which other threads bring.
-    fn wait(&self) -> Event {
+    fn wait(&self) -> CmEvent {
         loop {
             if let Some(event) = self.hca.cm_event(&self.channel) {
                 return event;
@@ -103,7 +103,7 @@ fn a_request_comes_directly_to_its_listener_although_a_process_is_stopped() {
     lowest.stop();
     client.connect(SERVED);
     let event = server.wait();
-    assert!(matches!(event, Event::ConnectRequest { .. }), "{event:?}");
+    assert!(matches!(event, CmEvent::ConnectRequest { .. }), "{event:?}");
     lowest.resume();
     assert_eq!(lowest.ask("look 1"), "0", "the request was not its business");
     let forwarded = [&server, &client].map(|node| node.sharing.stats().forwarded);
@@ -119,7 +119,7 @@ fn what_names_no_process_goes_around_a_stopped_one_and_comes_back_to_it() {
     // No process listens for this service, and the second process says so.
     client.connect(UNSERVED);
     let event = client.wait();
-    assert!(matches!(event, Event::Rejected { .. }), "{event:?}");
+    assert!(matches!(event, CmEvent::Rejected { .. }), "{event:?}");
     assert_eq!(client.sharing.stats().rerouted, 1);
     // It has also steered anew: a packet of another host comes to it.
     wait_until("it has mended", || server.sharing.stats().repaired > 0);
@@ -142,7 +142,7 @@ fn a_stopped_process_is_gone_around_by_one_that_joins_and_by_the_one_with_the_ne
     // The client has the lowest index of the processes that run, so it gets its own answer.
     client.connect(UNSERVED);
     let event = client.wait();
-    assert!(matches!(event, Event::Rejected { .. }), "{event:?}");
+    assert!(matches!(event, CmEvent::Rejected { .. }), "{event:?}");
     lowest.resume();
     assert_eq!(lowest.ask("look 2"), "0");
     lowest.stop();
@@ -161,7 +161,7 @@ fn a_request_that_is_not_looked_at_is_given_to_another() {
     let (_second, client) = (Node::new(&scene), Node::new(&scene));
     client.connect(UNSERVED);
     let event = client.wait();
-    assert!(matches!(event, Event::Rejected { .. }), "{event:?}");
+    assert!(matches!(event, CmEvent::Rejected { .. }), "{event:?}");
     assert_eq!(client.sharing.stats().rerouted, 1);
     drop(lowest);
 }
@@ -176,7 +176,7 @@ fn a_request_that_came_to_the_wrong_process_finds_its_listener() {
     lowest.stop();
     client.connect(SERVED);
     let event = server.wait();
-    assert!(matches!(event, Event::ConnectRequest { .. }), "{event:?}");
+    assert!(matches!(event, CmEvent::ConnectRequest { .. }), "{event:?}");
     // The listener may have it before the client has counted it.
     wait_until("the client has counted it", || client.sharing.stats().rerouted == 1);
     lowest.resume();

@@ -152,7 +152,7 @@ impl Drop for Room {
 /// What a process answers to a question.
 fn ask(process: &mut ChildProcess, question: &str) -> String {
     process.say(question);
-    process.hear("done")
+    process.read_reply("done")
 }
 
 fn registry_of(process: &mut ChildProcess) -> PathBuf {
@@ -243,12 +243,12 @@ fn another_user_gets_nothing_and_takes_no_name() {
     let (room, scene) = (Room::new(), Scene::new());
     let start = || {
         let mut process = room.bare(0, &[], &scene);
-        let index: u8 = process.hear("index").parse().unwrap();
+        let index: u8 = process.read_reply("index").parse().unwrap();
         (process, index)
     };
     let ((mut a, _), (mut b, index_of_b)) = (start(), start());
     let mut stranger = room.process(room.command(STRANGER), "stranger", &scene);
-    stranger.hear("here");
+    stranger.read_reply("here");
     let registry = registry_of(&mut a);
     assert_eq!(registry_of(&mut b), registry);
     let enter = format!("enter {}", folder_of(&registry));
@@ -282,7 +282,7 @@ fn a_folder_that_another_user_made_first_is_passed_over_by_all() {
     room.shell(0, "mkdir -m 700 /tmp/ours");
     room.shell(STRANGER, &format!("mkdir -m 777 {name} && mkdir -m 700 {name}.1 && ln -s ours {name}.2"));
     let mut a = room.bare(0, &[], &scene);
-    a.hear("index 1");
+    a.read_reply("index 1");
     let registry = registry_of(&mut a);
     assert_eq!(folder_of(&registry), format!("{name}.3"));
     let notice = ask(&mut a, "notice");
@@ -291,7 +291,7 @@ fn a_folder_that_another_user_made_first_is_passed_over_by_all() {
     // It gives the names back: the next process goes where the first one is.
     room.shell(STRANGER, &format!("rmdir {name} && rmdir {name}.1 && rm {name}.2"));
     let mut b = room.bare(0, &[], &scene);
-    b.hear("index 2");
+    b.read_reply("index 2");
     assert_eq!((registry_of(&mut b), ask(&mut b, "notice")), (registry, String::new()));
     assert_eq!((ask(&mut a, "forward 2"), ask(&mut b, "receive")), ("true".to_owned(), "2".to_owned()));
     [a, b].iter_mut().for_each(ChildProcess::quit);
@@ -309,25 +309,25 @@ fn root_of_a_user_namespace_neither_uses_nor_takes_the_folder_of_root() {
     }
     // As root inside, it has the number outside in the name.
     let mut inside = room.bare(STRANGER, &nested, &scene);
-    inside.hear("index 1");
+    inside.read_reply("index 1");
     assert_eq!(folder_of(&registry_of(&mut inside)), format!("/tmp/pumice-{STRANGER}"));
     // So the same user outside is the same user.
     let mut outside = room.bare(STRANGER, &[], &scene);
-    outside.hear("index 2");
+    outside.read_reply("index 2");
     assert_eq!(
         (ask(&mut inside, "forward 2"), ask(&mut outside, "receive")),
         ("true".to_owned(), "2".to_owned())
     );
     [inside, outside].iter_mut().for_each(ChildProcess::quit);
     let mut root = room.bare(0, &[], &scene);
-    root.hear("index 1");
+    root.read_reply("index 1");
     assert_eq!(folder_of(&registry_of(&mut root)), format!("/tmp/pumice-{}", outer(0)));
     root.quit();
     // A user without a number inside looks like all others without one: its folders are told apart all the
     // same.
     room.shell(0, "mkdir -m 700 /tmp/pumice-65534");
     let mut nameless = room.bare(STRANGER, &["unshare", "--user"], &scene);
-    nameless.hear("index 1");
+    nameless.read_reply("index 1");
     assert_eq!(folder_of(&registry_of(&mut nameless)), "/tmp/pumice-65534.1");
     nameless.quit();
 }
@@ -339,8 +339,8 @@ fn a_port_that_another_user_has_is_refused_with_that_users_number() {
     }
     let (room, scene) = (Room::new(), Scene::new());
     let mut theirs = room.bare(STRANGER, &[], &scene);
-    theirs.hear("index 1");
-    let refusal = room.bare(0, &[], &scene).hear("refused");
+    theirs.read_reply("index 1");
+    let refusal = room.bare(0, &[], &scene).read_reply("refused");
     assert!(refusal.contains(&format!("taken by a process of user {STRANGER}")), "{refusal}");
     assert!(refusal.contains("this one runs as uid 0"), "{refusal}");
     theirs.quit();
@@ -356,10 +356,10 @@ fn processes_with_another_tmp_find_each_other_through_proc_or_are_told_what_to_s
     let here = Room::new();
     let (there, scene) = (Room::beside(&here), Scene::new());
     let mut a = here.bare(0, &[], &scene);
-    a.hear("index 1");
+    a.read_reply("index 1");
     // Another /tmp, but the same processes in /proc.
     let mut b = there.bare(0, &[], &scene);
-    b.hear("index 2");
+    b.read_reply("index 2");
     let notice = ask(&mut b, "notice");
     assert!(notice.contains("joins them through process") && notice.contains("XDG_RUNTIME_DIR"), "{notice}");
     assert_eq!((ask(&mut a, "forward 2"), ask(&mut b, "receive")), ("true".to_owned(), "2".to_owned()));
@@ -367,18 +367,18 @@ fn processes_with_another_tmp_find_each_other_through_proc_or_are_told_what_to_s
     b.quit();
     // Other processes too, as in another container.
     let container = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
-    let refusal = there.bare(0, &container, &scene).hear("refused");
+    let refusal = there.bare(0, &container, &scene).read_reply("refused");
     let registry =
         format!("in use by a process of this user that is not in the registry /tmp/pumice-{}/", outer(0));
     assert!(refusal.contains(&registry), "{refusal}");
     assert!(refusal.contains("set XDG_RUNTIME_DIR of all processes to one folder"), "{refusal}");
     // The wildcard would get what is for the address, and the other way round: refused as well.
     let wildcard = scene.with_address("0.0.0.0".parse().unwrap());
-    let refusal = there.bare(0, &container, &wildcard).hear("refused");
+    let refusal = there.bare(0, &container, &wildcard).read_reply("refused");
     assert!(refusal.contains("not in the registry"), "{refusal}");
     // No /proc at all, as in a bare chroot.
     let bare = ["sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"];
-    let refusal = there.bare(0, &bare, &scene).hear("refused");
+    let refusal = there.bare(0, &bare, &scene).read_reply("refused");
     assert!(refusal.contains("not in the registry"), "{refusal}");
     a.quit();
 }
@@ -390,12 +390,12 @@ fn a_process_that_was_told_another_folder_joins_those_who_have_the_port() {
     }
     let (room, scene) = (Room::new(), Scene::new());
     let mut a = room.bare(0, &[], &scene);
-    a.hear("index 1");
+    a.read_reply("index 1");
     room.shell(0, "mkdir -m 700 /tmp/told");
     let mut command = room.command(0);
     command.env("XDG_RUNTIME_DIR", "/tmp/told");
     let mut b = room.process(command, "bare", &scene);
-    b.hear("index 2");
+    b.read_reply("index 2");
     assert_eq!(registry_of(&mut b), registry_of(&mut a));
     let notice = ask(&mut b, "notice");
     assert!(

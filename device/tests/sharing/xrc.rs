@@ -15,22 +15,22 @@ struct XrcPeer {
 impl XrcPeer {
     fn start(scene: &Scene) -> XrcPeer {
         let mut process = ChildProcess::start(None, scene, "xrc");
-        let index = process.hear("index").parse().unwrap();
+        let index = process.read_reply("index").parse().unwrap();
         XrcPeer { process, index }
     }
 
     /// Says something and hears the answer.
     fn ask(&mut self, line: &str) -> String {
         self.begin(line);
-        self.hear(line)
+        self.read_reply(line)
     }
 
     fn begin(&mut self, line: &str) {
         self.process.say(line);
     }
 
-    fn hear(&mut self, line: &str) -> String {
-        self.process.hear(line.split(' ').next().unwrap())
+    fn read_reply(&mut self, line: &str) -> String {
+        self.process.read_reply(line.split(' ').next().unwrap())
     }
 
     fn ok(&mut self, line: &str) {
@@ -86,8 +86,8 @@ impl Stage {
         let receive = format!("receive {count} {}", self.target);
         self.sender.begin(&send);
         self.b.begin(&receive);
-        assert_eq!(self.sender.hear(&send), "ok");
-        assert_eq!(self.b.hear(&receive), "ok");
+        assert_eq!(self.sender.read_reply(&send), "ok");
+        assert_eq!(self.b.read_reply(&receive), "ok");
     }
 
     /// Batches that the sender and B have handed on.
@@ -159,8 +159,8 @@ fn a_killed_creator_leaves_its_target_to_those_who_have_it_open() {
     stage.b.ok(&format!("receive 100 {target}"));
     stage.a.process.kill();
     stage.b.begin(&receive.replace("600", "500"));
-    assert_eq!(stage.sender.hear(&send), "ok");
-    assert_eq!(stage.b.hear(&receive), "ok");
+    assert_eq!(stage.sender.read_reply(&send), "ok");
+    assert_eq!(stage.b.read_reply(&receive), "ok");
     stage.exchange(650, 100);
     // Now that B has the packets without a detour.
     let before = stage.forwarded();
@@ -209,7 +209,7 @@ fn killed_in_the_middle_of_a_stream_nothing_lands_where_it_should_not() {
         stage.sender.begin(&send);
         stage.b.ok(&format!("receive {} {target}", 10 + 37 * round));
         stage.b.process.kill();
-        let outcome = stage.sender.hear(&send);
+        let outcome = stage.sender.read_reply(&send);
         assert!(outcome.starts_with("REM_"), "{outcome}");
         // C got nothing but events, and can start over.
         assert!(c.ask("event").starts_with("CommEst") || round < 100);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::ground::clock::Clock;
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig, HcaError, QpInit, SrqSetup, TargetRegistration, XrcdFile};
 use pumice_device::objects::completion_queue::CompletionQueue;
-use pumice_device::share::{ShareCounters, SharedPort};
+use pumice_device::platform::clock::Clock;
+use pumice_device::platform::table::Handle;
+use pumice_device::sharing::{SharedPort, SharingCounters};
 use pumice_transport::host::Counter;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 struct XrcChildState {
     hca: Hca,
-    sharing: Arc<ShareCounters>,
+    sharing: Arc<SharingCounters>,
     send_cq: Arc<CompletionQueue>,
     srq_cq: Arc<CompletionQueue>,
     pd: Handle,

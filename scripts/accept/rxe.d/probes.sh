@@ -1,4 +1,4 @@
-# librdmacm's calls, a line for each (tests/probes): rxe of 6.12 says what tests/golden has of it. What pumice says otherwise is in
+# Calls of librdmacm and libibverbs, a line for each (tests/probes): rxe of 6.12 says what tests/golden has of it. What pumice says otherwise is in
 # docs/rdma_rxe.md, and tests/connection_probes.rs compares it with the same lines.
 # shellcheck shell=bash
 
@@ -7,7 +7,7 @@ out=/share/out/probes
 on_rxe /tmp/pumice/probes "$rxe_address" 10.9.0.77 >"$out.rxe" 2>"$out.errors"
 status=$?
 if [[ $status == 0 ]] && diff /share/golden/probes.txt "$out.rxe" >"$out.diff"; then
-    pass "rxe  $(wc -l <"$out.rxe") probes of librdmacm are as in tests/golden"
+    pass "rxe  $(wc -l <"$out.rxe") probes of librdmacm and libibverbs are as in tests/golden"
 else
-    fail "rxe  probes of librdmacm (status $status)" "$out.diff" "$out.errors"
+    fail "rxe  probes of librdmacm and libibverbs (status $status)" "$out.diff" "$out.errors"
 fi

@@ -1,55 +1,55 @@
-//! What became of datagrams and of messages of connection management, as rules.
+//! Turns the fate of datagrams and of messages of connection management into rules.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use pumice_device::faults::connections::Connections;
 use pumice_device::faults::{PacketClass, PacketKey};
-use pumice_device::ground::ordinal::Ordinal;
-use pumice_transport::event::Side;
+use pumice_device::platform::ordinal::Ordinal;
+use pumice_transport::event::PacketSide;
 use pumice_transport::wire::Qpn;
 
-use super::rules::{Deed, Key, OfPeer, Rules};
-use super::sides::{Outcome, outcomes};
+use super::rules::{FaultRules, PacketFault, PeerKey, RuleKey};
+use super::sides::{PacketOutcome, outcomes};
 use super::sighting::Sighting;
 use super::walk::LATE_NS;
 
-/// The queue pair to which messages of connection management go.
+/// Number of the queue pair to which messages of connection management are sent.
 const MANAGEMENT_QPN: u32 = 1;
 
-/// By what a queue pair of a device is known in its capture.
+/// The key by which a queue pair of a device is recognized in its capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Own {
-    /// Packets of connections do not name who sent them.
+enum LocalQp {
+    /// By destination, because packets of connections do not name their sender.
     To(IpAddr, u32),
     From(u32),
 }
 
 /// The ordinals of the queue pairs of a device.
 #[derive(Debug, Default)]
-pub(super) struct Ordinals {
-    known: HashMap<Own, u32>,
-    /// The queue pair that was made first with each ordinal.
+pub(super) struct QpOrdinals {
+    known: HashMap<LocalQp, u32>,
+    /// The first queue pair that was created with each ordinal.
     made: HashMap<u32, u32>,
 }
 
-impl Ordinals {
-    /// Those that were noted; others that sent these packets come after them, in the order in which they are
-    /// first seen sending.
-    pub(super) fn of(sent: &[Sighting], noted: &str) -> Ordinals {
-        let mut ordinals = Ordinals::default();
+impl QpOrdinals {
+    /// Collects the noted ordinals. Other queue pairs that sent packets follow them, in the order in which
+    /// they first sent.
+    pub(super) fn of(sent: &[Sighting], noted: &str) -> QpOrdinals {
+        let mut ordinals = QpOrdinals::default();
         for (own, ordinal) in noted.lines().filter_map(noted_in) {
             ordinals.known.insert(own, ordinal);
-            if let Own::From(qpn) = own {
+            if let LocalQp::From(qpn) = own {
                 ordinals.made.entry(ordinal).or_insert(qpn);
             }
         }
         let mut next = ordinals.known.values().max().map_or(0, |last| last.saturating_add(1));
         for one in sent {
             let own = match &one.datagram {
-                None => Own::To(one.destination, one.qpn),
+                None => LocalQp::To(one.destination, one.qpn),
                 Some(datagram) if datagram.from_qpn == MANAGEMENT_QPN => continue,
-                Some(datagram) => Own::From(datagram.from_qpn),
+                Some(datagram) => LocalQp::From(datagram.from_qpn),
             };
             ordinals.known.entry(own).or_insert_with(|| {
                 let ordinal = next;
@@ -60,33 +60,33 @@ impl Ordinals {
         ordinals
     }
 
-    /// That of the queue pair that is connected to this one.
+    /// Returns the ordinal of the queue pair that is connected to this one.
     pub(super) fn of_connected(&self, destination: IpAddr, qpn: u32) -> u32 {
-        self.known.get(&Own::To(destination, qpn)).copied().unwrap_or_default()
+        self.known.get(&LocalQp::To(destination, qpn)).copied().unwrap_or_default()
     }
 
-    /// The queue pair with an ordinal; none if it was not noted.
+    /// Returns the queue pair with an ordinal; `None` if it was not noted.
     pub(super) fn qpn(&self, ordinal: u32) -> Option<u32> {
         self.made.get(&ordinal).copied()
     }
 }
 
-/// The queue pair that a line says to have been made.
+/// Parses a line that notes that a queue pair was created, and returns its number.
 pub(super) fn made_in(line: &str) -> Option<u32> {
     match noted_in(line)? {
-        (Own::From(qpn), _) => Some(qpn),
-        (Own::To(..), _) => None,
+        (LocalQp::From(qpn), _) => Some(qpn),
+        (LocalQp::To(..), _) => None,
     }
 }
 
-/// What a line notes about a queue pair.
-fn noted_in(line: &str) -> Option<(Own, u32)> {
+/// Parses what a line notes about a queue pair.
+fn noted_in(line: &str) -> Option<(LocalQp, u32)> {
     let mut words = line.split(' ');
     let what = words.next()?;
     let Ordinal(ordinal) = words.next()?.parse().ok()?;
     let own = match what {
-        "made" => Own::From(words.next()?.parse().ok()?),
-        "connected" => Own::To(words.next()?.parse().ok()?, words.next()?.parse().ok()?),
+        "made" => LocalQp::From(words.next()?.parse().ok()?),
+        "connected" => LocalQp::To(words.next()?.parse().ok()?, words.next()?.parse().ok()?),
         _ => return None,
     };
     Some((own, ordinal))
@@ -95,12 +95,13 @@ fn noted_in(line: &str) -> Option<(Own, u32)> {
 /// Datagrams that arrived at the processes of a record, and the queue pairs that belong to them.
 pub(super) struct Datagrams<'a> {
     arrived: BTreeMap<(IpAddr, IpAddr, u32), Vec<&'a Sighting>>,
-    /// Of those that are not known, what does not arrive may have arrived elsewhere.
+    /// Queue pairs of the record. A datagram to another one that does not arrive here may have arrived
+    /// elsewhere.
     known: HashSet<(IpAddr, u32)>,
 }
 
 impl<'a> Datagrams<'a> {
-    /// `all` packets of the record, and the datagrams among them that arrived.
+    /// Collects from `all` packets of the record, and from the `arrivals` of datagrams among them.
     pub(super) fn of<'b>(all: impl Iterator<Item = &'b Sighting>, arrivals: &'a [Sighting]) -> Datagrams<'a> {
         let mut known = HashSet::new();
         for one in all {
@@ -117,8 +118,8 @@ impl<'a> Datagrams<'a> {
         Datagrams { arrived, known }
     }
 
-    /// Adds the rules about what a process sent, in order.
-    pub(super) fn walk(&self, sent: &[Sighting], ordinals: &Ordinals, rules: &mut Rules) {
+    /// Adds the rules for what a process sent, in order.
+    pub(super) fn walk(&self, sent: &[Sighting], ordinals: &QpOrdinals, rules: &mut FaultRules) {
         let (messages, datagrams): (Vec<&Sighting>, Vec<&Sighting>) = sent.iter().partition(|one| {
             one.datagram.as_ref().is_some_and(|datagram| datagram.from_qpn == MANAGEMENT_QPN)
         });
@@ -126,23 +127,23 @@ impl<'a> Datagrams<'a> {
         self.walk_messages(&messages, ordinals, rules);
     }
 
-    /// What became of datagrams to one queue pair; `None`: it is not known.
-    fn outcomes(&self, sent: &[&Sighting]) -> Option<Vec<Outcome>> {
+    /// Returns the outcomes of datagrams to one queue pair; `None` if they are unknown.
+    fn outcomes(&self, sent: &[&Sighting]) -> Option<Vec<PacketOutcome>> {
         let first = sent.first()?;
         let is_known = self.known.contains(&(first.destination, first.qpn));
-        // A group has as many arrivals as members.
+        // A datagram to a multicast group arrives once at each member.
         if !is_known || first.destination.is_multicast() {
             return None;
         }
         let flow = (first.source, first.destination, first.qpn);
         let mut outcomes = outcomes(sent, self.arrived.get(&flow).map(Vec::as_slice).unwrap_or_default());
-        // Queue pair 1 is that of every process with the address: what came is perhaps another one's.
+        // Every process with the address has a queue pair 1: an arrival may belong to another process.
         if first.qpn == MANAGEMENT_QPN && first.source == first.destination {
             if outcomes.iter().all(|outcome| outcome.arrived_at.is_none()) {
                 return None;
             }
-            // Such processes hand on what is not for them, also back to one that has seen it: then it is seen
-            // more often than it came, and behind what came to that process at once.
+            // Processes that share an address forward what is not for them, also back to one that has seen
+            // it. Such a datagram is seen more often than it arrived, and after ones that arrived directly.
             for outcome in &mut outcomes {
                 (outcome.copies, outcome.overtaken_by) = (0, 0);
             }
@@ -150,7 +151,7 @@ impl<'a> Datagrams<'a> {
         Some(outcomes)
     }
 
-    fn walk_datagrams(&self, sent: &[&Sighting], ordinals: &Ordinals, rules: &mut Rules) {
+    fn walk_datagrams(&self, sent: &[&Sighting], ordinals: &QpOrdinals, rules: &mut FaultRules) {
         let mut groups: BTreeMap<(u32, IpAddr, u32), Vec<&Sighting>> = BTreeMap::new();
         let mut receivers: HashMap<(u32, IpAddr), Vec<u32>> = HashMap::new();
         for one in sent {
@@ -166,9 +167,9 @@ impl<'a> Datagrams<'a> {
             let of_address = receivers.get(&(*from_qpn, *peer));
             let destination = of_address.and_then(|all| all.iter().position(|known| known == qpn));
             let destination = destination.and_then(|index| u32::try_from(index).ok()).unwrap_or_default();
-            let qp = ordinals.known.get(&Own::From(*from_qpn)).copied().unwrap_or_default();
+            let qp = ordinals.known.get(&LocalQp::From(*from_qpn)).copied().unwrap_or_default();
             for ((one, outcome), number) in group.iter().zip(&outcomes).zip(0_u64..) {
-                let key = Key {
+                let key = RuleKey {
                     peer: *peer,
                     service: "ud",
                     side: "requester",
@@ -177,19 +178,19 @@ impl<'a> Datagrams<'a> {
                     message: number,
                     packet: number,
                     transmission: 1,
-                    of_peer: Some(OfPeer { connection: 0, destination }),
+                    peer_key: Some(PeerKey { connection: 0, destination }),
                 };
-                say(one, outcome, &key, rules);
+                add_outcome(one, outcome, &key, rules);
             }
         }
     }
 
-    fn walk_messages(&self, sent: &[&Sighting], ordinals: &Ordinals, rules: &mut Rules) {
+    fn walk_messages(&self, sent: &[&Sighting], ordinals: &QpOrdinals, rules: &mut FaultRules) {
         let mut groups: BTreeMap<(IpAddr, IpAddr), Vec<(usize, &Sighting)>> = BTreeMap::new();
         for (index, one) in sent.iter().enumerate() {
             groups.entry((one.source, one.destination)).or_default().push((index, one));
         }
-        let mut fates: BTreeMap<usize, Outcome> = BTreeMap::new();
+        let mut fates: BTreeMap<usize, PacketOutcome> = BTreeMap::new();
         for group in groups.values() {
             let alone: Vec<&Sighting> = group.iter().map(|(_, one)| *one).collect();
             if let Some(outcomes) = self.outcomes(&alone) {
@@ -201,49 +202,49 @@ impl<'a> Datagrams<'a> {
             let Some(message) = one.datagram.as_ref().and_then(|datagram| datagram.message.as_deref()) else {
                 continue;
             };
-            // One that the plan has let through before is not asked about.
-            let ordinal_of = |qpn: Qpn| ordinals.known.get(&Own::From(qpn.value())).copied();
+            // A message that the plan has let pass before is not a new decision.
+            let ordinal_of = |qpn: Qpn| ordinals.known.get(&LocalQp::From(qpn.value())).copied();
             let Some(key) = connections.key(one.destination, message, ordinal_of) else { continue };
             let outcome = fates.get(&index);
             let arrives = !one.is_lost && outcome.is_none_or(|it| it.arrived_at.is_some() && !it.is_damaged);
             connections.decided(message, arrives);
             if let Some(outcome) = outcome.filter(|_| !key.class.depends_on_time()) {
-                say(one, outcome, &of_management(&key, one.destination), rules);
+                add_outcome(one, outcome, &of_management(&key, one.destination), rules);
             }
         }
     }
 }
 
-fn of_management(key: &PacketKey, peer: IpAddr) -> Key {
-    Key {
+fn of_management(key: &PacketKey, peer: IpAddr) -> RuleKey {
+    RuleKey {
         peer,
         service: key.service.name(),
-        side: if key.side == Side::Requester { "requester" } else { "responder" },
+        side: if key.side == PacketSide::Requester { "requester" } else { "responder" },
         qp: key.qp,
         opcode: key.class.name(),
         message: key.message,
         packet: key.packet,
         transmission: key.transmission,
-        of_peer: Some(OfPeer { connection: key.connection, destination: key.destination }),
+        peer_key: Some(PeerKey { connection: key.connection, destination: key.destination }),
     }
 }
 
-/// Adds the rules about a datagram.
-fn say(one: &Sighting, outcome: &Outcome, key: &Key, rules: &mut Rules) {
-    let mut add = |deed| rules.add(deed, key.clone(), one.is_planned || one.is_damaged);
+/// Adds the rules for a datagram.
+fn add_outcome(one: &Sighting, outcome: &PacketOutcome, key: &RuleKey, rules: &mut FaultRules) {
+    let mut add = |fault| rules.add(fault, key.clone(), one.is_planned || one.is_damaged);
     if outcome.arrived_at.is_none() {
-        return add(Deed::Drop);
+        return add(PacketFault::Drop);
     }
     if outcome.is_damaged || one.is_damaged {
-        return add(Deed::Corrupt);
+        return add(PacketFault::Corrupt);
     }
     if outcome.copies > 0 {
-        add(Deed::Duplicate { copies: outcome.copies });
+        add(PacketFault::Duplicate { copies: outcome.copies });
     }
     if outcome.late_ns >= LATE_NS {
-        add(Deed::Delay { ns: outcome.late_ns });
+        add(PacketFault::Delay { ns: outcome.late_ns });
     } else if outcome.overtaken_by > 0 {
-        add(Deed::Reorder { packets: outcome.overtaken_by });
+        add(PacketFault::Reorder { packets: outcome.overtaken_by });
     }
 }
 

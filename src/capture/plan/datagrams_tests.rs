@@ -2,7 +2,7 @@ use pumice_transport::wire::{Opcode, OpcodeInfo};
 use serde_json::Value;
 
 use super::*;
-use crate::capture::plan::sighting::Datagram;
+use crate::capture::plan::sighting::DatagramInfo;
 
 const UD_SEND_ONLY: u8 = 0x64;
 const MS_NS: u64 = 1_000_000;
@@ -11,7 +11,7 @@ fn address(last: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, last])
 }
 
-/// The n-th datagram of a queue pair of the first process, to one of the process with this address.
+/// Returns the n-th datagram of a queue pair of the first process, to one of the process with this address.
 fn datagram(from_qpn: u32, number: u32, to: (u8, u32)) -> Sighting {
     let info: &'static OpcodeInfo = Opcode::from_byte(UD_SEND_ONLY).info().expect("an opcode");
     Sighting {
@@ -29,7 +29,7 @@ fn datagram(from_qpn: u32, number: u32, to: (u8, u32)) -> Sighting {
         is_lost: false,
         is_planned: false,
         is_outbound: Some(true),
-        datagram: Some(Datagram { from_qpn, numbered: None, digest: u64::from(number), message: None }),
+        datagram: Some(DatagramInfo { from_qpn, numbered: None, digest: u64::from(number), message: None }),
     }
 }
 
@@ -37,11 +37,11 @@ fn arrives(one: &Sighting) -> Sighting {
     Sighting { is_outbound: Some(false), ..one.clone() }
 }
 
-/// What became of what was sent, by what arrived.
+/// Returns the rules for what was sent, given what arrived.
 fn lines(sent: &[Sighting], arrived: &[Sighting], noted: &str) -> Vec<Value> {
     let network = Datagrams::of(sent.iter().chain(arrived), arrived);
-    let mut rules = Rules::default();
-    network.walk(sent, &Ordinals::of(sent, noted), &mut rules);
+    let mut rules = FaultRules::default();
+    network.walk(sent, &QpOrdinals::of(sent, noted), &mut rules);
     rules.lines("network", "a", None).iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
@@ -56,7 +56,7 @@ fn datagrams_are_counted_for_each_destination_of_a_queue_pair() {
         .zip(0..)
         .map(|(to, number)| datagram(17, number, to))
         .collect();
-    // The second one to queue pair 31 is lost, and the last one to it comes twice.
+    // The second datagram to queue pair 31 is lost, and the last one to it is duplicated.
     let arrived: Vec<Sighting> = [0, 1, 2, 4, 4, 5].iter().map(|index| arrives(&sent[*index])).collect();
     let found = lines(&sent, &arrived, "made 4 17\n");
     let names = ["service", "qp", "peer", "destination", "message", "lost", "copies"];
@@ -82,10 +82,10 @@ fn queue_pairs_that_were_not_noted_are_counted_as_they_are_seen() {
     let mut connected = datagram(0, 0, (2, 30));
     connected.datagram = None;
     let sent = [datagram(1, 0, (2, 1)), connected, datagram(18, 0, (2, 31))];
-    let ordinals = Ordinals::of(&sent, "");
+    let ordinals = QpOrdinals::of(&sent, "");
     assert_eq!(ordinals.of_connected(address(2), 30), 0);
-    assert_eq!(ordinals.known.get(&Own::From(18)), Some(&1), "queue pair 1 is of no program");
-    let noted = Ordinals::of(&sent, "made 2 40\nconnected 2 10.0.0.2 30\nmade x\nmade 4294967295 7\n");
+    assert_eq!(ordinals.known.get(&LocalQp::From(18)), Some(&1), "queue pair 1 is of no program");
+    let noted = QpOrdinals::of(&sent, "made 2 40\nconnected 2 10.0.0.2 30\nmade x\nmade 4294967295 7\n");
     assert_eq!(noted.of_connected(address(2), 30), 2);
-    assert_eq!(noted.known.get(&Own::From(18)), Some(&3), "4294967295 is no ordinal");
+    assert_eq!(noted.known.get(&LocalQp::From(18)), Some(&3), "4294967295 is no ordinal");
 }

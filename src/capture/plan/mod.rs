@@ -1,4 +1,4 @@
-//! From captures to a fault plan: what the network did to packets becomes rules that do it again.
+//! Derives a fault plan from captures: rules that repeat what the network did to packets.
 
 mod datagrams;
 mod rules;
@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
-use datagrams::{Datagrams, Ordinals};
-use rules::Rules;
-use sides::{Sides, streams};
+use datagrams::{Datagrams, QpOrdinals};
+use rules::FaultRules;
+use sides::{CaptureSides, streams};
 use sighting::{MAX_PACKETS, sightings};
 
 #[cfg(test)]
-pub(super) use sighting::Datagram;
+pub(super) use sighting::DatagramInfo;
 pub(super) use sighting::{Sighting, all_sightings};
 
-/// Prints the plan of one capture, or of one of the sender's side and one of the receiver's side.
+/// Prints the plan of one capture, or of a capture at the sender and one at the receiver.
 pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {
     let mut captures: Vec<Vec<Sighting>> = Vec::new();
     for file in files {
@@ -37,8 +37,8 @@ pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {
             names.join(", ")
         )));
     }
-    let sides = Sides::of(&captures);
-    let mut rules = Rules::default();
+    let sides = CaptureSides::of(&captures);
+    let mut rules = FaultRules::default();
     for source in sides.sources() {
         let streams = streams(&sides, source);
         for stream in &streams {
@@ -49,28 +49,30 @@ pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {
     Ok(Outcome::Good)
 }
 
-/// What is recorded of a device of a process.
-pub(crate) struct Captured<'a> {
+/// The recording of a device of a process.
+pub(crate) struct RecordedCapture<'a> {
     pub(crate) tag: &'a str,
-    /// Its name, if the process had several.
+    /// Name of the device, if the process had several.
     pub(crate) device: Option<&'a str>,
-    /// Its capture, which says the direction of each packet.
+    /// Capture of the device, which has the direction of each packet.
     pub(crate) packets: &'a Path,
-    /// What was noted about its queue pairs; others are numbered in the order in which they are first seen
-    /// sending.
+    /// Notes about its queue pairs; further queue pairs are numbered in the order in which they first sent.
     pub(crate) queue_pairs: String,
 }
 
-/// What the network did to each device's packets, as lines of a report in which `rule` did it.
+/// Returns what the network did to each device's packets, as lines of a report in which `rule` did it.
 ///
 /// # Errors
 /// A capture cannot be read.
-pub(crate) fn on_the_way(devices: Vec<Captured<'_>>, rule: &str) -> Result<Vec<String>, CommandError> {
+pub(crate) fn faults_in_transit(
+    devices: Vec<RecordedCapture<'_>>,
+    rule: &str,
+) -> Result<Vec<String>, CommandError> {
     let mut captures = Vec::new();
     let mut packets = 0;
     for (index, device) in devices.into_iter().enumerate() {
         let name = device.packets.display();
-        // Opening a pipe waits for its other end.
+        // Opening a pipe would wait for its other end.
         if !device.packets.is_file() {
             return Err(CommandError::Failed(format!("{name} cannot be read: it is no file")));
         }
@@ -89,24 +91,24 @@ pub(crate) fn on_the_way(devices: Vec<Captured<'_>>, rule: &str) -> Result<Vec<S
     let (arrivals, of_datagrams): (Vec<Sighting>, Vec<Sighting>) =
         all().filter(arrived).cloned().partition(|one| one.datagram.is_none());
     let network = Datagrams::of(all(), &of_datagrams);
-    let known = Receivers::of(&captures);
+    let known = ReceiverIndex::of(&captures);
     let mut lines = Vec::new();
     for (device, seen) in &captures {
         let sent: Vec<Sighting> = seen.iter().filter(|one| one.is_outbound == Some(true)).cloned().collect();
-        let ordinals = Ordinals::of(&sent, &device.queue_pairs);
+        let ordinals = QpOrdinals::of(&sent, &device.queue_pairs);
         let (own, own_datagrams): (Vec<Sighting>, Vec<Sighting>) =
             sent.into_iter().partition(|one| one.datagram.is_none());
         let sources: HashSet<IpAddr> = own.iter().map(|one| one.source).collect();
         let concerns = |one: &&Sighting| sources.contains(&one.source) || sources.contains(&one.destination);
         let both = [own, arrivals.iter().filter(concerns).cloned().collect()];
-        let sides = Sides::of(&both);
-        let mut rules = Rules::default();
+        let sides = CaptureSides::of(&both);
+        let mut rules = FaultRules::default();
         for source in sides.sources() {
             for mut stream in streams(&sides, source) {
                 stream.ordinal = ordinals.of_connected(stream.destination, stream.qpn);
                 stream.own_qpn = ordinals.qpn(stream.ordinal);
                 if !known.have(stream.destination, stream.qpn) {
-                    // What arrived from this address is of another process that has it.
+                    // Arrivals from this address belong to another process that has the same address.
                     stream.outcomes = None;
                 }
                 walk::walk(&sides, &stream, &mut rules);
@@ -118,20 +120,20 @@ pub(crate) fn on_the_way(devices: Vec<Captured<'_>>, rule: &str) -> Result<Vec<S
     Ok(lines)
 }
 
-/// The queue pairs of the recorded devices: what is sent to others arrives where no capture is.
+/// The queue pairs of the recorded devices. Packets to other queue pairs arrive where nothing was captured.
 #[derive(Default)]
-struct Receivers {
-    /// Those at which something arrived.
+struct ReceiverIndex {
+    /// Queue pairs at which something arrived.
     reached: HashSet<(IpAddr, u32)>,
-    /// The indices of the devices that have an address.
+    /// Indices of the devices that have an address.
     devices: HashMap<IpAddr, Vec<usize>>,
-    /// What each device has made.
+    /// Queue pairs that each device created.
     made: Vec<HashSet<u32>>,
 }
 
-impl Receivers {
-    fn of(captures: &[(Captured<'_>, Vec<Sighting>)]) -> Receivers {
-        let mut all = Receivers::default();
+impl ReceiverIndex {
+    fn of(captures: &[(RecordedCapture<'_>, Vec<Sighting>)]) -> ReceiverIndex {
+        let mut all = ReceiverIndex::default();
         for (index, (device, seen)) in captures.iter().enumerate() {
             let mut addresses = HashSet::new();
             for one in seen {
@@ -165,8 +167,8 @@ fn read(file: &Path) -> Result<Vec<Sighting>, CommandError> {
     sightings(input).map_err(|what| CommandError::Failed(format!("{name} cannot be read: {what}")))
 }
 
-/// What had to be assumed.
-fn head(files: &[&PathBuf], sides: &Sides<'_>, out: &mut dyn Write) -> std::io::Result<()> {
+/// Writes the head of the plan, with its assumptions.
+fn head(files: &[&PathBuf], sides: &CaptureSides<'_>, out: &mut dyn Write) -> std::io::Result<()> {
     let names: Vec<String> = files.iter().map(|file| format!("{:?}", file.display().to_string())).collect();
     writeln!(out, "# What the network did, from {}.", names.join(" and "))?;
     writeln!(out, "# Captures do not say everything. Assumed:")?;

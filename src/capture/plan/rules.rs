@@ -7,12 +7,12 @@ use pumice_device::faults::OrdinalField;
 use pumice_transport::wire::rnr_timer_ns;
 use serde_json::Value;
 
-/// A packet that others overtook waits for them no longer than this.
+/// Longest time for which a packet that others overtook waits for them, in ns.
 const OVERTAKEN_WITHIN_NS: u64 = 10_000_000;
 
-/// Which packet.
+/// The key of a rule: the packet that it applies to.
 #[derive(Debug, Clone)]
-pub(super) struct Key {
+pub(super) struct RuleKey {
     pub(super) peer: IpAddr,
     pub(super) service: &'static str,
     pub(super) side: &'static str,
@@ -21,22 +21,22 @@ pub(super) struct Key {
     pub(super) message: u64,
     pub(super) packet: u64,
     pub(super) transmission: u32,
-    /// Of a datagram or a message of connection management.
-    pub(super) of_peer: Option<OfPeer>,
+    /// Peer, for a datagram or a message of connection management.
+    pub(super) peer_key: Option<PeerKey>,
 }
 
-/// What names a packet besides where one queue pair has several peers.
+/// The additional key of a packet whose queue pair has several peers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OfPeer {
-    /// The ordinal of the connection.
+pub(super) struct PeerKey {
+    /// Ordinal of the connection.
     pub(super) connection: u32,
-    /// The ordinal of the destination queue pair among those of the peer's address.
+    /// Ordinal of the destination queue pair among those of the peer's address.
     pub(super) destination: u32,
 }
 
-/// What happened to it.
+/// The fault that happened to a packet.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Deed {
+pub(super) enum PacketFault {
     Drop,
     Corrupt,
     Duplicate {
@@ -48,77 +48,77 @@ pub(super) enum Deed {
     Delay {
         ns: u64,
     },
-    /// The peer answered it with an RNR NAK, whose timer has this code.
+    /// The peer answered the packet with an RNR NAK that has this timer code.
     NotReady {
         timer_code: u8,
     },
 }
 
-impl Deed {
-    /// The kind of rule, and its own fields.
-    fn in_a_plan(self) -> (&'static str, String) {
+impl PacketFault {
+    /// Returns the kind of rule and its own fields, for a plan.
+    fn plan_fields(self) -> (&'static str, String) {
         match self {
-            Deed::Drop => ("drop", String::new()),
-            Deed::Corrupt => ("corrupt", String::new()),
-            Deed::Duplicate { copies } => ("duplicate", format!("copies = {copies}\n")),
-            Deed::Reorder { packets } => ("reorder", format!("packets = {packets}\n")),
-            Deed::Delay { ns } => ("delay", format!("time = \"{ns}ns\"\n")),
-            Deed::NotReady { timer_code } => {
+            PacketFault::Drop => ("drop", String::new()),
+            PacketFault::Corrupt => ("corrupt", String::new()),
+            PacketFault::Duplicate { copies } => ("duplicate", format!("copies = {copies}\n")),
+            PacketFault::Reorder { packets } => ("reorder", format!("packets = {packets}\n")),
+            PacketFault::Delay { ns } => ("delay", format!("time = \"{ns}ns\"\n")),
+            PacketFault::NotReady { timer_code } => {
                 ("answer", format!("with = \"rnr\"\ntimer = \"{}ns\"\n", rnr_timer_ns(timer_code)))
             }
         }
     }
 
-    /// Its fields in a line of a report. `None`: the capture does not say enough of it.
-    fn in_a_report(self) -> Option<Vec<(&'static str, Value)>> {
+    /// Returns its fields in a line of a report; `None` if the capture does not have enough detail.
+    fn report_fields(self) -> Option<Vec<(&'static str, Value)>> {
         Some(match self {
-            Deed::Drop => vec![("lost", true.into())],
-            Deed::Duplicate { copies } => vec![("copies", copies.into())],
-            Deed::Delay { ns } => vec![("delay_ns", ns.into())],
-            Deed::NotReady { timer_code } => {
+            PacketFault::Drop => vec![("lost", true.into())],
+            PacketFault::Duplicate { copies } => vec![("copies", copies.into())],
+            PacketFault::Delay { ns } => vec![("delay_ns", ns.into())],
+            PacketFault::NotReady { timer_code } => {
                 vec![("lost", true.into()), ("answered", "rnr".into()), ("timer_code", timer_code.into())]
             }
-            Deed::Reorder { packets } => {
+            PacketFault::Reorder { packets } => {
                 vec![("behind_packets", packets.into()), ("behind_ns", OVERTAKEN_WITHIN_NS.into())]
             }
-            Deed::Corrupt => return None,
+            PacketFault::Corrupt => return None,
         })
     }
 }
 
-/// The rules so far.
+/// The rules that have been collected.
 #[derive(Debug, Default)]
-pub(super) struct Rules(Vec<Done>);
+pub(super) struct FaultRules(Vec<FaultRecord>);
 
-/// What happened to a packet.
+/// A fault that happened to a packet.
 #[derive(Debug)]
-struct Done {
-    deed: Deed,
-    key: Key,
-    /// A fault plan did it, and has said so.
+struct FaultRecord {
+    fault: PacketFault,
+    key: RuleKey,
+    /// A fault plan did it, and has reported it.
     is_planned: bool,
 }
 
-impl Rules {
-    pub(super) fn add(&mut self, deed: Deed, key: Key, is_planned: bool) {
-        self.0.push(Done { deed, key, is_planned });
+impl FaultRules {
+    pub(super) fn add(&mut self, fault: PacketFault, key: RuleKey, is_planned: bool) {
+        self.0.push(FaultRecord { fault, key, is_planned });
     }
 
-    /// What happened without a plan, as lines of a report of the process with this tag; `device`: the one
-    /// that sent, if the process has several.
+    /// Returns the faults that no plan made, as lines of a report of the process with this tag. `device` is
+    /// the device that sent the packets, if the process has several.
     pub(super) fn lines(&self, rule: &str, tag: &str, device: Option<&str>) -> Vec<String> {
-        let line = |done: &Done| {
-            let Key { service, side, qp, opcode, message, packet, transmission, .. } = &done.key;
+        let line = |record: &FaultRecord| {
+            let RuleKey { service, side, qp, opcode, message, packet, transmission, .. } = &record.key;
             let mut fields = serde_json::json!({
                 "rule": rule, "tag": tag, "service": service, "qp": OrdinalField(*qp), "connection": 0,
                 "side": side, "opcode": opcode, "message": message, "packet": packet,
                 "transmission": transmission,
             });
-            if let (Some(OfPeer { connection, destination }), Some(fields)) =
-                (done.key.of_peer, fields.as_object_mut())
+            if let (Some(PeerKey { connection, destination }), Some(fields)) =
+                (record.key.peer_key, fields.as_object_mut())
             {
                 fields.insert("connection".to_owned(), serde_json::json!(OrdinalField(connection)));
-                fields.insert("peer".to_owned(), done.key.peer.to_string().into());
+                fields.insert("peer".to_owned(), record.key.peer.to_string().into());
                 if destination > 0 {
                     fields.insert("destination".to_owned(), destination.into());
                 }
@@ -126,19 +126,19 @@ impl Rules {
             if let (Some(device), Some(fields)) = (device, fields.as_object_mut()) {
                 fields.insert("device".to_owned(), device.into());
             }
-            let own = done.deed.in_a_report()?.into_iter().map(|(name, value)| (name.to_owned(), value));
+            let own = record.fault.report_fields()?.into_iter().map(|(name, value)| (name.to_owned(), value));
             fields.as_object_mut()?.extend(own);
             Some(fields.to_string())
         };
-        self.0.iter().filter(|done| !done.is_planned).filter_map(line).collect()
+        self.0.iter().filter(|record| !record.is_planned).filter_map(line).collect()
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        for (number, Done { deed, key, .. }) in self.0.iter().enumerate() {
-            let (kind, fields) = deed.in_a_plan();
+        for (number, FaultRecord { fault, key, .. }) in self.0.iter().enumerate() {
+            let (kind, fields) = fault.plan_fields();
             writeln!(out, "\n[[rule]]\nname = \"{kind}-{}\"\ndo = \"{kind}\"", number + 1)?;
             write!(out, "{fields}")?;
-            let Key { peer, service, side, qp, opcode, message, packet, transmission, .. } = key;
+            let RuleKey { peer, service, side, qp, opcode, message, packet, transmission, .. } = key;
             writeln!(out, "peer = \"{peer}\"\nservice = \"{service}\"\nside = \"{side}\"\nqp = {qp}")?;
             writeln!(out, "opcode = \"{opcode}\"\nmessage = \"{message}\"")?;
             writeln!(out, "packet = {packet}\ntransmission = {transmission}")?;

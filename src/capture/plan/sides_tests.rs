@@ -7,12 +7,12 @@ fn address(last: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, last])
 }
 
-/// RC SEND Only.
+/// Returns the opcode of an RC SEND Only.
 fn info() -> &'static OpcodeInfo {
     Opcode::from_byte(0x04).info().expect("an opcode")
 }
 
-/// A packet from 10.0.0.1 to 10.0.0.2, of this PSN at this microsecond.
+/// Returns a packet from 10.0.0.1 to 10.0.0.2, with this PSN at this microsecond.
 fn packet(psn: u32, at_us: u64) -> Sighting {
     Sighting {
         capture: 0,
@@ -37,25 +37,25 @@ fn seen(out: bool, packets: &[Sighting]) -> Vec<Sighting> {
     packets.iter().map(|one| Sighting { is_outbound: Some(out), ..one.clone() }).collect()
 }
 
-/// What became of packets that were sent, and of those that arrived.
-fn became(sent: &[Sighting], arrived: &[Sighting]) -> Vec<Outcome> {
+/// Returns the outcomes of packets that were sent, given those that arrived.
+fn became(sent: &[Sighting], arrived: &[Sighting]) -> Vec<PacketOutcome> {
     let captures = [seen(true, sent), seen(false, arrived)];
-    let sides = Sides::of(&captures);
+    let sides = CaptureSides::of(&captures);
     assert!(sides.know_directions() && sides.have_arrivals());
     let mut streams = streams(&sides, address(1));
     assert_eq!(streams.len(), 1);
     streams.remove(0).outcomes.expect("both sides")
 }
 
-/// The indices of the arrivals.
-fn arrived_at(outcomes: &[Outcome]) -> Vec<Option<usize>> {
+/// Returns the indices of the arrivals.
+fn arrived_at(outcomes: &[PacketOutcome]) -> Vec<Option<usize>> {
     outcomes.iter().map(|outcome| outcome.arrived_at).collect()
 }
 
 #[test]
 fn what_did_not_arrive_is_found_although_the_clocks_differ() {
     let sent = [packet(0, 10), packet(1, 20), packet(2, 30)];
-    // The clock of the receiver is behind by an hour, or ahead.
+    // The clock of the receiver is the same, or an hour ahead.
     for base_us in [0, 3_600_000_000] {
         let arrived = [packet(0, base_us), packet(2, base_us + 20)];
         assert_eq!(arrived_at(&became(&sent, &arrived)), [Some(0), None, Some(1)]);
@@ -67,7 +67,7 @@ fn of_two_transmissions_the_nearer_one_arrived() {
     let sent = [packet(0, 0), packet(1, 10), packet(1, 5_000), packet(2, 5_010)];
     let arrived = [packet(0, 100), packet(1, 5_100), packet(2, 5_110)];
     assert_eq!(arrived_at(&became(&sent, &arrived)), [Some(0), None, Some(1), Some(2)]);
-    // Both arrived: the first is the first, also where the second was nearer.
+    // Both arrived: the first is matched with the first, although the second is nearer.
     let arrived = [packet(0, 100), packet(1, 5_050), packet(1, 5_100), packet(2, 5_110)];
     assert_eq!(arrived_at(&became(&sent, &arrived)), [Some(0), Some(1), Some(2), Some(3)]);
 }
@@ -79,7 +79,7 @@ fn what_arrived_more_often_than_it_was_sent_was_doubled() {
     let outcomes = became(&sent, &arrived);
     assert_eq!((outcomes[0].copies, outcomes[1].copies), (2, 0));
     assert_eq!(arrived_at(&outcomes), [Some(0), Some(3)]);
-    // No number of copies is too many.
+    // The count of copies saturates.
     let many: Vec<Sighting> = (0..1_000).map(|at| packet(0, at)).collect();
     assert_eq!(became(&sent, &many)[0].copies, u8::MAX);
 }
@@ -128,7 +128,7 @@ fn a_packet_that_one_process_hands_on_to_another_is_no_copy() {
 fn what_was_never_sent_and_arrives_is_nobodys() {
     let other = Sighting { payload_bytes: 9, ..packet(0, 5) };
     let outcomes = became(&[packet(0, 0)], &[packet(7, 4), other]);
-    assert_eq!(outcomes, [Outcome::default()]);
+    assert_eq!(outcomes, [PacketOutcome::default()]);
 }
 
 #[test]
@@ -136,37 +136,37 @@ fn without_directions_the_capture_with_more_is_the_senders() {
     let long = vec![packet(0, 0), packet(1, 1), packet(2, 2)];
     let short = vec![packet(0, 10), packet(2, 12)];
     for captures in [[long.clone(), short.clone()], [short, long]] {
-        let sides = Sides::of(&captures);
+        let sides = CaptureSides::of(&captures);
         assert!(!sides.know_directions() && sides.have_arrivals());
         assert_eq!((sides.sent(address(1)).len(), sides.arrived(address(1)).len()), (3, 2));
         let outcomes = streams(&sides, address(1)).remove(0).outcomes.expect("both sides");
         assert_eq!(arrived_at(&outcomes), [Some(0), None, Some(1)]);
     }
-    // One capture says nothing of arrivals.
+    // A single capture shows no arrivals.
     let alone = [vec![packet(0, 0)]];
-    let sides = Sides::of(&alone);
+    let sides = CaptureSides::of(&alone);
     assert!(!sides.have_arrivals() && streams(&sides, address(1))[0].outcomes.is_none());
 }
 
 #[test]
-fn streams_are_told_apart_by_queue_pair_and_peer() {
+fn streams_are_distinguished_by_queue_pair_and_peer() {
     let other = Sighting { qpn: 18, ..packet(0, 1) };
     let elsewhere = Sighting { destination: address(3), ..packet(0, 2) };
     let captures = [
         seen(true, &[packet(0, 0), other.clone(), elsewhere]),
-        // The one of the other queue pair alone arrived, at the same PSN.
+        // Only the packet of the other queue pair arrived, with the same PSN.
         seen(false, &[other]),
     ];
-    let sides = Sides::of(&captures);
+    let sides = CaptureSides::of(&captures);
     let streams = streams(&sides, address(1));
     let ordinals: Vec<(u32, u32)> = streams.iter().map(|stream| (stream.qpn, stream.ordinal)).collect();
     assert_eq!(ordinals, [(17, 0), (18, 1), (17, 2)]);
-    let arrived = |stream: &Stream<'_>| arrived_at(stream.outcomes.as_deref().expect("both sides"));
+    let arrived = |stream: &PacketStream<'_>| arrived_at(stream.outcomes.as_deref().expect("both sides"));
     assert_eq!(streams.iter().map(arrived).collect::<Vec<_>>(), [[None], [Some(0)], [None]]);
 }
 
-/// Captures that no device made: times of any size and order, the same packet over and over, directions that
-/// change, and nothing at all.
+/// The captures come from no device: they have times of any size and order, the same packet over and over,
+/// directions that change, or no packets.
 #[test]
 fn hostile_captures_are_paired_without_a_panic_and_every_arrival_is_counted_once() {
     let mut state = 7_u64;
@@ -193,7 +193,7 @@ fn hostile_captures_are_paired_without_a_panic_and_every_arrival_is_counted_once
             (0..count).map(one).collect()
         };
         let captures = [capture(), capture(), Vec::new(), capture()];
-        let sides = Sides::of(&captures);
+        let sides = CaptureSides::of(&captures);
         let sources: Vec<IpAddr> = sides.sources().collect();
         for source in sources {
             for stream in streams(&sides, source) {
@@ -209,6 +209,6 @@ fn hostile_captures_are_paired_without_a_panic_and_every_arrival_is_counted_once
         }
     }
     let nothing: [Vec<Sighting>; 0] = [];
-    assert_eq!(Sides::of(&nothing).sources().count(), 0);
-    assert!(Sides::of(&nothing).have_arrivals(), "of no address");
+    assert_eq!(CaptureSides::of(&nothing).sources().count(), 0);
+    assert!(CaptureSides::of(&nothing).have_arrivals(), "of no address");
 }

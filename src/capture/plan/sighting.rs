@@ -1,4 +1,4 @@
-//! Packets as a plan needs them.
+//! The packets of a capture, reduced to what a plan needs.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -7,65 +7,65 @@ use pumice_transport::mad::CmMessage;
 use pumice_transport::wire::OpcodeInfo;
 
 use crate::capture::decode::{Decoded, decode};
-use crate::capture::file::{Frame, Reason, for_each_frame};
+use crate::capture::file::{Frame, FrameError, for_each_frame};
 use crate::capture::record::{Icrc, Record};
 
-/// Packets that are looked at; a capture may have any number.
+/// Maximum number of packets that are read; a capture may have any number.
 pub(super) const MAX_PACKETS: usize = 20_000_000;
 
-/// A packet, where it was captured.
+/// A packet as one capture has it.
 #[derive(Debug, Clone)]
 pub(crate) struct Sighting {
-    /// The index of the capture among those of a record; else 0.
+    /// Index of the capture among those of a record; otherwise 0.
     pub(crate) capture: usize,
     pub(crate) time_ns: u64,
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
-    /// The queue pair that it is for.
+    /// Queue pair that the packet is addressed to.
     pub(crate) qpn: u32,
     pub(crate) psn: u32,
     pub(crate) info: &'static OpcodeInfo,
     pub(crate) payload_bytes: usize,
-    /// Of a request that names memory: from where, and how many bytes.
+    /// Address and length of the memory that a request names.
     pub(crate) memory: Option<(u64, u32)>,
-    /// Of an answer: its syndrome, and how many messages are done.
+    /// Syndrome and message sequence number of an answer.
     pub(crate) answer: Option<(u8, u32)>,
     pub(crate) is_damaged: bool,
-    /// A fault plan lost it: it was never on the network.
+    /// A fault plan lost the packet: it was not on the network.
     pub(crate) is_lost: bool,
-    /// A fault plan did something to it.
+    /// A fault plan applied to the packet.
     pub(crate) is_planned: bool,
-    /// Whether it was captured where it was sent, if the capture says so.
+    /// Direction, if the capture has it: true if the packet was captured where it was sent.
     pub(crate) is_outbound: Option<bool>,
-    /// Of a datagram.
-    pub(crate) datagram: Option<Datagram>,
+    /// Properties of a datagram, if it is one.
+    pub(crate) datagram: Option<DatagramInfo>,
 }
 
-/// What a datagram has that packets of connections have not.
+/// The properties that a datagram has and packets of connections do not have.
 #[derive(Debug, Clone)]
-pub(crate) struct Datagram {
-    /// The queue pair that sent it.
+pub(crate) struct DatagramInfo {
+    /// Queue pair that sent the datagram.
     pub(crate) from_qpn: u32,
-    /// The service, if it is one that has no packets of its own: "SRD", "DC".
+    /// Name of a service whose messages are sent as datagrams: "SRD", "DC".
     pub(crate) numbered: Option<&'static str>,
-    /// Of its payload.
+    /// Digest of the payload.
     pub(crate) digest: u64,
-    /// The message of connection management that it is.
+    /// The message of connection management in the datagram.
     pub(crate) message: Option<Box<CmMessage>>,
 }
 
-/// The packets of connections and the datagrams of a capture, in order.
+/// Returns the packets of connections and the datagrams of a capture, in order.
 ///
 /// # Errors
-/// What is wrong with the capture.
+/// The reason why the capture cannot be read.
 pub(super) fn sightings(input: impl Read) -> Result<Vec<Sighting>, String> {
     all_sightings(input, MAX_PACKETS)
 }
 
-/// The same of a capture with at most `most` of them.
+/// Returns all packets of a capture, in order, at most `most` of them.
 ///
 /// # Errors
-/// What is wrong with the capture.
+/// The reason why the capture cannot be read.
 pub(crate) fn all_sightings(input: impl Read, most: usize) -> Result<Vec<Sighting>, String> {
     let mut all = Vec::new();
     let read = for_each_frame(input, |frame| {
@@ -80,13 +80,14 @@ pub(crate) fn all_sightings(input: impl Read, most: usize) -> Result<Vec<Sightin
     match read {
         Ok(()) => Ok(all),
         // A capture that is being written may end anywhere.
-        Err(Reason::Broken(_)) if !all.is_empty() => Ok(all),
-        Err(Reason::Broken(what) | Reason::Callback(what)) => Err(what),
+        Err(FrameError::Broken(_)) if !all.is_empty() => Ok(all),
+        Err(FrameError::Broken(what) | FrameError::Callback(what)) => Err(what),
     }
 }
 
 impl Sighting {
-    /// The service, if it has no packets of its own: its datagrams are parts of messages, and answers.
+    /// Returns the name of the service if its messages are sent as datagrams, which are parts of messages and
+    /// answers.
     pub(crate) fn numbered(&self) -> Option<&'static str> {
         self.datagram.as_ref()?.numbered
     }
@@ -111,7 +112,7 @@ fn sighting(frame: &Frame<'_>, record: &Record) -> Option<Sighting> {
         is_lost: record.is_lost(),
         is_planned: record.is_planned(),
         is_outbound: frame.is_outbound,
-        datagram: headers.deth.map(|deth| Datagram {
+        datagram: headers.deth.map(|deth| DatagramInfo {
             from_qpn: deth.source.value(),
             numbered: record.part.as_ref().map(|part| part.0.service),
             digest: record.digest,

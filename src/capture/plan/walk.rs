@@ -1,4 +1,4 @@
-//! What became of the packets of a stream, as rules: only of those that a plan would be asked about.
+//! Turns the outcomes of a stream's packets into rules. Only packets on which a plan would decide count.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,28 +6,28 @@ use pumice_device::faults::PacketClass;
 use pumice_device::faults::frontier::{Answers, Requests, unwrap24};
 use pumice_transport::wire::{OperationClass, Position, Service, Syndrome};
 
-use super::rules::{Deed, Key, Rules};
-use super::sides::{NotReady, Outcome, Sides, Stream};
+use super::rules::{FaultRules, PacketFault, RuleKey};
+use super::sides::{CaptureSides, NotReady, PacketOutcome, PacketStream};
 use super::sighting::Sighting;
 
-/// What took so much longer than the fastest packet was late.
+/// A packet that took this much longer than the fastest one counts as late, in ns.
 pub(super) const LATE_NS: u64 = 5_000_000;
 
-/// Messages and PSNs of an answer are counted by 24 bits.
+/// Mask of the 24 bits of PSNs and message numbers.
 const WRAP: u32 = 0x00ff_ffff;
 
 /// The requests of a queue pair, each once: where they begin, counted from the first.
-struct Begun {
+struct RequestIndex {
     first_psn: u32,
-    /// Number of packets before it, and the message that it belongs to.
+    /// Number of the message that begins at a packet, by the number of packets before it.
     starts: BTreeMap<u64, u64>,
-    /// Of each message that is answered by an ACK: the number of its last packet.
+    /// For each message that an ACK answers, the number of its last packet.
     ends: BTreeMap<u64, u64>,
 }
 
-impl Begun {
-    /// `None`: there are no requests.
-    fn of(sent: &[&Sighting]) -> Option<Begun> {
+impl RequestIndex {
+    /// Collects the requests; `None` if there are none.
+    fn of(sent: &[&Sighting]) -> Option<RequestIndex> {
         let requests = || sent.iter().filter(|one| one.info.is_request);
         let first_psn = requests().next()?.psn;
         let (mut near, mut packets) = (0, BTreeMap::new());
@@ -39,7 +39,7 @@ impl Begun {
                 continue;
             }
             if let (OperationClass::Read, Some((address, length))) = (one.info.class, one.memory) {
-                // The rest of a READ that was asked for before is no request of its own.
+                // The rest of a READ that was requested before is no request of its own.
                 let end = address.wrapping_add(length.into());
                 let is_rest =
                     |read: &(u64, u32)| read.0.wrapping_add(read.1.into()) == end && read.0 < address;
@@ -62,21 +62,21 @@ impl Begun {
                 ends.insert(message, number);
             }
         }
-        Some(Begun { first_psn, starts, ends })
+        Some(RequestIndex { first_psn, starts, ends })
     }
 
-    /// PSNs that the request of this packet takes: up to the next one.
+    /// Returns the number of PSNs that the request of this packet takes, up to the next one.
     fn psn_count(&self, number: u64) -> u32 {
         let next = self.starts.range(number.saturating_add(1)..).next();
         next.map_or(1, |(next, _)| u32::try_from(next - number).unwrap_or(1))
     }
 
-    /// The message to which a PSN belongs.
+    /// Returns the message to which a PSN belongs.
     fn message(&self, number: u64) -> u64 {
         self.starts.range(..=number).next_back().map_or(0, |(_, message)| *message)
     }
 
-    /// How many of these PSNs belong to it.
+    /// Counts these PSNs that belong to the requests.
     fn fits(&self, psns: &[u32]) -> usize {
         let end = self.starts.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
         psns.iter().filter(|psn| u64::from(psn.wrapping_sub(self.first_psn) & WRAP) < end).count()
@@ -84,20 +84,20 @@ impl Begun {
 }
 
 /// Adds the rules of a stream.
-pub(super) fn walk(sides: &Sides<'_>, stream: &Stream<'_>, rules: &mut Rules) {
-    if let Some(begun) = Begun::of(&stream.sent) {
-        requests(stream, &begun, not_ready(sides, stream, &begun), rules);
+pub(super) fn walk(sides: &CaptureSides<'_>, stream: &PacketStream<'_>, rules: &mut FaultRules) {
+    if let Some(request_index) = RequestIndex::of(&stream.sent) {
+        requests(stream, &request_index, not_ready(sides, stream, &request_index), rules);
     }
     let answers =
         stream.sent.iter().filter(|one| !one.info.is_request && one.info.class != OperationClass::Cnp);
     let psns: Vec<u32> = answers.map(|one| one.psn).collect();
-    if let Some(begun) = asked(sides, stream, &psns) {
-        self::answers(stream, &begun, rules);
+    if let Some(request_index) = answered_requests(sides, stream, &psns) {
+        self::answers(stream, &request_index, rules);
     }
 }
 
-/// The RNR NAKs for the requests of a stream: those from its destination whose PSNs are among them.
-fn not_ready(sides: &Sides<'_>, stream: &Stream<'_>, begun: &Begun) -> NotReady {
+/// Returns the RNR NAKs for the requests of a stream: those from its destination whose PSNs are among them.
+fn not_ready(sides: &CaptureSides<'_>, stream: &PacketStream<'_>, request_index: &RequestIndex) -> NotReady {
     let known = [sides.arrived(stream.destination), sides.sent(stream.destination)];
     let known = known.into_iter().find(|known| !known.is_empty()).unwrap_or_default();
     let mut found = NotReady::new();
@@ -106,7 +106,7 @@ fn not_ready(sides: &Sides<'_>, stream: &Stream<'_>, begun: &Begun) -> NotReady 
     for one in known.iter().filter(|one| one.destination == stream.source).filter(is_own) {
         if let Some((syndrome, _)) = one.answer
             && let Syndrome::RnrNak { timer_code } = Syndrome::from_byte(syndrome)
-            && begun.fits(&[one.psn]) == 1
+            && request_index.fits(&[one.psn]) == 1
         {
             found.entry(one.psn).or_default().push_back(timer_code);
         }
@@ -114,9 +114,13 @@ fn not_ready(sides: &Sides<'_>, stream: &Stream<'_>, begun: &Begun) -> NotReady 
     found
 }
 
-/// The requests that a stream answers: those that came to the queue pair that sends it, or, if that is not
-/// known, those in the other direction whose PSNs fit best.
-fn asked(sides: &Sides<'_>, stream: &Stream<'_>, psns: &[u32]) -> Option<Begun> {
+/// Returns the requests that a stream answers: those that arrived at the queue pair that sends it or, if that
+/// is unknown, those in the other direction whose PSNs fit best.
+fn answered_requests(
+    sides: &CaptureSides<'_>,
+    stream: &PacketStream<'_>,
+    psns: &[u32],
+) -> Option<RequestIndex> {
     if psns.is_empty() {
         return None;
     }
@@ -125,8 +129,8 @@ fn asked(sides: &Sides<'_>, stream: &Stream<'_>, psns: &[u32]) -> Option<Begun> 
     if let Some(own) = stream.own_qpn {
         let arrived = sides.arrived(stream.destination).iter().filter(is_request);
         let to_own: Vec<&Sighting> = arrived.copied().filter(|one| one.qpn == own).collect();
-        if let Some(begun) = Begun::of(&to_own) {
-            return Some(begun);
+        if let Some(request_index) = RequestIndex::of(&to_own) {
+            return Some(request_index);
         }
     }
     let known = [sides.sent(stream.destination), sides.arrived(stream.destination)];
@@ -134,29 +138,30 @@ fn asked(sides: &Sides<'_>, stream: &Stream<'_>, psns: &[u32]) -> Option<Begun> 
     for one in known.iter().filter(is_request) {
         by_queue_pair.entry(one.qpn).or_default().push(one);
     }
-    let all = by_queue_pair.values().filter_map(|requests| Begun::of(requests));
-    all.max_by_key(|begun| begun.fits(psns))
+    let all = by_queue_pair.values().filter_map(|requests| RequestIndex::of(requests));
+    all.max_by_key(|request_index| request_index.fits(psns))
 }
 
-/// Whether a packet is lost, as far as is known; `Outcome` says what else happened.
-fn outcome(stream: &Stream<'_>, index: usize, goes_back_to: &[bool]) -> Outcome {
+/// Returns the outcome of a packet, which counts as lost if the sender went back to it.
+fn outcome(stream: &PacketStream<'_>, index: usize, retransmits_from: &[bool]) -> PacketOutcome {
     if stream.sent.get(index).is_none_or(|one| one.is_lost) {
-        return Outcome::default();
+        return PacketOutcome::default();
     }
     match &stream.outcomes {
         Some(outcomes) => outcomes.get(index).copied().unwrap_or_default(),
-        None if goes_back_to.get(index).copied().unwrap_or(false) => Outcome::default(),
-        None => Outcome { arrived_at: Some(index), ..Outcome::default() },
+        None if retransmits_from.get(index).copied().unwrap_or(false) => PacketOutcome::default(),
+        None => PacketOutcome { arrived_at: Some(index), ..PacketOutcome::default() },
     }
 }
 
-/// For each packet, whether the sender goes back to it later: then it was lost, or is taken to be.
-fn goes_back_to(stream: &Stream<'_>, is_counted: impl Fn(&Sighting) -> bool) -> Vec<bool> {
+/// Returns, for each packet, whether the sender goes back to it later, which means that it was lost or is
+/// assumed to be.
+fn retransmits_from(stream: &PacketStream<'_>, is_counted: impl Fn(&Sighting) -> bool) -> Vec<bool> {
     let mut again = vec![false; stream.sent.len()];
     let mut last: BTreeMap<u32, usize> = BTreeMap::new();
     let mut before: Option<u32> = None;
     for (index, one) in stream.sent.iter().enumerate().filter(|(_, one)| is_counted(one)) {
-        // PSNs go upwards but for a sender that goes back.
+        // PSNs increase, except when a sender goes back.
         let steps_back = before.is_some_and(|before| before.wrapping_sub(one.psn) & WRAP < WRAP / 2);
         if steps_back && let Some(earlier) = last.get(&one.psn).and_then(|earlier| again.get_mut(*earlier)) {
             *earlier = true;
@@ -167,11 +172,16 @@ fn goes_back_to(stream: &Stream<'_>, is_counted: impl Fn(&Sighting) -> bool) -> 
     again
 }
 
-fn requests(stream: &Stream<'_>, begun: &Begun, mut not_ready: NotReady, rules: &mut Rules) {
-    let back = goes_back_to(stream, |one| one.info.is_request);
+fn requests(
+    stream: &PacketStream<'_>,
+    request_index: &RequestIndex,
+    mut not_ready: NotReady,
+    rules: &mut FaultRules,
+) {
+    let back = retransmits_from(stream, |one| one.info.is_request);
     let (mut frontier, mut near) = (Requests::default(), 0);
     for (index, one) in stream.sent.iter().enumerate().filter(|(_, one)| one.info.is_request) {
-        let relative = one.psn.wrapping_sub(begun.first_psn) & WRAP;
+        let relative = one.psn.wrapping_sub(request_index.first_psn) & WRAP;
         let is_reliable = one.info.service.is_reliable();
         near = unwrap24(near, relative).max(near);
         let at = if is_reliable {
@@ -181,26 +191,26 @@ fn requests(stream: &Stream<'_>, begun: &Begun, mut not_ready: NotReady, rules: 
             (near, 1)
         };
         let outcome = outcome(stream, index, &back);
-        let message = begun.message(at.0);
-        // The n-th of these NAKs is for the n-th transmission that came there.
+        let message = request_index.message(at.0);
+        // The n-th NAK of these answers the n-th transmission that arrived.
         let came = outcome.arrived_at.is_some() || stream.outcomes.is_none() && !one.is_lost;
         let timer_code = not_ready.get_mut(&one.psn).filter(|_| came).and_then(VecDeque::pop_front);
         if let Some(timer_code) = timer_code {
             let key = key(stream, one, message, at);
-            rules.add(Deed::NotReady { timer_code }, key, false);
-            frontier.decided(false, begun.psn_count(at.0));
+            rules.add(PacketFault::NotReady { timer_code }, key, false);
+            frontier.decided(false, request_index.psn_count(at.0));
             continue;
         }
-        let arrives = say(stream, one, &outcome, message, at, one.is_damaged, rules);
-        frontier.decided(arrives, begun.psn_count(at.0));
+        let arrives = add_outcome(stream, one, &outcome, message, at, one.is_damaged, rules);
+        frontier.decided(arrives, request_index.psn_count(at.0));
     }
 }
 
-fn answers(stream: &Stream<'_>, begun: &Begun, rules: &mut Rules) {
-    let back = goes_back_to(stream, carries_data);
+fn answers(stream: &PacketStream<'_>, request_index: &RequestIndex, rules: &mut FaultRules) {
+    let back = retransmits_from(stream, carries_data);
     let (mut frontier, mut near, mut done) = (Answers::default(), 0, 0_u64);
     for (index, one) in stream.sent.iter().enumerate().filter(|(_, one)| !one.info.is_request) {
-        let number = unwrap24(near, one.psn.wrapping_sub(begun.first_psn) & WRAP);
+        let number = unwrap24(near, one.psn.wrapping_sub(request_index.first_psn) & WRAP);
         near = near.max(number);
         if carries_data(one) {
             if let Some((_, msn)) = one.answer {
@@ -209,67 +219,73 @@ fn answers(stream: &Stream<'_>, begun: &Begun, rules: &mut Rules) {
             let Some(found) = frontier.attempt(number) else { continue };
             let at = (found.packet, found.transmission);
             let outcome = outcome(stream, index, &back);
-            let arrives = say(stream, one, &outcome, begun.message(number), at, one.is_damaged, rules);
+            let arrives =
+                add_outcome(stream, one, &outcome, request_index.message(number), at, one.is_damaged, rules);
             frontier.decided(found, arrives);
         } else if let Some((syndrome, msn)) = one.answer
             && matches!(Syndrome::from_byte(syndrome), Syndrome::Ack { .. })
         {
             let (first, last) = (done, unwrap24(done, msn));
             done = done.max(last);
-            // An ACK speaks for all messages since the one before it; one that says nothing new is not asked
-            // about.
+            // An ACK acknowledges all messages since the one before it. A plan does not decide about an ACK
+            // that acknowledges nothing new.
             let outcome = outcome(stream, index, &back);
             let lost = stream.outcomes.is_some() && outcome.arrived_at.is_none();
-            // A plan is asked about the ACK of each message, also where one packet speaks for several.
-            for (message, packet) in begun.ends.range(first..last.max(first)) {
+            // A plan decides about the ACK of each message, even where one packet acknowledges several.
+            for (message, packet) in request_index.ends.range(first..last.max(first)) {
                 let key = || key(stream, one, *message, (*packet, 1));
                 if lost {
-                    rules.add(Deed::Drop, key(), one.is_lost);
+                    rules.add(PacketFault::Drop, key(), one.is_lost);
                 } else if outcome.late_ns >= LATE_NS && message + 1 == last {
-                    rules.add(Deed::Delay { ns: outcome.late_ns }, key(), one.is_planned);
+                    rules.add(PacketFault::Delay { ns: outcome.late_ns }, key(), one.is_planned);
                 }
             }
         }
     }
 }
 
-/// Whether it is an answer that a plan may lose again and again.
+/// Reports whether the packet is an answer with data, which a plan may lose again and again.
 fn carries_data(one: &Sighting) -> bool {
     matches!(one.info.class, OperationClass::ReadResponse | OperationClass::AtomicAnswer)
 }
 
-/// Adds the rules about a packet; whether it arrived in a form that is accepted.
-fn say(
-    stream: &Stream<'_>,
+/// Adds the rules for a packet; returns whether it arrived in a form that the receiver accepts.
+fn add_outcome(
+    stream: &PacketStream<'_>,
     one: &Sighting,
-    outcome: &Outcome,
+    outcome: &PacketOutcome,
     message: u64,
     at: (u64, u32),
     left_damaged: bool,
-    rules: &mut Rules,
+    rules: &mut FaultRules,
 ) -> bool {
     let is_planned = one.is_planned || left_damaged;
-    let mut add = |deed| rules.add(deed, key(stream, one, message, at), is_planned);
+    let mut add = |fault| rules.add(fault, key(stream, one, message, at), is_planned);
     if outcome.arrived_at.is_none() {
-        add(Deed::Drop);
+        add(PacketFault::Drop);
         return false;
     }
     if outcome.is_damaged || left_damaged {
-        add(Deed::Corrupt);
+        add(PacketFault::Corrupt);
         return false;
     }
     if outcome.copies > 0 {
-        add(Deed::Duplicate { copies: outcome.copies });
+        add(PacketFault::Duplicate { copies: outcome.copies });
     }
     if outcome.late_ns >= LATE_NS {
-        add(Deed::Delay { ns: outcome.late_ns });
+        add(PacketFault::Delay { ns: outcome.late_ns });
     } else if outcome.overtaken_by > 0 {
-        add(Deed::Reorder { packets: outcome.overtaken_by });
+        add(PacketFault::Reorder { packets: outcome.overtaken_by });
     }
     true
 }
 
-fn key(stream: &Stream<'_>, one: &Sighting, message: u64, (packet, transmission): (u64, u32)) -> Key {
+fn key(
+    stream: &PacketStream<'_>,
+    one: &Sighting,
+    message: u64,
+    (packet, transmission): (u64, u32),
+) -> RuleKey {
     let class = match one.info.class {
         OperationClass::Send => PacketClass::Send,
         OperationClass::Write => PacketClass::Write,
@@ -281,7 +297,7 @@ fn key(stream: &Stream<'_>, one: &Sighting, message: u64, (packet, transmission)
         OperationClass::Cnp => PacketClass::Cnp,
         OperationClass::Acknowledge => PacketClass::Ack,
     };
-    Key {
+    RuleKey {
         peer: stream.destination,
         service: match one.info.service {
             Service::Uc => "uc",
@@ -294,7 +310,7 @@ fn key(stream: &Stream<'_>, one: &Sighting, message: u64, (packet, transmission)
         message,
         packet,
         transmission,
-        of_peer: None,
+        peer_key: None,
     }
 }
 

@@ -9,10 +9,10 @@ use crate::capture::plan::sides::streams;
 const SEND_ONLY: u8 = 0x04;
 const ACK: u8 = 0x11;
 const MS_NS: u64 = 1_000_000;
-/// The syndrome of an ACK, and of an RNR NAK with timer code 12.
+/// Syndrome of an ACK.
 const ACKNOWLEDGED: u8 = 0x1f;
 const NOT_READY: u8 = 0x2c;
-/// The first PSN of the requester.
+/// First PSN of the requester.
 const FIRST: u32 = 100;
 
 fn address(last: u8) -> IpAddr {
@@ -41,17 +41,17 @@ fn packet(opcode: u8, at_ms: u64, psn: u32) -> Sighting {
     }
 }
 
-/// A SEND of one packet.
+/// Returns a SEND of one packet.
 fn send(at_ms: u64, psn: u32) -> Sighting {
     packet(SEND_ONLY, at_ms, psn)
 }
 
-/// The answer to the request with this PSN, after so many messages.
+/// Returns the answer to the request with this PSN, after this many messages.
 fn answer(at_ms: u64, psn: u32, syndrome: u8, messages: u32) -> Sighting {
     Sighting { answer: Some((syndrome, messages)), payload_bytes: 0, ..packet(ACK, at_ms, psn) }
 }
 
-/// What the network did, as lines of a report. Of each packet: where it was sent, and when it arrived, if it
+/// Returns what the network did, as lines of a report. Each packet has the time at which it arrived, if it
 /// did.
 fn lines(packets: &[(Sighting, Option<u64>)], source: u8) -> Vec<Value> {
     let sent = packets.iter().map(|(one, _)| Sighting { is_outbound: Some(true), ..one.clone() }).collect();
@@ -60,14 +60,14 @@ fn lines(packets: &[(Sighting, Option<u64>)], source: u8) -> Vec<Value> {
         Some(Sighting { is_outbound: Some(false), time_ns, ..one.clone() })
     });
     let captures = [sent, arrived.collect()];
-    said(&captures, source, |_| None)
+    report_of(&captures, source, |_| None)
 }
 
-/// What the network did to the packets of an address, if their queue pairs are noted like this, by those that
-/// they are for.
-fn said(captures: &[Vec<Sighting>], source: u8, own_qpn: impl Fn(u32) -> Option<u32>) -> Vec<Value> {
-    let sides = Sides::of(captures);
-    let mut rules = Rules::default();
+/// Returns what the network did to the packets of an address. `own_qpn` gives the noted sender for each
+/// destination queue pair.
+fn report_of(captures: &[Vec<Sighting>], source: u8, own_qpn: impl Fn(u32) -> Option<u32>) -> Vec<Value> {
+    let sides = CaptureSides::of(captures);
+    let mut rules = FaultRules::default();
     for mut stream in streams(&sides, address(source)) {
         stream.own_qpn = own_qpn(stream.qpn);
         walk(&sides, &stream, &mut rules);
@@ -140,9 +140,9 @@ fn an_ack_that_did_not_arrive_is_lost_for_each_message_that_it_spoke_for() {
     assert_eq!(found.iter().map(|line| fields(line, &names)).collect::<Vec<_>>(), expected);
 }
 
-/// Two processes with one address have sent each other three messages, with the same PSNs.
+/// The two processes have one address and have sent each other three messages with the same PSNs.
 #[test]
-fn processes_with_one_address_are_told_apart_by_their_queue_pairs() {
+fn processes_with_one_address_are_distinguished_by_their_queue_pairs() {
     let here = |one: Sighting, qpn| Sighting { qpn, source: address(1), destination: address(1), ..one };
     // Queue pair 1 of this process is connected to queue pair 2 of the other one.
     let sent: Vec<Sighting> = (0..3)
@@ -151,7 +151,7 @@ fn processes_with_one_address_are_told_apart_by_their_queue_pairs() {
             [here(send(at_ms, psn), 2), here(answer(at_ms, psn, ACKNOWLEDGED, psn + 1), 2)]
         })
         .collect();
-    // All that it sent arrives there, but for the last ACK; the other one sends more.
+    // Everything that it sent arrives there, except the last ACK; the other process sends more.
     let mut arrived = sent.clone();
     let lost = arrived.pop();
     assert!(lost.is_some_and(|lost| !lost.info.is_request));
@@ -161,7 +161,7 @@ fn processes_with_one_address_are_told_apart_by_their_queue_pairs() {
         all.iter().map(|one| Sighting { is_outbound: Some(outbound), ..one.clone() }).collect()
     };
     let captures = [marked(&sent, true), marked(&arrived, false)];
-    let found = said(&captures, 1, |to| (to == 2).then_some(1));
+    let found = report_of(&captures, 1, |to| (to == 2).then_some(1));
     let names = ["side", "opcode", "message", "lost"];
     let expected = vec![json!("responder"), json!("ack"), json!(2), json!(true)];
     assert_eq!(found.iter().map(|line| fields(line, &names)).collect::<Vec<_>>(), [expected]);

@@ -1,4 +1,4 @@
-//! `pumice fault compare`: reports of several runs, and what differs.
+//! `pumice fault compare`: compares the reports of several runs.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,26 +9,26 @@ use serde::Serialize;
 use super::json;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
-/// Differences of each report that are printed.
-const SHOWN: usize = 20;
+/// Maximum number of differences of each report that are printed.
+const MAX_SHOWN: usize = 20;
 
-/// What is printed as JSON.
+/// The comparison as JSON.
 #[derive(Serialize)]
-struct Compare<'a> {
+struct CompareReport<'a> {
     first: &'a Path,
-    reports: Vec<Compared<'a>>,
+    reports: Vec<ComparedReport<'a>>,
 }
 
 #[derive(Serialize)]
-struct Compared<'a> {
+struct ComparedReport<'a> {
     report: &'a Path,
     same: bool,
-    /// Both reports say which messages there were.
+    /// Both reports list the messages of their runs.
     has_notes: bool,
     differences: &'a [Difference],
 }
 
-/// Compares reports, each a file and what is in it, with the first one.
+/// Compares reports, each a file and its contents, with the first one.
 pub(super) fn run(reports: &[(&PathBuf, String)], as_json: bool, out: &mut dyn Write) -> CommandResult {
     let [(first, text), others @ ..] = reports else { return Ok(Outcome::Good) };
     let (mut outcome, mut all) = (Outcome::Good, Vec::new());
@@ -43,17 +43,17 @@ pub(super) fn run(reports: &[(&PathBuf, String)], as_json: bool, out: &mut dyn W
         all.push((other, compared));
     }
     if as_json {
-        let reports = all.iter().map(|(other, compared)| Compared {
+        let reports = all.iter().map(|(other, compared)| ComparedReport {
             report: other,
             same: compared.is_same,
             has_notes: compared.has_notes,
             differences: &compared.differences,
         });
-        json::write(&Compare { first, reports: reports.collect() }, out)?;
+        json::write(&CompareReport { first, reports: reports.collect() }, out)?;
         return Ok(outcome);
     }
     for (other, compared) in all.iter().filter(|(_, compared)| !compared.is_same) {
-        tell(first, other, compared, out)?;
+        print_comparison(first, other, compared, out)?;
     }
     if all.iter().all(|(_, compared)| compared.is_same) {
         writeln!(out, "same")?;
@@ -61,13 +61,18 @@ pub(super) fn run(reports: &[(&PathBuf, String)], as_json: bool, out: &mut dyn W
     Ok(outcome)
 }
 
-fn tell(first: &Path, other: &Path, compared: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+fn print_comparison(
+    first: &Path,
+    other: &Path,
+    compared: &Comparison,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let (first, other) = (first.display(), other.display());
     if compared.differences.is_empty() {
         let but = "for what timing alone brings about, and the ends of processes";
         return writeln!(out, "{other}: same but {but}");
     }
-    for difference in compared.differences.iter().take(SHOWN) {
+    for difference in compared.differences.iter().take(MAX_SHOWN) {
         match difference {
             Difference::Fate { first: Some(line), .. } => {
                 writeln!(out, "{other}: another fate, in {first} alone: {line}")?;
@@ -87,7 +92,7 @@ fn tell(first: &Path, other: &Path, compared: &Comparison, out: &mut dyn Write) 
             }
         }
     }
-    let more = compared.differences.len().saturating_sub(SHOWN);
+    let more = compared.differences.len().saturating_sub(MAX_SHOWN);
     if more > 0 {
         writeln!(out, "{other}: and {more} more")?;
     }

@@ -1,4 +1,4 @@
-//! What `pumice fault` finds out, as JSON.
+//! JSON output of `pumice fault`.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,26 +13,26 @@ use crate::outcome::{CommandResult, Outcome};
 
 /// A field of a rule.
 #[derive(Debug, Serialize)]
-struct Field {
+struct FieldJson {
     name: &'static str,
-    meaning: &'static str,
+    meaning: String,
 }
 
-fn fields(fields: &[(&'static str, &'static str)]) -> Vec<Field> {
-    fields.iter().map(|&(name, meaning)| Field { name, meaning }).collect()
+fn fields<T: ToString>(fields: &[(&'static str, T)]) -> Vec<FieldJson> {
+    fields.iter().map(|(name, meaning)| FieldJson { name, meaning: meaning.to_string() }).collect()
 }
 
 #[derive(Debug, Serialize)]
-struct Plan {
+struct ReadyPlanJson {
     name: &'static str,
     imitates: String,
-    /// As TOML.
+    /// Text of the plan in TOML.
     plan: &'static str,
 }
 
-impl Plan {
-    fn of(plan: &ReadyPlan) -> Plan {
-        Plan { name: plan.name, imitates: plan.imitates(), plan: plan.text }
+impl ReadyPlanJson {
+    fn of(plan: &ReadyPlan) -> ReadyPlanJson {
+        ReadyPlanJson { name: plan.name, imitates: plan.imitates(), plan: plan.text }
     }
 }
 
@@ -43,44 +43,44 @@ pub(super) fn write(value: &impl Serialize, out: &mut dyn Write) -> CommandResul
     Ok(Outcome::Good)
 }
 
-/// A plan that is right.
+/// Writes the rules of a valid plan.
 pub(super) fn checked(plan: &FaultPlan, out: &mut dyn Write) -> CommandResult {
     #[derive(Serialize)]
-    struct Checked<'a> {
+    struct CheckedPlanJson<'a> {
         seed: u64,
         rules: Vec<&'a str>,
     }
     let rules = plan.rules().iter().map(|rule| rule.name.as_str()).collect();
-    write(&Checked { seed: plan.seed(), rules }, out)
+    write(&CheckedPlanJson { seed: plan.seed(), rules }, out)
 }
 
-/// All kinds of faults, and the fields that rules of every kind have.
+/// Writes all kinds of faults, and the fields that rules of every kind have.
 pub(super) fn kinds(out: &mut dyn Write) -> CommandResult {
     #[derive(Serialize)]
-    struct KindEntry {
+    struct KindJson {
         name: &'static str,
         does: &'static str,
-        fields: Vec<Field>,
+        fields: Vec<FieldJson>,
         example: &'static str,
         imitates: &'static str,
     }
     #[derive(Serialize)]
-    struct All {
-        kinds: Vec<KindEntry>,
-        when: Vec<Field>,
-        packets: Vec<Field>,
-        calls: Vec<Field>,
-        completions: Vec<Field>,
-        completion_events: Vec<Field>,
+    struct KindsJson {
+        kinds: Vec<KindJson>,
+        when: Vec<FieldJson>,
+        packets: Vec<FieldJson>,
+        calls: Vec<FieldJson>,
+        completions: Vec<FieldJson>,
+        completion_events: Vec<FieldJson>,
     }
-    let kinds = KINDS.iter().map(|kind| KindEntry {
+    let kinds = KINDS.iter().map(|kind| KindJson {
         name: kind.name,
         does: kind.does,
-        fields: fields(kind.fields),
+        fields: fields(&kind.meanings()),
         example: kind.example,
         imitates: kind.imitates,
     });
-    let all = All {
+    let all = KindsJson {
         kinds: kinds.collect(),
         when: fields(WHEN),
         packets: fields(SELECTOR),
@@ -91,23 +91,23 @@ pub(super) fn kinds(out: &mut dyn Write) -> CommandResult {
     write(&all, out)
 }
 
-/// All ready plans.
+/// Writes all ready plans.
 pub(super) fn plans(out: &mut dyn Write) -> CommandResult {
-    write(&READY.iter().map(Plan::of).collect::<Vec<_>>(), out)
+    write(&READY.iter().map(ReadyPlanJson::of).collect::<Vec<_>>(), out)
 }
 
-/// One of them.
+/// Writes one ready plan.
 pub(super) fn plan(plan: &ReadyPlan, out: &mut dyn Write) -> CommandResult {
-    write(&Plan::of(plan), out)
+    write(&ReadyPlanJson::of(plan), out)
 }
 
-/// How often each rule applied.
+/// Writes how often each rule applied.
 pub(super) fn applied(rules: &BTreeMap<String, u64>, out: &mut dyn Write) -> CommandResult {
     #[derive(Serialize)]
-    struct Applied<'a> {
+    struct AppliedRulesJson<'a> {
         /// Every rule applied.
         all_applied: bool,
         rules: &'a BTreeMap<String, u64>,
     }
-    write(&Applied { all_applied: rules.values().all(|applied| *applied > 0), rules }, out)
+    write(&AppliedRulesJson { all_applied: rules.values().all(|applied| *applied > 0), rules }, out)
 }

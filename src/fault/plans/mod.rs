@@ -1,9 +1,10 @@
-//! The actions of `pumice fault` that need no running program: plans checked, kinds listed, reports judged.
+//! The actions of `pumice fault` that need no running program: check plans, list kinds, and judge reports.
 
 mod compare;
 mod json;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,14 +14,14 @@ use pumice_device::faults::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultPlan, KINDS, READY, ReadyPlan,
     SELECTOR, WHEN, summaries,
 };
-use pumice_device::ground::similar::suggestion;
+use pumice_device::platform::similar::suggestion;
 use pumice_device::settings::DEFAULT_SEED;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
-/// What to do with plans and reports.
+/// The actions on plans and reports.
 #[derive(Debug, Subcommand)]
-pub(super) enum Action {
+pub(super) enum PlansAction {
     /// Check a fault plan, and list its rules
     Check {
         /// The plan: a TOML file, or a report of faults
@@ -68,17 +69,17 @@ pub(super) enum Action {
     },
 }
 
-/// Does it.
-pub(super) fn run(action: &Action, out: &mut dyn Write) -> CommandResult {
+/// Runs the action.
+pub(super) fn run(action: &PlansAction, out: &mut dyn Write) -> CommandResult {
     match action {
-        Action::Check { file, json } => check(file, *json, out),
-        Action::Kinds { json: true } => json::kinds(out),
-        Action::Kinds { json: false } => list(out),
-        Action::Plans { name: None, json: true } => json::plans(out),
-        Action::Plans { name: None, json: false } => plans(out),
-        Action::Plans { name: Some(name), json } => plan(name, *json, out),
-        Action::Assert { reports, json } => assert(reports, *json, out),
-        Action::Compare { reports, json } => {
+        PlansAction::Check { file, json } => check(file, *json, out),
+        PlansAction::Kinds { json: true } => json::kinds(out),
+        PlansAction::Kinds { json: false } => list(out),
+        PlansAction::Plans { name: None, json: true } => json::plans(out),
+        PlansAction::Plans { name: None, json: false } => plans(out),
+        PlansAction::Plans { name: Some(name), json } => plan(name, *json, out),
+        PlansAction::Assert { reports, json } => assert(reports, *json, out),
+        PlansAction::Compare { reports, json } => {
             let texts = reports.iter().map(|file| Ok((file, read(file)?)));
             compare::run(&texts.collect::<Result<Vec<_>, CommandError>>()?, *json, out)
         }
@@ -109,7 +110,7 @@ fn list(out: &mut dyn Write) -> CommandResult {
     let write = |out: &mut dyn Write| -> std::io::Result<()> {
         for kind in KINDS {
             writeln!(out, "{}: {}", kind.name, kind.does)?;
-            fields(kind.fields, out)?;
+            fields(&kind.meanings(), out)?;
             writeln!(out, "    example:  --fault '{}'", kind.example)?;
             writeln!(out, "    imitates: {}\n", kind.imitates)?;
         }
@@ -128,7 +129,7 @@ fn list(out: &mut dyn Write) -> CommandResult {
     Ok(Outcome::Good)
 }
 
-fn fields(fields: &[(&str, &str)], out: &mut dyn Write) -> std::io::Result<()> {
+fn fields<T: Display>(fields: &[(&str, T)], out: &mut dyn Write) -> std::io::Result<()> {
     fields.iter().try_for_each(|(name, meaning)| writeln!(out, "    {name:<14}{meaning}"))
 }
 

@@ -1,31 +1,31 @@
-//! The row of connections by address: two processes, of which one accepts and one asks.
+//! The row of connections by address: one process accepts, and one requests connections.
 
 use std::io::{self, BufRead, Write};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use pumice_perf::connections::{Acceptor, AcceptsAt, Connected, Connector};
+use pumice_perf::connections::{Acceptor, AcceptorAddresses, ConnectionRates, Connector};
 use pumice_perf::cores;
 use serde::{Deserialize, Serialize};
 
-use super::figure::{Figure, Round};
-use super::source::{Source, Unmeasured};
-use crate::perf::pairs::say;
-use crate::perf::process::{PerfEnd, Reader, Task};
+use super::figure::{Figure, RoundFigures};
+use super::source::{FigureSource, Unmeasured};
+use crate::perf::pairs::write_message;
+use crate::perf::process::{EndTask, OutputReader, PerfEnd};
 use crate::perf::wording::in_words;
 
-/// What the asking end found in a round.
+/// The results of the requesting end in a round.
 #[derive(Debug, Serialize, Deserialize)]
-struct Found {
-    queue_pairs: Connected,
-    tcp: Connected,
+struct ConnectionFigures {
+    queue_pairs: ConnectionRates,
+    tcp: ConnectionRates,
 }
 
 /// Both ends.
 #[derive(Debug)]
 pub(super) struct Connections {
-    asking: PerfEnd,
-    /// Accepts as long as this lives.
+    connecting: PerfEnd,
+    /// Accepting end, which runs as long as this value lives.
     _accepting: PerfEnd,
 }
 
@@ -33,19 +33,22 @@ impl Connections {
     pub(super) fn start([own, peer]: [IpAddr; 2]) -> Result<Connections, Unmeasured> {
         let [own_core, peer_core] = cores::two();
         let mut accepting =
-            PerfEnd::start(&Task::Accept { address: peer, core: peer_core }, &[], Reader::Parent)?;
-        let to: AcceptsAt = accepting.answer()?;
-        let asking =
-            PerfEnd::start(&Task::Connect { address: own, to, core: own_core }, &[], Reader::Parent)?;
-        Ok(Connections { asking, _accepting: accepting })
+            PerfEnd::start(&EndTask::Accept { address: peer, core: peer_core }, &[], OutputReader::Parent)?;
+        let to: AcceptorAddresses = accepting.read_message()?;
+        let connecting = PerfEnd::start(
+            &EndTask::Connect { address: own, to, core: own_core },
+            &[],
+            OutputReader::Parent,
+        )?;
+        Ok(Connections { connecting, _accepting: accepting })
     }
 }
 
-impl Source for Connections {
-    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
-        self.asking.tell(&seconds)?;
-        let Found { queue_pairs, tcp } = self.asking.answer()?;
-        Ok(Round::from([
+impl FigureSource for Connections {
+    fn round(&mut self, seconds: f64) -> Result<RoundFigures, Unmeasured> {
+        self.connecting.send_message(&seconds)?;
+        let ConnectionFigures { queue_pairs, tcp } = self.connecting.read_message()?;
+        Ok(RoundFigures::from([
             (Figure::PerSecond, queue_pairs.per_second),
             (Figure::Value, queue_pairs.p50_ms),
             (Figure::P99, queue_pairs.p99_ms),
@@ -54,10 +57,10 @@ impl Source for Connections {
     }
 }
 
-/// The accepting end: says where it accepts. Returns why it cannot any more.
+/// Runs the accepting end, which prints where it accepts. Returns the reason why it can no longer accept.
 pub(in crate::perf) fn accept(address: IpAddr, out: &mut dyn Write) -> String {
     let bound = Acceptor::bind(address).map_err(|error| in_words(&error));
-    match bound.and_then(|acceptor| say(&acceptor.at(), out).map(|()| acceptor)) {
+    match bound.and_then(|acceptor| write_message(&acceptor.at(), out).map(|()| acceptor)) {
         Ok(acceptor) => match acceptor.serve() {
             Err(error) => in_words(&error),
         },
@@ -65,11 +68,15 @@ pub(in crate::perf) fn accept(address: IpAddr, out: &mut dyn Write) -> String {
     }
 }
 
-/// The asking end: a round whenever told for how many seconds, until standard input ends.
+/// Runs the requesting end: a round for each order with a number of seconds, until standard input ends.
 ///
 /// # Errors
 /// A sentence.
-pub(in crate::perf) fn connect(address: IpAddr, to: AcceptsAt, out: &mut dyn Write) -> Result<(), String> {
+pub(in crate::perf) fn connect(
+    address: IpAddr,
+    to: AcceptorAddresses,
+    out: &mut dyn Write,
+) -> Result<(), String> {
     let mut connector = Connector::open(address, to).map_err(|error| in_words(&error))?;
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|error| format!("standard input failed: {error}"))?;
@@ -77,7 +84,7 @@ pub(in crate::perf) fn connect(address: IpAddr, to: AcceptsAt, out: &mut dyn Wri
         let duration = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
         let queue_pairs = connector.queue_pairs(duration).map_err(|error| in_words(&error))?;
         let tcp = connector.tcp(duration).map_err(|error| in_words(&error))?;
-        say(&Found { queue_pairs, tcp }, out)?;
+        write_message(&ConnectionFigures { queue_pairs, tcp }, out)?;
     }
     Ok(())
 }

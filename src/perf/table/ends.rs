@@ -1,4 +1,4 @@
-//! Rows that two ends of `pumice perf` measure, each a process: the one that asks is told a plan for each
+//! Rows that two ends of `pumice perf` measure, each a process: the measuring end receives a plan for each
 //! round.
 
 use std::io::{self, BufRead, Write};
@@ -8,77 +8,77 @@ use pumice_device::settings::Wire;
 use pumice_perf::{Plan, PlanBuilder, Session, cores};
 use serde::{Deserialize, Serialize};
 
-use super::figure::{Figure, Round};
-use super::source::{Source, Unmeasured};
+use super::figure::{Figure, RoundFigures};
+use super::source::{FigureSource, Unmeasured};
 use crate::perf::measure::open;
 use crate::perf::options::EndSettings;
-use crate::perf::pairs::{self, Pairs, say};
-use crate::perf::process::{Listening, PerfEnd, Reader, Task};
+use crate::perf::pairs::{self, ProcessPairs, write_message};
+use crate::perf::process::{EndTask, Listening, OutputReader, PerfEnd};
 use crate::perf::wording::{in_words, plan_in_words};
 
-/// What the measuring end is asked in a round.
+/// The order to the measuring end in a round.
 #[derive(Debug, Serialize, Deserialize)]
-struct AskedEnd {
+struct RoundOrder {
     plan: Plan,
-    /// Only so many messages, the first of a new connection.
+    /// Number of messages, the first ones of a new connection; `None` for a whole round.
     first: Option<u64>,
 }
 
-/// What it found.
+/// The results of the measuring end.
 #[derive(Debug, Serialize, Deserialize)]
-struct Found {
+struct EndFigures {
     value: f64,
     p99: Option<f64>,
     yardstick: Option<String>,
     raw: Option<f64>,
     raw_p99: Option<f64>,
     ratio_one_qp: Option<f64>,
-    /// Why packets went by UDP where shared memory was asked for.
+    /// Reason why packets went by UDP where shared memory was requested.
     by_udp: Option<String>,
 }
 
 /// Two processes, of which one measures against the other.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub(super) struct EndPair {
     measuring: PerfEnd,
-    /// Serves as long as this lives.
+    /// Serving end, which runs as long as this value lives.
     _serving: PerfEnd,
 }
 
-impl Ends {
-    pub(super) fn start([own, peer]: [IpAddr; 2]) -> Result<Ends, Unmeasured> {
+impl EndPair {
+    pub(super) fn start([own, peer]: [IpAddr; 2]) -> Result<EndPair, Unmeasured> {
         let [own_core, peer_core] = cores::two();
         let mut serving =
-            PerfEnd::start(&Task::Serve { address: peer, core: peer_core }, &[], Reader::Parent)?;
-        let Listening { at } = serving.answer()?;
+            PerfEnd::start(&EndTask::Serve { address: peer, core: peer_core }, &[], OutputReader::Parent)?;
+        let Listening { at } = serving.read_message()?;
         let settings = EndSettings { addr: Some(own), ..EndSettings::default() };
-        let rounds = Task::Rounds { server: at, settings, cores: [own_core, peer_core] };
-        Ok(Ends { measuring: PerfEnd::start(&rounds, &[], Reader::Parent)?, _serving: serving })
+        let rounds = EndTask::Rounds { server: at, settings, cores: [own_core, peer_core] };
+        Ok(EndPair { measuring: PerfEnd::start(&rounds, &[], OutputReader::Parent)?, _serving: serving })
     }
 
-    fn ask(&mut self, plan: PlanBuilder, first: Option<u64>) -> Result<Found, Unmeasured> {
+    fn request_round(&mut self, plan: PlanBuilder, first: Option<u64>) -> Result<EndFigures, Unmeasured> {
         let plan = plan.build().map_err(|error| plan_in_words(&error))?;
-        self.measuring.tell(&AskedEnd { plan, first })?;
-        let found: Found = self.measuring.answer()?;
+        self.measuring.send_message(&RoundOrder { plan, first })?;
+        let found: EndFigures = self.measuring.read_message()?;
         match found.by_udp {
-            Some(reason) => Err(Unmeasured::NotHere(format!("packets went by UDP because {reason}"))),
+            Some(reason) => Err(Unmeasured::Unavailable(format!("packets went by UDP because {reason}"))),
             None => Ok(found),
         }
     }
 }
 
-/// One plan.
+/// A row with one plan.
 #[derive(Debug)]
 pub(super) struct OnePlan {
-    pub(super) ends: Ends,
+    pub(super) ends: EndPair,
     pub(super) plan: fn() -> PlanBuilder,
     pub(super) factor: f64,
 }
 
-impl Source for OnePlan {
-    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
-        let found = self.ends.ask((self.plan)().raw(true).rounds(1, seconds), None)?;
-        let mut round = Round::from([(Figure::Value, found.value * self.factor)]);
+impl FigureSource for OnePlan {
+    fn round(&mut self, seconds: f64) -> Result<RoundFigures, Unmeasured> {
+        let found = self.ends.request_round((self.plan)().raw(true).rounds(1, seconds), None)?;
+        let mut round = RoundFigures::from([(Figure::Value, found.value * self.factor)]);
         let yardstick = found.yardstick.as_deref().and_then(Figure::of_yardstick);
         let one_qp = found.ratio_one_qp.filter(|ratio| *ratio > 0.0).map(|ratio| found.value / ratio);
         let more = [
@@ -96,73 +96,74 @@ impl Source for OnePlan {
     }
 }
 
-/// The first messages of a connection, a new one in each round.
+/// A row with the first messages of a connection, a new one in each round.
 #[derive(Debug)]
-pub(super) struct First {
-    pub(super) ends: Ends,
+pub(super) struct FirstMessages {
+    pub(super) ends: EndPair,
     pub(super) plan: fn() -> PlanBuilder,
     pub(super) messages: u64,
 }
 
-impl Source for First {
-    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
-        let found = self.ends.ask((self.plan)().rounds(1, seconds), Some(self.messages))?;
+impl FigureSource for FirstMessages {
+    fn round(&mut self, seconds: f64) -> Result<RoundFigures, Unmeasured> {
+        let found = self.ends.request_round((self.plan)().rounds(1, seconds), Some(self.messages))?;
         let p99 = found.p99.ok_or_else(|| "the measuring end has no p99".to_owned())?;
-        Ok(Round::from([(Figure::Value, found.value), (Figure::P99, p99)]))
+        Ok(RoundFigures::from([(Figure::Value, found.value), (Figure::P99, p99)]))
     }
 }
 
-/// One plan with messages of several sizes.
+/// A row with one plan and messages of several sizes.
 #[derive(Debug)]
-pub(super) struct Sizes {
-    pub(super) ends: Ends,
+pub(super) struct MessageSizes {
+    pub(super) ends: EndPair,
     pub(super) plan: fn() -> PlanBuilder,
     pub(super) sizes_bytes: &'static [usize],
 }
 
-impl Source for Sizes {
-    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+impl FigureSource for MessageSizes {
+    fn round(&mut self, seconds: f64) -> Result<RoundFigures, Unmeasured> {
         let (mut slowest, mut fastest) = (f64::INFINITY, 0.0_f64);
         for size_bytes in self.sizes_bytes {
-            let found = self.ends.ask((self.plan)().size_bytes(*size_bytes).rounds(1, seconds), None)?;
+            let found =
+                self.ends.request_round((self.plan)().size_bytes(*size_bytes).rounds(1, seconds), None)?;
             (slowest, fastest) = (slowest.min(found.value), fastest.max(found.value));
         }
-        Ok(Round::from([(Figure::Value, slowest / fastest.max(f64::MIN_POSITIVE))]))
+        Ok(RoundFigures::from([(Figure::Value, slowest / fastest.max(f64::MIN_POSITIVE))]))
     }
 }
 
-/// Several pairs of ends at the same time.
+/// A row with several pairs of ends at the same time.
 #[derive(Debug)]
 pub(super) struct ManyPairs {
-    pairs: Pairs,
+    pairs: ProcessPairs,
     plan: fn() -> PlanBuilder,
 }
 
 impl ManyPairs {
-    /// As many as there are processors for.
+    /// Starts as many pairs as there are processors for.
     pub(super) fn start(base: IpAddr, plan: fn() -> PlanBuilder) -> Result<ManyPairs, Unmeasured> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let count = u16::try_from(processors / 2).unwrap_or(u16::MAX).min(pairs::MOST);
+        let count = u16::try_from(processors / 2).unwrap_or(u16::MAX).min(pairs::MAX_PAIRS);
         if count < 2 {
-            return Err(Unmeasured::NotHere(format!(
+            return Err(Unmeasured::Unavailable(format!(
                 "two pairs of ends that poll need 4 processors, and this process may use {processors}"
             )));
         }
         let built = plan().build().map_err(|error| plan_in_words(&error))?;
-        Ok(ManyPairs { pairs: Pairs::start(count, pairs::first_address(Some(base))?, &built)?, plan })
+        Ok(ManyPairs { pairs: ProcessPairs::start(count, pairs::first_address(Some(base))?, &built)?, plan })
     }
 }
 
-impl Source for ManyPairs {
-    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+impl FigureSource for ManyPairs {
+    fn round(&mut self, seconds: f64) -> Result<RoundFigures, Unmeasured> {
         let plan = (self.plan)().rounds(1, seconds).build().map_err(|error| plan_in_words(&error))?;
         let report = self.pairs.compare(&plan, &mut |_| ())?;
-        Ok(Round::from([(Figure::Value, report.ratio_one_pair / report.pairs as f64)]))
+        Ok(RoundFigures::from([(Figure::Value, report.ratio_one_pair / report.pairs as f64)]))
     }
 }
 
-/// The measuring end: a round whenever told, until standard input ends. The session of a plan is kept as long
-/// as rounds of that plan follow each other.
+/// Runs the measuring end: a round for each order, until standard input ends. The session of a plan stays
+/// open as long as rounds of that plan follow each other.
 ///
 /// # Errors
 /// A sentence.
@@ -172,12 +173,12 @@ pub(in crate::perf) fn measure_rounds(
     second_core: Option<usize>,
     out: &mut dyn Write,
 ) -> Result<(), String> {
-    let mut kept: Option<(Plan, Session)> = None;
+    let mut open_session: Option<(Plan, Session)> = None;
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|error| format!("standard input failed: {error}"))?;
-        let AskedEnd { plan, first } = serde_json::from_str(&line).map_err(|error| error.to_string())?;
-        let kept_session = kept.take().filter(|(of, _)| *of == plan && first.is_none());
-        let mut session = match kept_session {
+        let RoundOrder { plan, first } = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+        let reusable_session = open_session.take().filter(|(of, _)| *of == plan && first.is_none());
+        let mut session = match reusable_session {
             Some((_, session)) => session,
             None => {
                 let connected = TcpStream::connect(server);
@@ -190,24 +191,24 @@ pub(in crate::perf) fn measure_rounds(
             Some(count) => first_messages(&mut session, count),
             None => one_round(&plan, &mut session),
         };
-        say(&found?, out)?;
-        kept = Some((plan, session));
+        write_message(&found?, out)?;
+        open_session = Some((plan, session));
     }
     Ok(())
 }
 
-fn first_messages(session: &mut Session, count: u64) -> Result<Found, String> {
+fn first_messages(session: &mut Session, count: u64) -> Result<EndFigures, String> {
     let times = session.first_messages(count).map_err(|error| in_words(&error))?;
     let (yardstick, raw, raw_p99) = (None, None, None);
     let (value, p99) = (times.p50, Some(times.p99));
-    Ok(Found { value, p99, yardstick, raw, raw_p99, ratio_one_qp: None, by_udp: None })
+    Ok(EndFigures { value, p99, yardstick, raw, raw_p99, ratio_one_qp: None, by_udp: None })
 }
 
-fn one_round(plan: &Plan, session: &mut Session) -> Result<Found, String> {
+fn one_round(plan: &Plan, session: &mut Session) -> Result<EndFigures, String> {
     let report = session.run(&mut |_| ()).map_err(|error| in_words(&error))?;
     let elsewhere = plan.wire == Wire::Auto && report.medium.as_deref() != Some("shared memory");
     let why = || report.medium_reason.clone().unwrap_or_else(|| "the device does not say why".to_owned());
-    Ok(Found {
+    Ok(EndFigures {
         value: report.value,
         p99: report.p99,
         yardstick: report.yardstick.map(str::to_owned),

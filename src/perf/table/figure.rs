@@ -1,15 +1,15 @@
-//! Figures of a row, what they are compared with, and goals.
+//! The figures of a row, their comparisons, and goals.
 
 use std::collections::BTreeMap;
 
-use pumice_perf::Spread;
+use pumice_perf::SampleSpread;
 
-/// Something that is measured in each round of a row.
+/// A quantity that is measured in each round of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Figure {
-    /// What the row is about; of times the median of a round.
+    /// The subject of the row; of times, the median of a round.
     Value,
-    /// The time that 99 % of a round did not exceed.
+    /// The time that 99 % of the messages of a round did not exceed.
     P99,
     PerSecond,
     CacheLines,
@@ -17,17 +17,17 @@ pub(crate) enum Figure {
     Futex,
     PlainUdp,
     Tcp,
-    /// The p99 of the yardstick.
+    /// The 99th percentile of the yardstick.
     YardstickP99,
     OneQueuePair,
-    /// Without what the row is about.
+    /// The value without the subject of the row.
     Without,
     UcxMemory,
     UcxTcp,
 }
 
 impl Figure {
-    /// Its name in tables and JSON.
+    /// Returns its name in tables and JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Figure::Value => "value",
@@ -46,7 +46,7 @@ impl Figure {
         }
     }
 
-    /// The yardstick that a report names so.
+    /// Returns the figure of a yardstick, by its name in a report.
     pub(super) fn of_yardstick(name: &str) -> Option<Figure> {
         [Figure::CacheLines, Figure::Memcpy, Figure::Futex, Figure::PlainUdp]
             .into_iter()
@@ -54,80 +54,80 @@ impl Figure {
     }
 }
 
-/// A figure, alone or by another one of the same rounds, and what it should be.
+/// A figure, alone or compared with another one of the same rounds, and its goal.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Comparison {
+pub(super) struct FigureComparison {
     pub(super) figure: Figure,
     pub(super) with: Option<Figure>,
-    pub(super) goal: Option<Goal>,
+    pub(super) goal: Option<FigureGoal>,
 }
 
-/// What a figure, or its ratio to another, should be.
+/// The goal of a figure, or of its ratio to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Goal {
+pub(super) enum FigureGoal {
     AtMost(f64),
     AtLeast(f64),
 }
 
-impl Goal {
+impl FigureGoal {
     fn holds(self, value: f64) -> bool {
         match self {
-            Goal::AtMost(most) => value <= most,
-            Goal::AtLeast(least) => value >= least,
+            FigureGoal::AtMost(most) => value <= most,
+            FigureGoal::AtLeast(least) => value >= least,
         }
     }
 }
 
-/// A figure by itself.
-pub(super) const fn alone(figure: Figure) -> Comparison {
-    Comparison { figure, with: None, goal: None }
+/// Returns a figure that is compared with none.
+pub(super) const fn alone(figure: Figure) -> FigureComparison {
+    FigureComparison { figure, with: None, goal: None }
 }
 
-/// A figure by another one.
-pub(super) const fn beside(figure: Figure, with: Figure) -> Comparison {
-    Comparison { figure, with: Some(with), goal: None }
+/// Returns a figure that is compared with another one.
+pub(super) const fn beside(figure: Figure, with: Figure) -> FigureComparison {
+    FigureComparison { figure, with: Some(with), goal: None }
 }
 
-pub(super) const fn at_most(comparison: Comparison, most: f64) -> Comparison {
-    Comparison { goal: Some(Goal::AtMost(most)), ..comparison }
+pub(super) const fn at_most(comparison: FigureComparison, most: f64) -> FigureComparison {
+    FigureComparison { goal: Some(FigureGoal::AtMost(most)), ..comparison }
 }
 
-pub(super) const fn at_least(comparison: Comparison, least: f64) -> Comparison {
-    Comparison { goal: Some(Goal::AtLeast(least)), ..comparison }
+pub(super) const fn at_least(comparison: FigureComparison, least: f64) -> FigureComparison {
+    FigureComparison { goal: Some(FigureGoal::AtLeast(least)), ..comparison }
 }
 
-/// The figures of one round.
-pub(super) type Round = BTreeMap<Figure, f64>;
+/// The values of the figures in one round.
+pub(super) type RoundFigures = BTreeMap<Figure, f64>;
 
-/// What the rounds say of a comparison.
+/// The result of a comparison over all rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Compared {
-    pub(super) figure: Spread,
-    pub(super) with: Option<Spread>,
-    /// The median of the rounds' ratios, which is not the ratio of two medians.
+pub(super) struct ComparedFigure {
+    pub(super) figure: SampleSpread,
+    pub(super) with: Option<SampleSpread>,
+    /// Median of the rounds' ratios, which is not the ratio of two medians.
     pub(super) ratio: Option<f64>,
-    /// None: there is no goal.
+    /// The goal is met; `None` if there is no goal.
     pub(super) holds: Option<bool>,
 }
 
-impl Comparison {
-    /// What these rounds say of it; none if no round has both figures.
-    pub(super) fn of(&self, rounds: &[Round]) -> Option<Compared> {
+impl FigureComparison {
+    /// Evaluates the comparison over these rounds; `None` if no round has both figures.
+    pub(super) fn of(&self, rounds: &[RoundFigures]) -> Option<ComparedFigure> {
         let all = |figure: Figure| -> Vec<f64> {
             rounds.iter().filter_map(|round| round.get(&figure).copied()).collect()
         };
-        let figure = Spread::of(&all(self.figure))?;
+        let figure = SampleSpread::of(&all(self.figure))?;
         let Some(with) = self.with else {
             let holds = self.goal.map(|goal| goal.holds(figure.median));
-            return Some(Compared { figure, with: None, ratio: None, holds });
+            return Some(ComparedFigure { figure, with: None, ratio: None, holds });
         };
-        let ratio = |round: &Round| {
+        let ratio = |round: &RoundFigures| {
             let (value, with) = (round.get(&self.figure)?, round.get(&with)?);
             (*with > 0.0).then(|| value / with)
         };
-        let ratio = Spread::of(&rounds.iter().filter_map(ratio).collect::<Vec<f64>>())?.median;
+        let ratio = SampleSpread::of(&rounds.iter().filter_map(ratio).collect::<Vec<f64>>())?.median;
         let holds = self.goal.map(|goal| goal.holds(ratio));
-        Some(Compared { figure, with: Spread::of(&all(with)), ratio: Some(ratio), holds })
+        Some(ComparedFigure { figure, with: SampleSpread::of(&all(with)), ratio: Some(ratio), holds })
     }
 }
 
@@ -135,7 +135,7 @@ impl Comparison {
 mod tests {
     use super::*;
 
-    fn rounds(of: &[[f64; 2]]) -> Vec<Round> {
+    fn rounds(of: &[[f64; 2]]) -> Vec<RoundFigures> {
         of.iter().map(|[value, raw]| [(Figure::Value, *value), (Figure::Memcpy, *raw)].into()).collect()
     }
 
@@ -148,7 +148,7 @@ mod tests {
         let spread = compared.figure;
         assert_eq!((spread.least, spread.median, spread.most), (1.0, 2.0, 3.0));
         assert_eq!(compared.with.map(|with| with.median), Some(1.0));
-        let held = |comparison: Comparison| comparison.of(&rounds).and_then(|compared| compared.holds);
+        let held = |comparison: FigureComparison| comparison.of(&rounds).and_then(|compared| compared.holds);
         assert_eq!(held(at_most(beside(Figure::Value, Figure::Memcpy), 1.9)), Some(false));
         assert_eq!(held(at_most(alone(Figure::Value), 2.0)), Some(true));
         assert_eq!(held(at_least(alone(Figure::Value), 2.1)), Some(false));

@@ -6,12 +6,11 @@ mod figure;
 mod measure;
 mod programs;
 mod report;
-mod rows;
+pub(super) mod rows;
 mod source;
 
 use std::io::Write;
 
-use clap::builder::PossibleValuesParser;
 use pumice_perf::{Operation, Plan, Service, machine};
 
 use super::options::{LOOPBACK_ADDRESSES, LoopOptions};
@@ -19,16 +18,11 @@ use super::wording::plan_in_words;
 use crate::outcome::Outcome;
 pub(super) use connecting::{accept, connect};
 pub(super) use ends::measure_rounds;
-use measure::{QUIET_LOOK, measure};
+use measure::{IDLE_SAMPLE_TIME, measure};
 use report::Printer;
-use rows::{ROWS, Row};
+use rows::{PerfRow, ROWS};
 
-/// Reads the name of a row.
-pub(super) fn row_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(ROWS.iter().map(|row| row.name))
-}
-
-/// Measures the rows and prints each when it is there.
+/// Measures the rows and prints each as soon as it is done.
 ///
 /// # Errors
 /// A sentence.
@@ -40,9 +34,10 @@ pub(super) fn run(options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome,
     checked.map_err(|error| plan_in_words(&error))?;
     let mut printer = Printer::new(options.end.json);
     let mut outcome = Outcome::Good;
-    let is_asked = |row: &&Row| options.row.is_empty() || options.row.iter().any(|name| name == row.name);
-    for row in ROWS.iter().filter(is_asked) {
-        let idle_share = machine::idle_share(QUIET_LOOK);
+    let is_requested =
+        |row: &&PerfRow| options.row.is_empty() || options.row.iter().any(|name| name == row.name);
+    for row in ROWS.iter().filter(is_requested) {
+        let idle_share = machine::idle_share(IDLE_SAMPLE_TIME);
         let measured = measure(row, addresses, rounds, seconds);
         if measured.has_failed() {
             outcome = Outcome::Bad;

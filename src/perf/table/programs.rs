@@ -1,4 +1,4 @@
-//! Rows and peers that programs of others measure: a pair of processes for each round.
+//! Rows and peers that third-party programs measure: a pair of processes for each round.
 
 use std::fs;
 use std::io::Read;
@@ -10,56 +10,58 @@ use std::time::{Duration, Instant};
 
 use pumice_perf::cores;
 
-use super::figure::{Figure, Round};
-use super::rows::{Instrument, UcxGives, UcxPeer, UcxTest};
-use super::source::{Source, Unmeasured};
+use super::figure::{Figure, RoundFigures};
+use super::rows::{Instrument, UcxPeer, UcxTest, UcxUnit};
+use super::source::{FigureSource, Unmeasured};
 use crate::run::{find, own_program};
 
-/// How long a pair of programs may take. A round takes a second, and more on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// The length of a round to which numbers of messages belong.
+/// Time that a pair of programs may take. A round takes a second, and more on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Length of the round, in seconds, for which numbers of messages are given.
 const ROUND_SECONDS: f64 = 0.25;
-/// No figure of fewer messages.
-const LEAST_MESSAGES: f64 = 200.0;
-/// Messages of `ib_send_lat` in a round.
+/// Minimum number of messages from which a figure is computed.
+const MIN_MESSAGES: f64 = 200.0;
+/// Number of messages of `ib_send_lat` in a round.
 const TIMED_MESSAGES: u32 = 20_000;
 
-/// The number of messages of a shorter or longer round.
+/// Returns the number of messages of a shorter or longer round.
 fn messages(of_round: u32, seconds: f64) -> String {
-    format!("{:.0}", (f64::from(of_round) * seconds / ROUND_SECONDS).max(LEAST_MESSAGES))
+    format!("{:.0}", (f64::from(of_round) * seconds / ROUND_SECONDS).max(MIN_MESSAGES))
 }
 
 fn installed(program: &str, package: &str) -> Result<(), Unmeasured> {
     match find(program.as_ref()) {
         Ok(_) => Ok(()),
-        Err(_) => Err(Unmeasured::NotHere(format!("{program} is not installed: apt-get install {package}"))),
+        Err(_) => {
+            Err(Unmeasured::Unavailable(format!("{program} is not installed: apt-get install {package}")))
+        }
     }
 }
 
-/// UCX with what it has by itself.
+/// UCX on its own transports.
 #[derive(Debug)]
-pub(super) struct UcxAlone(&'static UcxPeer);
+pub(super) struct UcxWithoutPumice(&'static UcxPeer);
 
-impl UcxAlone {
-    pub(super) fn find(peer: &'static UcxPeer) -> Result<UcxAlone, Unmeasured> {
-        installed("ucx_perftest", "ucx-utils").map(|()| UcxAlone(peer))
+impl UcxWithoutPumice {
+    pub(super) fn find(peer: &'static UcxPeer) -> Result<UcxWithoutPumice, Unmeasured> {
+        installed("ucx_perftest", "ucx-utils").map(|()| UcxWithoutPumice(peer))
     }
 }
 
-impl Source for UcxAlone {
-    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+impl FigureSource for UcxWithoutPumice {
+    fn round(&mut self, seconds: f64) -> Result<RoundFigures, Unmeasured> {
         let UcxPeer { figure, transports, device, messages: count, test } = self.0;
         let command = |_| {
             let mut command = Command::new("ucx_perftest");
             command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", device);
             Ok(command)
         };
-        Ok(Round::from([(*figure, ucx(command, test, *count, seconds)?)]))
+        Ok(RoundFigures::from([(*figure, ucx(command, test, *count, seconds)?)]))
     }
 }
 
-/// UCX on pumice.
+/// UCX on pumice's device.
 #[derive(Debug)]
 pub(super) struct UcxOnPumice {
     addresses: [IpAddr; 2],
@@ -77,18 +79,18 @@ impl UcxOnPumice {
     }
 }
 
-impl Source for UcxOnPumice {
-    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+impl FigureSource for UcxOnPumice {
+    fn round(&mut self, seconds: f64) -> Result<RoundFigures, Unmeasured> {
         let command = |end| {
             let mut command = on_pumice(self.addresses, end, &["--sysfs"])?;
             command.arg("ucx_perftest").env("UCX_TLS", "rc_v,self").env("UCX_NET_DEVICES", "pumice0:1");
             Ok(command)
         };
-        Ok(Round::from([(Figure::Value, ucx(command, &self.test, self.messages, seconds)?)]))
+        Ok(RoundFigures::from([(Figure::Value, ucx(command, &self.test, self.messages, seconds)?)]))
     }
 }
 
-/// One measurement by UCX, whose ends `command` makes.
+/// Runs one measurement by UCX, whose ends `command` makes.
 fn ucx(
     command: impl Fn(usize) -> Result<Command, String>,
     test: &UcxTest,
@@ -111,13 +113,13 @@ fn ucx(
     figure_of_ucx(&printed, test.gives).ok_or_else(nothing)
 }
 
-/// Columns of `ucx_perftest -f -v`: iterations, median, mean and overall latency in µs, mean and overall
-/// bandwidth in MiB/s, mean and overall rate per second.
-fn figure_of_ucx(printed: &str, gives: UcxGives) -> Option<f64> {
+/// Parses the columns of `ucx_perftest -f -v`: iterations, median, mean and overall latency in µs, mean and
+/// overall bandwidth in MiB/s, mean and overall rate per second.
+fn figure_of_ucx(printed: &str, gives: UcxUnit) -> Option<f64> {
     let (column, factor) = match gives {
-        UcxGives::Microseconds => (1, 1.0),
-        UcxGives::GigabytesPerSecond => (5, (1 << 20) as f64 / 1e9),
-        UcxGives::MillionsPerSecond => (7, 1e-6),
+        UcxUnit::Microseconds => (1, 1.0),
+        UcxUnit::GigabytesPerSecond => (5, (1 << 20) as f64 / 1e9),
+        UcxUnit::MillionsPerSecond => (7, 1e-6),
     };
     let numbers = printed.lines().rev().find(|line| {
         line.split(',').count() == 8 && line.split(',').all(|word| word.trim().parse::<f64>().is_ok())
@@ -128,20 +130,17 @@ fn figure_of_ucx(printed: &str, gives: UcxGives) -> Option<f64> {
 
 /// `ib_send_lat`, with an instrument of pumice and without, in turns.
 #[derive(Debug)]
-pub(super) struct UnderInstrument {
+pub(super) struct WithInstrument {
     addresses: [IpAddr; 2],
     instrument: Instrument,
-    /// Where traces go.
-    folder: Folder,
+    /// Folder for traces.
+    folder: ScratchFolder,
 }
 
-impl UnderInstrument {
-    pub(super) fn find(
-        addresses: [IpAddr; 2],
-        instrument: Instrument,
-    ) -> Result<UnderInstrument, Unmeasured> {
+impl WithInstrument {
+    pub(super) fn find(addresses: [IpAddr; 2], instrument: Instrument) -> Result<WithInstrument, Unmeasured> {
         installed("ib_send_lat", "perftest")?;
-        Ok(UnderInstrument { addresses, instrument, folder: Folder::make()? })
+        Ok(WithInstrument { addresses, instrument, folder: ScratchFolder::make()? })
     }
 
     fn typical_us(&self, instrument: Option<Instrument>, seconds: f64) -> Result<f64, String> {
@@ -167,15 +166,16 @@ impl UnderInstrument {
     }
 }
 
-impl Source for UnderInstrument {
-    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+impl FigureSource for WithInstrument {
+    fn round(&mut self, seconds: f64) -> Result<RoundFigures, Unmeasured> {
         let without = self.typical_us(None, seconds)?;
         let value = self.typical_us(Some(self.instrument), seconds)?;
-        Ok(Round::from([(Figure::Value, value), (Figure::Without, without)]))
+        Ok(RoundFigures::from([(Figure::Value, value), (Figure::Without, without)]))
     }
 }
 
-/// Columns of perftest's latencies: bytes, iterations, least, largest and typical time in µs, and more.
+/// Parses the columns of perftest's latencies: bytes, iterations, minimum, maximum and typical time in µs,
+/// and more.
 fn typical_of_perftest(printed: &str) -> Option<f64> {
     let numbers =
         |line: &str| -> Option<Vec<f64>> { line.split_whitespace().map(|word| word.parse().ok()).collect() };
@@ -183,7 +183,8 @@ fn typical_of_perftest(printed: &str) -> Option<f64> {
     row.get(4).copied()
 }
 
-/// The beginning of a command on pumice, through shared memory: end 0 or 1 has the first or second address.
+/// Returns the beginning of a command on pumice, through shared memory: end 0 has the first address and end 1
+/// the second.
 fn on_pumice(addresses: [IpAddr; 2], end: usize, options: &[&str]) -> Result<Command, String> {
     let [own, peer] = addresses;
     let address = if end == 0 { own } else { peer }.to_string();
@@ -196,39 +197,39 @@ fn path_text(path: &Path) -> Result<&str, String> {
     path.to_str().ok_or_else(|| format!("the folder of {} has a name that is no text", path.display()))
 }
 
-/// A folder for files of a measurement, which goes with the value.
+/// A temporary folder for files of a measurement; dropping the value removes it.
 #[derive(Debug)]
-struct Folder(PathBuf);
+struct ScratchFolder(PathBuf);
 
-impl Folder {
-    fn make() -> Result<Folder, String> {
+impl ScratchFolder {
+    fn make() -> Result<ScratchFolder, String> {
         let folder = std::env::temp_dir().join(format!("pumice-perf-{}", std::process::id()));
         let made = fs::create_dir_all(&folder);
         made.map_err(|error| format!("{} cannot be made: {error}; set TMPDIR", folder.display()))?;
-        Ok(Folder(folder))
+        Ok(ScratchFolder(folder))
     }
 }
 
-impl Drop for Folder {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        // What is left behind is in a folder for temporary files.
+        // Files that cannot be removed are left in a folder for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Runs a server, and a client when the server listens on this TCP port, on a core each. What the client
-/// printed.
+/// Runs a server, and a client as soon as the server listens on this TCP port, on a core each. Returns the
+/// output of the client.
 fn pair(server: Command, client: Command, port: u16) -> Result<String, String> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let [own_core, peer_core] = cores::two();
-    let mut server = Running::start(server, peer_core)?;
+    let mut server = RunningProgram::start(server, peer_core)?;
     while !is_listened_on(port) {
         if server.has_ended()? {
             return Err(server.why_it_ended());
         }
         server.in_time(until)?;
     }
-    let mut client = Running::start(client, own_core)?;
+    let mut client = RunningProgram::start(client, own_core)?;
     while !client.has_ended()? {
         client.in_time(until)?;
     }
@@ -238,17 +239,17 @@ fn pair(server: Command, client: Command, port: u16) -> Result<String, String> {
     Ok(client.printed())
 }
 
-/// A program, which ends with the value at the latest.
-struct Running {
+/// A program that is running; dropping the value kills it.
+struct RunningProgram {
     name: String,
     child: Child,
 }
 
-impl Running {
-    fn start(mut command: Command, core: Option<usize>) -> Result<Running, String> {
+impl RunningProgram {
+    fn start(mut command: Command, core: Option<usize>) -> Result<RunningProgram, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A process has the core of the thread that starts it.
+        // A process inherits the core of the thread that starts it.
         let spawned = thread::scope(|scope| {
             let pinned = scope.spawn(|| {
                 cores::pin(core);
@@ -257,7 +258,7 @@ impl Running {
             pinned.join()
         });
         match spawned {
-            Ok(Ok(child)) => Ok(Running { name, child }),
+            Ok(Ok(child)) => Ok(RunningProgram { name, child }),
             Ok(Err(error)) => Err(format!("{name} cannot be started: {error}")),
             Err(_) => Err(format!("the thread that starts {name} panicked")),
         }
@@ -274,51 +275,52 @@ impl Running {
         !self.child.wait().is_ok_and(|status| status.success())
     }
 
-    /// Waits a little, unless the time is over.
+    /// Waits a little; fails if the time is over.
     fn in_time(&mut self, until: Instant) -> Result<(), String> {
         if Instant::now() > until {
-            return Err(format!("{} has not ended after {} s", self.name, PATIENCE.as_secs()));
+            return Err(format!("{} has not ended after {} s", self.name, TIMEOUT.as_secs()));
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
         Ok(())
     }
 
     fn printed(&mut self) -> String {
         let mut printed = Vec::new();
         if let Some(mut output) = self.child.stdout.take() {
-            // What cannot be read was not printed.
+            // Output that cannot be read counts as not printed.
             let _ = output.read_to_end(&mut printed);
         }
         String::from_utf8_lossy(&printed).into_owned()
     }
 
-    /// Its last words: of a program that has ended.
+    /// Returns the last words of a program that has ended.
     fn why_it_ended(&mut self) -> String {
-        let mut said = Vec::new();
+        let mut stderr_text = Vec::new();
         if let Some(mut output) = self.child.stderr.take() {
-            let _ = output.read_to_end(&mut said);
+            let _ = output.read_to_end(&mut stderr_text);
         }
-        let said = String::from_utf8_lossy(&said).into_owned() + &self.printed();
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
+        let stderr_text = String::from_utf8_lossy(&stderr_text).into_owned() + &self.printed();
+        let last = stderr_text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
         format!("{} failed, and its last words are \"{}\"", self.name, last.trim())
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
-        // Both fail only if it ended already.
+        // Both calls fail only if the child has terminated already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A TCP port that was free a moment ago.
+/// Returns a TCP port that was free a moment ago.
 fn free_port() -> Result<u16, String> {
     let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|listener| listener.local_addr());
     bound.map(|at| at.port()).map_err(|error| format!("no TCP port is free: {error}"))
 }
 
-/// Whether a process listens on this TCP port: a program says it too late, for its output is a pipe.
+/// Reports whether a process listens on this TCP port. A program's own message would come too late, because
+/// its output is a pipe.
 fn is_listened_on(port: u16) -> bool {
     const LISTENS: &str = "0A";
     let ends_with = format!(":{port:04X}");
@@ -340,11 +342,11 @@ mod tests {
     fn figures_are_read_from_what_programs_print() {
         let ucx = "iterations,50.0_percentile_lat,avg_lat\n \
                    500,0.992,1216.820,1216.820,821.81,900.00,822,4000000\n";
-        assert_eq!(figure_of_ucx(ucx, UcxGives::Microseconds), Some(0.992));
-        let bandwidth = figure_of_ucx(ucx, UcxGives::GigabytesPerSecond).expect("a column");
+        assert_eq!(figure_of_ucx(ucx, UcxUnit::Microseconds), Some(0.992));
+        let bandwidth = figure_of_ucx(ucx, UcxUnit::GigabytesPerSecond).expect("a column");
         assert!((bandwidth - 0.943_718_4).abs() < 1e-9, "{bandwidth}");
-        assert_eq!(figure_of_ucx(ucx, UcxGives::MillionsPerSecond), Some(4.0));
-        assert_eq!(figure_of_ucx("no figure, at all\n", UcxGives::Microseconds), None);
+        assert_eq!(figure_of_ucx(ucx, UcxUnit::MillionsPerSecond), Some(4.0));
+        assert_eq!(figure_of_ucx("no figure, at all\n", UcxUnit::Microseconds), None);
         let perftest = " #bytes #iterations    t_min[usec]\n 8       1000          0.71           9.12 \
                                 0.78 \t       0.80        0.05   0.99   1.30\n-----\n";
         assert_eq!(typical_of_perftest(perftest), Some(0.78));

@@ -5,34 +5,34 @@ use std::io::{self, Write};
 use pumice_perf::machine::is_emulated;
 use serde::Serialize;
 
-use super::figure::{Comparison, Figure, Goal};
-use super::measure::Measured;
-use super::rows::Row;
+use super::figure::{Figure, FigureComparison, FigureGoal};
+use super::measure::MeasuredRow;
+use super::rows::PerfRow;
 use super::source::Unmeasured;
 use crate::perf::report::EMULATED;
 
-/// Less idle time than this before a row, and its figures are those of a busy machine.
-const QUIET_FROM: f64 = 0.9;
+/// Minimum share of idle time before a row; below it, the figures are those of a busy machine.
+const MIN_IDLE_SHARE: f64 = 0.9;
 
-/// One row as JSON.
+/// A row as JSON.
 #[derive(Debug, Serialize)]
 struct RowReport<'a> {
     row: &'a str,
     what: &'a str,
     unit: &'a str,
     emulated: bool,
-    /// Whether the machine did nothing else before the row.
+    /// The machine was idle before the row.
     quiet: Option<bool>,
     idle_share: Option<f64>,
     rounds: usize,
     comparisons: Vec<ComparisonReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unmeasured: Option<&'a str>,
-    /// Whether the measurement went wrong, which is more than that it cannot be made here.
+    /// The measurement failed, rather than being impossible on this machine.
     failed: bool,
 }
 
-/// One comparison as JSON. A field that says nothing is left out.
+/// A comparison as JSON, without fields that are empty.
 #[derive(Debug, Default, Serialize)]
 struct ComparisonReport {
     figure: &'static str,
@@ -58,7 +58,7 @@ struct ComparisonReport {
     unmeasured: Option<String>,
 }
 
-/// Writes rows as they come.
+/// Writes rows as they are measured.
 #[derive(Debug)]
 pub(super) struct Printer {
     json: bool,
@@ -70,11 +70,11 @@ impl Printer {
         Printer { json, headed: false }
     }
 
-    /// Prints a row. `idle_share` is that of the machine before it.
+    /// Prints a row. `idle_share` is the idle share of the machine before it.
     pub(super) fn print(
         &mut self,
-        row: &Row,
-        measured: &Measured,
+        row: &PerfRow,
+        measured: &MeasuredRow,
         idle_share: Option<f64>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
@@ -83,7 +83,7 @@ impl Printer {
             what: row.what,
             unit: row.unit,
             emulated: is_emulated(),
-            quiet: idle_share.map(|share| share >= QUIET_FROM),
+            quiet: idle_share.map(|share| share >= MIN_IDLE_SHARE),
             idle_share,
             rounds: measured.rounds.len(),
             comparisons: row.comparisons.iter().map(|comparison| report_of(comparison, measured)).collect(),
@@ -160,10 +160,10 @@ fn print_line(line: &ComparisonReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", text.trim_end())
 }
 
-fn report_of(comparison: &Comparison, measured: &Measured) -> ComparisonReport {
+fn report_of(comparison: &FigureComparison, measured: &MeasuredRow) -> ComparisonReport {
     let (at_most, at_least) = match comparison.goal {
-        Some(Goal::AtMost(most)) => (Some(most), None),
-        Some(Goal::AtLeast(least)) => (None, Some(least)),
+        Some(FigureGoal::AtMost(most)) => (Some(most), None),
+        Some(FigureGoal::AtLeast(least)) => (None, Some(least)),
         None => (None, None),
     };
     let described = ComparisonReport {
@@ -183,12 +183,12 @@ fn report_of(comparison: &Comparison, measured: &Measured) -> ComparisonReport {
             holds: compared.holds,
             ..described
         },
-        None => ComparisonReport { unmeasured: Some(why_not(comparison, measured)), ..described },
+        None => ComparisonReport { unmeasured: Some(unmeasured_reason(comparison, measured)), ..described },
     }
 }
 
-/// Why the rounds have no figures for a comparison.
-fn why_not(comparison: &Comparison, measured: &Measured) -> String {
+/// Returns the reason why the rounds have no figures for a comparison.
+fn unmeasured_reason(comparison: &FigureComparison, measured: &MeasuredRow) -> String {
     let of_peer = comparison.with.and_then(|with| measured.peers_unmeasured.get(&with)).cloned();
     let of_row = || measured.unmeasured.as_ref().map(|why| why.reason().to_owned());
     of_peer.or_else(of_row).unwrap_or_else(|| "no round has both figures".to_owned())

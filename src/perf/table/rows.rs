@@ -1,89 +1,90 @@
-//! The rows of `pumice perf loop --table`: what is measured, with what it is compared, and its goal.
+//! The rows of `pumice perf loop --table`: the measurement, its comparisons, and its goal.
 
+use clap::builder::PossibleValuesParser;
 use pumice_device::settings::Wire;
 use pumice_perf::{Operation, Plan, PlanBuilder, Service};
 
-use super::figure::{Comparison, Figure, alone, at_least, at_most, beside};
+use super::figure::{Figure, FigureComparison, alone, at_least, at_most, beside};
 use Figure::{
     CacheLines, Futex, Memcpy, OneQueuePair, P99, PerSecond, PlainUdp, Tcp, UcxMemory, UcxTcp, Value,
     Without, YardstickP99,
 };
 
-/// One row.
+/// A row of the table.
 #[derive(Debug)]
-pub(crate) struct Row {
-    /// Its name on the command line.
+pub(crate) struct PerfRow {
+    /// Name of the row on the command line.
     pub(crate) name: &'static str,
-    /// What its value is.
+    /// Description of its value.
     pub(crate) what: &'static str,
     /// Unit of its figures.
     pub(crate) unit: &'static str,
-    pub(super) work: Work,
-    /// What UCX does in the same rounds.
+    pub(super) work: RowWork,
+    /// Measurements by UCX in the same rounds.
     pub(super) peers: &'static [UcxPeer],
-    pub(super) comparisons: &'static [Comparison],
+    pub(super) comparisons: &'static [FigureComparison],
 }
 
-/// How a row is measured.
+/// The way in which a row is measured.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Work {
-    /// By two ends of `pumice perf`, with the yardstick of the medium. `factor` makes the value of their
-    /// times.
-    Ends { plan: fn() -> PlanBuilder, factor: f64 },
-    /// The first messages of a connection.
-    First { plan: fn() -> PlanBuilder, messages: u64 },
-    /// Messages of each size: the least bandwidth by the largest.
-    Sizes { plan: fn() -> PlanBuilder, sizes_bytes: &'static [usize] },
-    /// Several pairs of processes, each with its own device, by one pair and their number.
+pub(super) enum RowWork {
+    /// Two ends of `pumice perf` measure, with the yardstick of the medium. The value is their time
+    /// multiplied by `factor`.
+    EndPair { plan: fn() -> PlanBuilder, factor: f64 },
+    /// The first messages of a connection are measured.
+    FirstMessages { plan: fn() -> PlanBuilder, messages: u64 },
+    /// Messages of each size are measured; the figure is the smallest bandwidth divided by the largest.
+    MessageSizes { plan: fn() -> PlanBuilder, sizes_bytes: &'static [usize] },
+    /// Several pairs of processes, each with its own device, are compared with one pair times their number.
     Pairs { plan: fn() -> PlanBuilder },
-    /// Two ends of UCX on `pumice run`.
+    /// Two ends of UCX run on `pumice run`.
     Ucx { test: UcxTest, messages: u32 },
-    /// `ib_send_lat` on `pumice run` with an instrument, and without.
+    /// `ib_send_lat` runs on `pumice run` with an instrument, and without.
     Under(Instrument),
-    /// Connections by rdma_cm, and by TCP.
+    /// Connections by rdma_cm are compared with connections by TCP.
     Connections,
 }
 
-/// What `pumice run` does beside.
+/// An instrument of `pumice run` that is switched on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Instrument {
     Check,
     Trace,
 }
 
-/// What UCX measures.
+/// A measurement by UCX.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UcxTest {
     pub(super) test: &'static str,
     pub(super) size_bytes: usize,
-    pub(super) gives: UcxGives,
+    pub(super) gives: UcxUnit,
 }
 
-/// What is taken of the figures of UCX.
+/// The kind of figure that is taken from UCX's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UcxGives {
+pub(super) enum UcxUnit {
     Microseconds,
     GigabytesPerSecond,
     MillionsPerSecond,
 }
 
-/// UCX on what it has by itself.
+/// UCX on its own transports, as a comparison.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UcxPeer {
     pub(super) figure: Figure,
     pub(super) transports: &'static str,
-    /// UCX's device of these transports.
+    /// Device of UCX for these transports.
     pub(super) device: &'static str,
-    /// Messages of a round of 0.25 s.
+    /// Number of messages of a round of 0.25 s.
     pub(super) messages: u32,
     pub(super) test: UcxTest,
 }
 
-const TAG_LATENCY: UcxTest = UcxTest { test: "tag_lat", size_bytes: 8, gives: UcxGives::Microseconds };
+const TAG_LATENCY: UcxTest = UcxTest { test: "tag_lat", size_bytes: 8, gives: UcxUnit::Microseconds };
 const PUT_LATENCY: UcxTest = UcxTest { test: "ucp_put_lat", ..TAG_LATENCY };
-const TAG_RATE: UcxTest = UcxTest { test: "tag_bw", size_bytes: 8, gives: UcxGives::MillionsPerSecond };
+const TAG_RATE: UcxTest = UcxTest { test: "tag_bw", size_bytes: 8, gives: UcxUnit::MillionsPerSecond };
 const TAG_BANDWIDTH: UcxTest =
-    UcxTest { test: "tag_bw", size_bytes: 1 << 20, gives: UcxGives::GigabytesPerSecond };
+    UcxTest { test: "tag_bw", size_bytes: 1 << 20, gives: UcxUnit::GigabytesPerSecond };
 
 const fn ucx_memory(test: UcxTest, messages: u32) -> UcxPeer {
     UcxPeer { figure: UcxMemory, transports: "posix,cma,self", device: "all", messages, test }
@@ -92,9 +93,9 @@ const fn ucx_tcp(test: UcxTest, messages: u32) -> UcxPeer {
     UcxPeer { figure: UcxTcp, transports: "tcp,self", device: "lo", messages, test }
 }
 
-/// Of messages of 1 MiB, for both directions.
+/// Comparisons with messages of 1 MiB, for both directions.
 const MEBIBYTE_PEERS: &[UcxPeer] = &[ucx_memory(TAG_BANDWIDTH, 2_000), ucx_tcp(TAG_BANDWIDTH, 1_000)];
-const MEBIBYTE_GOALS: &[Comparison] =
+const MEBIBYTE_GOALS: &[FigureComparison] =
     &[at_least(beside(Value, UcxMemory), 0.85), at_least(beside(Value, UcxTcp), 1.5), beside(Value, Memcpy)];
 
 fn throughput(operation: Operation, wire: Wire) -> PlanBuilder {
@@ -108,12 +109,12 @@ fn small_sends(post_list: usize) -> PlanBuilder {
 }
 
 /// All rows, in the order in which they are printed.
-pub(crate) static ROWS: &[Row] = &[
-    Row {
+pub(crate) static ROWS: &[PerfRow] = &[
+    PerfRow {
         name: "send-latency",
         what: "SEND of 8 bytes through shared memory, half the time until the answer",
         unit: "us",
-        work: Work::Ends { plan: || latency(Operation::Send, Wire::Auto), factor: 1.0 },
+        work: RowWork::EndPair { plan: || latency(Operation::Send, Wire::Auto), factor: 1.0 },
         peers: &[ucx_memory(TAG_LATENCY, 100_000), ucx_tcp(TAG_LATENCY, 10_000)],
         comparisons: &[
             at_most(alone(Value), 0.45),
@@ -123,11 +124,11 @@ pub(crate) static ROWS: &[Row] = &[
             at_most(beside(P99, Value), 2.0),
         ],
     },
-    Row {
+    PerfRow {
         name: "write-latency",
         what: "WRITE of 8 bytes through shared memory, half the time until its completion",
         unit: "us",
-        work: Work::Ends { plan: || latency(Operation::Write, Wire::Auto), factor: 0.5 },
+        work: RowWork::EndPair { plan: || latency(Operation::Write, Wire::Auto), factor: 0.5 },
         peers: &[ucx_memory(PUT_LATENCY, 100_000)],
         comparisons: &[
             at_most(alone(Value), 0.40),
@@ -136,157 +137,162 @@ pub(crate) static ROWS: &[Row] = &[
             at_most(beside(P99, Value), 2.0),
         ],
     },
-    Row {
+    PerfRow {
         name: "first-messages",
         what: "the first 100 SENDs of 8 bytes of a connection through shared memory, one way",
         unit: "us",
-        work: Work::First { plan: || latency(Operation::Send, Wire::Auto), messages: 100 },
+        work: RowWork::FirstMessages { plan: || latency(Operation::Send, Wire::Auto), messages: 100 },
         peers: &[],
         comparisons: &[alone(Value), at_most(alone(P99), 5.0)],
     },
-    Row {
+    PerfRow {
         name: "rate-list-32",
         what: "SENDs of 8 bytes through shared memory, posted in lists of 32",
         unit: "M/s",
-        work: Work::Ends { plan: || small_sends(32), factor: 1.0 },
+        work: RowWork::EndPair { plan: || small_sends(32), factor: 1.0 },
         peers: &[ucx_memory(TAG_RATE, 1_000_000)],
         comparisons: &[at_least(alone(Value), 10.0), beside(Value, UcxMemory), beside(Value, CacheLines)],
     },
-    Row {
+    PerfRow {
         name: "rate-list-1",
         what: "SENDs of 8 bytes through shared memory, posted one by one",
         unit: "M/s",
-        work: Work::Ends { plan: || small_sends(1), factor: 1.0 },
+        work: RowWork::EndPair { plan: || small_sends(1), factor: 1.0 },
         peers: &[ucx_memory(TAG_RATE, 1_000_000)],
         comparisons: &[at_least(alone(Value), 7.0), beside(Value, UcxMemory), beside(Value, CacheLines)],
     },
-    Row {
+    PerfRow {
         name: "write-1M",
         what: "WRITEs of 1 MiB through shared memory",
         unit: "GB/s",
-        work: Work::Ends { plan: || throughput(Operation::Write, Wire::Auto), factor: 1.0 },
+        work: RowWork::EndPair { plan: || throughput(Operation::Write, Wire::Auto), factor: 1.0 },
         peers: MEBIBYTE_PEERS,
         comparisons: MEBIBYTE_GOALS,
     },
-    Row {
+    PerfRow {
         name: "read-1M",
         what: "READs of 1 MiB through shared memory, so that the bytes go the other way",
         unit: "GB/s",
-        work: Work::Ends { plan: || throughput(Operation::Read, Wire::Auto), factor: 1.0 },
+        work: RowWork::EndPair { plan: || throughput(Operation::Read, Wire::Auto), factor: 1.0 },
         peers: MEBIBYTE_PEERS,
         comparisons: MEBIBYTE_GOALS,
     },
-    Row {
+    PerfRow {
         name: "sizes",
         what: "WRITEs of 64 KiB to 16 MiB over 4 queue pairs through shared memory: the slowest size by the \
                fastest",
         unit: "",
-        work: Work::Sizes {
+        work: RowWork::MessageSizes {
             plan: || throughput(Operation::Write, Wire::Auto).qp_count(4).depth(16),
             sizes_bytes: &[64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20],
         },
         peers: &[],
         comparisons: &[at_least(alone(Value), 0.5)],
     },
-    Row {
+    PerfRow {
         name: "queue-pairs",
         what: "SENDs of 8 bytes through shared memory over 10,000 queue pairs",
         unit: "M/s",
-        work: Work::Ends {
+        work: RowWork::EndPair {
             plan: || throughput(Operation::Send, Wire::Auto).size_bytes(8).qp_count(10_000).depth(1),
             factor: 1.0,
         },
         peers: &[],
         comparisons: &[at_least(beside(Value, OneQueuePair), 0.85)],
     },
-    Row {
+    PerfRow {
         name: "pairs",
         what: "SENDs of 8 bytes of one pair of processes for every two processors, each with its own device: \
                their round trips by those of one pair and the number of pairs",
         unit: "",
-        work: Work::Pairs { plan: || latency(Operation::Send, Wire::Auto) },
+        work: RowWork::Pairs { plan: || latency(Operation::Send, Wire::Auto) },
         peers: &[],
         comparisons: &[at_least(alone(Value), 0.9)],
     },
-    Row {
+    PerfRow {
         name: "udp-write-1M",
         what: "WRITEs of 1 MiB by UDP",
         unit: "GB/s",
-        work: Work::Ends { plan: || throughput(Operation::Write, Wire::Udp), factor: 1.0 },
+        work: RowWork::EndPair { plan: || throughput(Operation::Write, Wire::Udp), factor: 1.0 },
         peers: &[],
         comparisons: &[at_least(beside(Value, PlainUdp), 0.85)],
     },
-    Row {
+    PerfRow {
         name: "udp-read-1M",
         what: "READs of 1 MiB by UDP",
         unit: "GB/s",
-        work: Work::Ends { plan: || throughput(Operation::Read, Wire::Udp), factor: 1.0 },
+        work: RowWork::EndPair { plan: || throughput(Operation::Read, Wire::Udp), factor: 1.0 },
         peers: &[],
         comparisons: &[at_least(beside(Value, PlainUdp), 0.85)],
     },
-    Row {
+    PerfRow {
         name: "udp-latency",
         what: "SEND of 8 bytes by UDP, half the time until the answer",
         unit: "us",
-        work: Work::Ends { plan: || latency(Operation::Send, Wire::Udp), factor: 1.0 },
+        work: RowWork::EndPair { plan: || latency(Operation::Send, Wire::Udp), factor: 1.0 },
         peers: &[],
         comparisons: &[at_most(beside(Value, PlainUdp), 1.12), at_most(beside(P99, YardstickP99), 1.3)],
     },
-    Row {
+    PerfRow {
         name: "ucx-latency",
         what: "ucx_perftest -t tag_lat of 8 bytes over rc_v on pumice, through shared memory",
         unit: "us",
-        work: Work::Ucx { test: TAG_LATENCY, messages: 20_000 },
+        work: RowWork::Ucx { test: TAG_LATENCY, messages: 20_000 },
         peers: &[ucx_memory(TAG_LATENCY, 100_000)],
         comparisons: &[at_most(alone(Value), 0.7), beside(Value, UcxMemory)],
     },
-    Row {
+    PerfRow {
         name: "ucx-1M",
         what: "ucx_perftest -t tag_bw of 1 MiB over rc_v on pumice, through shared memory",
         unit: "GB/s",
-        work: Work::Ucx { test: TAG_BANDWIDTH, messages: 1_000 },
+        work: RowWork::Ucx { test: TAG_BANDWIDTH, messages: 1_000 },
         peers: &[ucx_memory(TAG_BANDWIDTH, 2_000)],
         comparisons: &[at_least(beside(Value, UcxMemory), 0.7)],
     },
-    Row {
+    PerfRow {
         name: "check",
         what: "ib_send_lat of 8 bytes under pumice run --check, typical time",
         unit: "us",
-        work: Work::Under(Instrument::Check),
+        work: RowWork::Under(Instrument::Check),
         peers: &[],
         comparisons: &[at_most(beside(Value, Without), 1.5)],
     },
-    Row {
+    PerfRow {
         name: "trace",
         what: "ib_send_lat of 8 bytes under pumice run --trace, typical time",
         unit: "us",
-        work: Work::Under(Instrument::Trace),
+        work: RowWork::Under(Instrument::Trace),
         peers: &[],
         comparisons: &[at_most(beside(Value, Without), 1.3)],
     },
-    Row {
+    PerfRow {
         name: "sleeping",
         what: "SEND of 8 bytes through shared memory between ends that sleep, half the time until the answer",
         unit: "us",
-        work: Work::Ends { plan: || latency(Operation::Send, Wire::Auto).events(true), factor: 1.0 },
+        work: RowWork::EndPair { plan: || latency(Operation::Send, Wire::Auto).events(true), factor: 1.0 },
         peers: &[],
         comparisons: &[at_most(beside(Value, Futex), 1.0), beside(P99, YardstickP99)],
     },
-    Row {
+    PerfRow {
         name: "udp-sleeping",
         what: "SEND of 8 bytes by UDP between ends that sleep, half the time until the answer",
         unit: "us",
-        work: Work::Ends { plan: || latency(Operation::Send, Wire::Udp).events(true), factor: 1.0 },
+        work: RowWork::EndPair { plan: || latency(Operation::Send, Wire::Udp).events(true), factor: 1.0 },
         peers: &[],
         comparisons: &[at_most(beside(Value, PlainUdp), 1.0), beside(P99, YardstickP99)],
     },
-    Row {
+    PerfRow {
         name: "connections",
         what: "connections by rdma_cm, one after the other, each with queue pairs of its own: time until one \
                is established",
         unit: "ms",
-        work: Work::Connections,
+        work: RowWork::Connections,
         peers: &[],
         comparisons: &[at_least(alone(PerSecond), 2000.0), beside(Value, Tcp), at_most(alone(P99), 5.0)],
     },
 ];
+
+/// Returns the parser of row names.
+pub(crate) fn row_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(ROWS.iter().map(|row| row.name))
+}

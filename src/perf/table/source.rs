@@ -1,31 +1,31 @@
-//! What gives figures, round after round.
+//! A source of figures, round after round.
 
-use super::figure::Round;
+use super::figure::RoundFigures;
 
-/// Something that is started once for a row and asked in each of its rounds.
-pub(super) trait Source {
-    /// A round of about so many seconds.
-    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured>;
+/// A measurement that is started once for a row and queried in each of its rounds.
+pub(super) trait FigureSource {
+    /// Measures a round of about this many seconds.
+    fn round(&mut self, seconds: f64) -> Result<RoundFigures, Unmeasured>;
 }
 
-/// Why there is no figure: a sentence.
+/// The reason why there is no figure, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unmeasured {
-    /// This machine lacks what the measurement needs.
-    NotHere(String),
-    /// The measurement went wrong.
+    /// The machine lacks what the measurement needs.
+    Unavailable(String),
+    /// The measurement failed.
     Failed(String),
 }
 
 impl Unmeasured {
     pub(super) fn reason(&self) -> &str {
         match self {
-            Unmeasured::NotHere(reason) | Unmeasured::Failed(reason) => reason,
+            Unmeasured::Unavailable(reason) | Unmeasured::Failed(reason) => reason,
         }
     }
 }
 
-/// A sentence of what went wrong.
+/// Converts a sentence to a failure.
 impl From<String> for Unmeasured {
     fn from(sentence: String) -> Unmeasured {
         Unmeasured::Failed(sentence)

@@ -12,40 +12,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::metrics::{Format, scrape, write};
-use crate::observe::{Interrupt, LookScope};
+use super::metrics::{MetricsFormat, scrape, write};
+use crate::observe::{Interrupt, SnapshotScope};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use peer::{overflow_user, user_of};
-use request::{PATH, Refusal};
-use slots::Slots;
+use request::{HttpRefusal, PATH};
+use slots::ConnectionSlots;
 
-/// Connections that are answered at once, and those that are refused at once.
+/// Maximum number of connections that are answered at once, and of those that are refused at once.
 const MAX_CONNECTIONS: u32 = 8;
 const MAX_REFUSED: u32 = 4;
-/// How long processes are waited for at each scrape: one that is stopped delays the others.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How often the end is looked for without a signal that wakes.
+/// Time for which processes are awaited at each scrape: a stopped process delays the others.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// Interval at which the end is checked without a signal that wakes the thread.
 const TICK: Duration = Duration::from_secs(60);
-/// How long to wait if the system has no descriptor for another connection.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Pause if the system has no descriptor for another connection.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is served, and to whom.
+/// The service: what is served, and to which users.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct MetricsService {
     /// The UDP port that the processes share.
     pub(super) port: u16,
     pub(super) registry: Option<PathBuf>,
     pub(super) pid: Option<u32>,
-    /// Queue pairs with series of their own.
+    /// Maximum number of queue pairs with series of their own.
     pub(super) most_qps: Option<usize>,
-    /// Users who may ask besides this one.
+    /// Users who may connect besides this one.
     pub(super) allowed: Vec<u32>,
-    /// Of two scrapes at once one waits, so that many of them ask the processes no more often than one.
+    /// Lock that serializes scrapes, so that many clients ask the processes no more often than one.
     pub(super) turn: Mutex<()>,
 }
 
-/// Serves until a signal comes.
-pub(super) fn serve(address: SocketAddr, service: Service, out: &mut dyn Write) -> CommandResult {
+/// Serves until a signal arrives.
+pub(super) fn serve(address: SocketAddr, service: MetricsService, out: &mut dyn Write) -> CommandResult {
     let interrupt = Interrupt::new()
         .map_err(|error| CommandError::Failed(format!("signals cannot be waited for: {error}")))?;
     let listener = TcpListener::bind(address)
@@ -54,14 +54,14 @@ pub(super) fn serve(address: SocketAddr, service: Service, out: &mut dyn Write) 
     writeln!(out, "metrics at http://{}{PATH}", listener.local_addr()?)?;
     out.flush()?;
     let service = Arc::new(service);
-    let (served, refused) = (Slots::new(MAX_CONNECTIONS), Slots::new(MAX_REFUSED));
+    let (served, refused) = (ConnectionSlots::new(MAX_CONNECTIONS), ConnectionSlots::new(MAX_REFUSED));
     while !interrupt.wait_beside(&listener, TICK).map_err(CommandError::Output)? {
         match listener.accept() {
             Ok((stream, from)) => take(stream, from, &service, &served, &refused),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The client has gone already, or the system has no descriptor now.
             Err(_) => {
-                if interrupt.wait(PAUSE).map_err(CommandError::Output)? {
+                if interrupt.wait(RETRY_INTERVAL).map_err(CommandError::Output)? {
                     break;
                 }
             }
@@ -70,12 +70,21 @@ pub(super) fn serve(address: SocketAddr, service: Service, out: &mut dyn Write) 
     Ok(Outcome::Good)
 }
 
-/// Gives a connection to a thread of its own, if there is a slot for it. The slots of users who are refused
-/// are others, so that they take none from this user.
-fn take(mut stream: TcpStream, from: SocketAddr, service: &Arc<Service>, served: &Slots, refused: &Slots) {
+/// Serves a connection in a thread of its own, if a slot is free. Refused users have other slots, so that
+/// they take none from this user.
+fn take(
+    mut stream: TcpStream,
+    from: SocketAddr,
+    service: &Arc<MetricsService>,
+    served: &ConnectionSlots,
+    refused: &ConnectionSlots,
+) {
     let refusal = service.refusal(&stream, from);
     let Some(slot) = (if refusal.is_some() { refused } else { served }).take() else {
-        let _ = connection::say(&mut stream, &Refusal::new(503, "there are too many connections: try again"));
+        let _ = connection::send_refusal(
+            &mut stream,
+            &HttpRefusal::new(503, "there are too many connections: try again"),
+        );
         return;
     };
     let service = Arc::clone(service);
@@ -89,31 +98,32 @@ fn take(mut stream: TcpStream, from: SocketAddr, service: &Arc<Service>, served:
     });
 }
 
-impl Service {
-    /// Why the user at the other end gets nothing.
-    fn refusal(&self, stream: &TcpStream, from: SocketAddr) -> Option<Refusal> {
+impl MetricsService {
+    /// Returns the reason why the user at the other end is refused.
+    fn refusal(&self, stream: &TcpStream, from: SocketAddr) -> Option<HttpRefusal> {
         let user = stream.local_addr().and_then(|own| user_of(from, own));
         let own = rustix::process::geteuid().as_raw();
         match user {
             Ok(Some(user)) if self.allowed.contains(&user) => None,
             Ok(Some(user)) if user == own && user != overflow_user() => None,
-            Ok(Some(user)) => Some(Refusal::new(
+            Ok(Some(user)) => Some(HttpRefusal::new(
                 403,
                 format!(
                     "this is for user {own}, and you are user {user}: --allow-user {user} would let you in"
                 ),
             )),
-            Ok(None) => Some(Refusal::new(403, "the kernel does not tell whose connection this is")),
+            Ok(None) => Some(HttpRefusal::new(403, "the kernel does not tell whose connection this is")),
             Err(error) => {
-                Some(Refusal::new(403, format!("/proc does not tell whose connection this is: {error}")))
+                Some(HttpRefusal::new(403, format!("/proc does not tell whose connection this is: {error}")))
             }
         }
     }
 
-    fn metrics(&self, format: Format) -> Result<String, String> {
+    fn metrics(&self, format: MetricsFormat) -> Result<String, String> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let Service { port, registry, pid, .. } = self;
-        let scope = LookScope { port: *port, registry: registry.as_deref(), pid: *pid, patience: PATIENCE };
+        let MetricsService { port, registry, pid, .. } = self;
+        let scope =
+            SnapshotScope { port: *port, registry: registry.as_deref(), pid: *pid, patience: TIMEOUT };
         Ok(write(&scrape(&scope.look()?, self.most_qps), format))
     }
 }

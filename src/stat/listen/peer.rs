@@ -1,22 +1,23 @@
-//! Which user is at the other end of a connection over loopback: the kernel lists both ends of it.
+//! Finds which user is at the other end of a connection over loopback, of which the kernel lists both ends.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 
-/// Looks at the list. It is not read in one piece: while other connections end, a line may be passed over.
-const LOOKS: u32 = 3;
+/// Number of times that the list is read. Reading it is not atomic: while other connections end, a line may
+/// be skipped.
+const MAX_ATTEMPTS: u32 = 3;
 
 /// The states in which the program at the other end has its socket: ESTABLISHED, FIN_WAIT1, FIN_WAIT2.
 const OPEN: [&str; 3] = ["01", "04", "05"];
 
-/// The user whose program has the end `client` of the connection to `server`; none if the kernel does not
-/// list it, or the program has closed it.
+/// Returns the user whose program has the end `client` of the connection to `server`; `None` if the kernel
+/// does not list it, or if the program has closed it.
 ///
 /// # Errors
 /// The lists cannot be read.
 pub(super) fn user_of(client: SocketAddr, server: SocketAddr) -> io::Result<Option<u32>> {
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_ATTEMPTS {
         // A socket for IPv6 may have an end of a connection over IPv4.
         for (name, wide) in [("tcp", false), ("tcp6", true)] {
             let (Some(client), Some(server)) = (written(client, wide), written(server, wide)) else {
@@ -35,13 +36,14 @@ pub(super) fn user_of(client: SocketAddr, server: SocketAddr) -> io::Result<Opti
     Ok(None)
 }
 
-/// What the kernel shows for users that this user namespace does not have.
+/// Returns the user id that the kernel shows for users outside of this user namespace.
 pub(super) fn overflow_user() -> u32 {
     let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
     text.trim().parse().unwrap_or(65_534)
 }
 
-/// An address as the list for IPv4, or for IPv6 (`wide`), has it: words of 32 bits, in the machine's order.
+/// Formats an address as the list for IPv4, or for IPv6 (`wide`), has it: words of 32 bits, in the machine's
+/// byte order.
 fn written(address: SocketAddr, wide: bool) -> Option<String> {
     let word = |bytes: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(bytes));
     let ip = match (address.ip(), wide) {

@@ -1,47 +1,47 @@
-//! A request as it comes from the network, and whether it gets an answer. Everything in it is hostile.
+//! Parses a request from the network, and decides whether it gets an answer. Everything in it is hostile.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::super::metrics::Format;
+use super::super::metrics::MetricsFormat;
 
-/// Where the metrics are.
+/// Path of the metrics.
 pub(super) const PATH: &str = "/metrics";
-/// Lines of a request's head.
+/// Maximum number of lines of a request's head.
 const MAX_HEADERS: usize = 64;
 
 /// A request that gets the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MetricsRequest {
-    /// HEAD: only the head of the answer is sent.
+    /// The method is HEAD: only the head of the answer is sent.
     pub(super) head_only: bool,
-    pub(super) format: Format,
+    pub(super) format: MetricsFormat,
 }
 
-/// Why a request gets none.
+/// The reason why a request gets no metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
-    /// Of HTTP.
+pub(super) struct HttpRefusal {
+    /// Status code of HTTP.
     pub(super) status: u16,
     pub(super) sentence: String,
 }
 
-impl Refusal {
-    pub(super) fn new(status: u16, sentence: impl Into<String>) -> Refusal {
-        Refusal { status, sentence: sentence.into() }
+impl HttpRefusal {
+    pub(super) fn new(status: u16, sentence: impl Into<String>) -> HttpRefusal {
+        HttpRefusal { status, sentence: sentence.into() }
     }
 }
 
-/// Reads a head that may not be all there; none if more must come.
-pub(super) fn read(bytes: &[u8]) -> Result<Option<MetricsRequest>, Refusal> {
+/// Parses a head that may be incomplete; returns `None` if more must arrive.
+pub(super) fn read(bytes: &[u8]) -> Result<Option<MetricsRequest>, HttpRefusal> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
         Ok(httparse::Status::Partial) => return Ok(None),
         Ok(httparse::Status::Complete(_)) => {}
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(Refusal::new(431, format!("the request has more than {MAX_HEADERS} headers")));
+            return Err(HttpRefusal::new(431, format!("the request has more than {MAX_HEADERS} headers")));
         }
-        Err(error) => return Err(Refusal::new(400, format!("this is no request of HTTP/1.1: {error}"))),
+        Err(error) => return Err(HttpRefusal::new(400, format!("this is no request of HTTP/1.1: {error}"))),
     }
     let named = |name: &str| {
         let of_name = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
@@ -50,31 +50,31 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<MetricsRequest>, Refusal> {
     check_host(&named("host"))?;
     let path = request.path.unwrap_or("");
     if path.split('?').next() != Some(PATH) {
-        return Err(Refusal::new(404, format!("there is nothing here: the metrics are at {PATH}")));
+        return Err(HttpRefusal::new(404, format!("there is nothing here: the metrics are at {PATH}")));
     }
     let head_only = match request.method {
         Some("GET") => false,
         Some("HEAD") => true,
-        _ => return Err(Refusal::new(405, "only GET and HEAD are answered")),
+        _ => return Err(HttpRefusal::new(405, "only GET and HEAD are answered")),
     };
     Ok(Some(MetricsRequest { head_only, format: format(&named("accept").join(",")) }))
 }
 
-/// Other names than those of loopback come from a page in a browser whose name's address has changed: its
-/// scripts must not read what is here.
-fn check_host(hosts: &[&str]) -> Result<(), Refusal> {
+/// Refuses host names other than those of loopback. Such a request comes from a page in a browser whose name
+/// now resolves to this host (DNS rebinding), and whose scripts must not read the metrics.
+fn check_host(hosts: &[&str]) -> Result<(), HttpRefusal> {
     let [host] = hosts else {
-        return Err(Refusal::new(400, "the request must have one Host header"));
+        return Err(HttpRefusal::new(400, "the request must have one Host header"));
     };
     if is_loopback(host) {
         return Ok(());
     }
     let sentence =
         "the Host header must be localhost or an address of loopback: use http://127.0.0.1 with the port";
-    Err(Refusal::new(421, sentence))
+    Err(HttpRefusal::new(421, sentence))
 }
 
-/// Whether it is `localhost` or an address of loopback, with or without a port.
+/// Reports whether a host is `localhost` or an address of loopback, with or without a port.
 fn is_loopback(host: &str) -> bool {
     let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, "")) => return is_v6_loopback(name),
@@ -98,8 +98,8 @@ fn is_v6_loopback(name: &str) -> bool {
     name.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// OpenMetrics, unless the client likes the older text better.
-fn format(accept: &str) -> Format {
+/// Chooses OpenMetrics, unless the client prefers the older text format.
+fn format(accept: &str) -> MetricsFormat {
     let mut best = [None::<f32>; 3];
     for one in accept.split(',').take(MAX_HEADERS) {
         let mut parts = one.split(';').map(str::trim);
@@ -118,7 +118,7 @@ fn format(accept: &str) -> Format {
     }
     let [open, older, any] = best;
     let open = open.or(any).unwrap_or(0.0);
-    if older.is_some_and(|older| older > open) { Format::Older } else { Format::OpenMetrics }
+    if older.is_some_and(|older| older > open) { MetricsFormat::Older } else { MetricsFormat::OpenMetrics }
 }
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(status(&format!("GET /metrics HTTP/1.1\r\n{local}")), 200);
         assert_eq!(status(&format!("GET /metrics?x=1 HTTP/1.0\r\n{local}")), 200);
         let head = read(format!("HEAD /metrics HTTP/1.1\r\n{local}").as_bytes());
-        assert_eq!(head, Ok(Some(MetricsRequest { head_only: true, format: Format::OpenMetrics })));
+        assert_eq!(head, Ok(Some(MetricsRequest { head_only: true, format: MetricsFormat::OpenMetrics })));
         for path in ["/", "/metrics/", "/metric", "http://localhost/metrics", "*", "/%6detrics"] {
             assert_eq!(status(&format!("GET {path} HTTP/1.1\r\n{local}")), 404, "{path}");
         }
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused_and_what_is_cut_is_waited_for() {
-        let whole = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        for length in 0..whole.len() {
-            assert_eq!(status(&whole[..length]), 0, "{length}");
+        let complete = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        for length in 0..complete.len() {
+            assert_eq!(status(&complete[..length]), 0, "{length}");
         }
         for text in ["\u{16}\u{3}\u{1}", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET /metrics\r\n\r\n", "{}\n"] {
             assert_eq!(status(text), 400, "{text}");
@@ -200,12 +200,12 @@ mod tests {
         for accept in
             ["", "*/*", prometheus, "application/openmetrics-text", "text/html,*/*;q=0.8", "text/plain;q=x"]
         {
-            assert_eq!(format(accept), Format::OpenMetrics, "{accept}");
+            assert_eq!(format(accept), MetricsFormat::OpenMetrics, "{accept}");
         }
         for accept in
             ["text/plain", "text/plain;version=0.0.4;q=0.5,*/*;q=0.1", "text/*", "text/html,text/plain;q=0.2"]
         {
-            assert_eq!(format(accept), Format::Older, "{accept}");
+            assert_eq!(format(accept), MetricsFormat::Older, "{accept}");
         }
     }
 }

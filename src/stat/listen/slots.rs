@@ -1,34 +1,34 @@
-//! How many connections there are at once.
+//! Limits the number of connections at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A number of slots.
 #[derive(Debug, Clone)]
-pub(super) struct Slots {
+pub(super) struct ConnectionSlots {
     free: Arc<AtomicU32>,
 }
 
-/// One of them; it is free again when this is dropped.
+/// A slot; dropping it makes it free again.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ConnectionSlot {
     free: Arc<AtomicU32>,
 }
 
-impl Slots {
-    pub(super) fn new(count: u32) -> Slots {
-        Slots { free: Arc::new(AtomicU32::new(count)) }
+impl ConnectionSlots {
+    pub(super) fn new(count: u32) -> ConnectionSlots {
+        ConnectionSlots { free: Arc::new(AtomicU32::new(count)) }
     }
 
-    /// A slot, if one is free.
-    pub(super) fn take(&self) -> Option<Slot> {
+    /// Takes a slot, if one is free.
+    pub(super) fn take(&self) -> Option<ConnectionSlot> {
         let less = |free: u32| free.checked_sub(1);
         let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        taken.is_ok().then(|| Slot { free: Arc::clone(&self.free) })
+        taken.is_ok().then(|| ConnectionSlot { free: Arc::clone(&self.free) })
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.free.fetch_add(1, Ordering::Relaxed);
     }
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_were_made() {
-        let slots = Slots::new(2);
+        let slots = ConnectionSlots::new(2);
         let (one, other) = (slots.take(), slots.take());
         assert!(one.is_some() && other.is_some() && slots.take().is_none());
         drop(one);

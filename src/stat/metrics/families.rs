@@ -1,16 +1,16 @@
-//! Which metrics there are, and where each number comes from.
+//! The list of metrics, with the source of each number.
 
-use pumice_device::inspect::{Collected, CqView, QpView, SrqView};
+use pumice_device::inspect::{CqView, InspectedObjects, QpView, SrqView};
 
 use super::super::counters;
-use super::family::{Family, MetricKind, Value};
+use super::family::{MetricFamily, MetricKind, MetricValue};
 
 use MetricKind::{Counter, Gauge};
 
-/// A number of a process; none if the process has none.
-pub(crate) type OfProcess = (&'static str, &'static str, fn(&Collected) -> Option<Value>);
-/// A number of a queue pair.
-pub(crate) type OfQp = (&'static str, MetricKind, &'static str, fn(&QpView) -> Option<Value>);
+/// A metric of a process: name, help text, and value; `None` if the process has none.
+pub(crate) type ProcessMetric = (&'static str, &'static str, fn(&InspectedObjects) -> Option<MetricValue>);
+/// A metric of a queue pair: name, kind, help text, and value.
+pub(crate) type QpMetric = (&'static str, MetricKind, &'static str, fn(&QpView) -> Option<MetricValue>);
 
 pub(crate) const PROCESSES: &str = "pumice_processes";
 pub(crate) const ANSWERS: &str = "pumice_process_answers";
@@ -20,11 +20,11 @@ pub(crate) const RULE_APPLIED: &str = "pumice_rule_applied";
 pub(crate) const QP: &str = "pumice_qp";
 pub(crate) const QPS_LEFT_OUT: &str = "pumice_qp_series_left_out";
 
-/// The states of queue pairs. What a process calls otherwise is counted as "other".
+/// The states of queue pairs. Any other name that a process reports is counted as "other".
 pub(crate) const STATES: [&str; 7] = ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"];
 
 /// Gauges of each process.
-pub(crate) const OF_PROCESS: [OfProcess; 20] = [
+pub(crate) const PROCESS_METRICS: [ProcessMetric; 20] = [
     (
         "queue_pairs_left_out",
         "queue pairs that are in no other metric: a process tells of some thousands",
@@ -57,7 +57,7 @@ pub(crate) const OF_PROCESS: [OfProcess; 20] = [
         sum(all.cqs.iter().map(|cq| cq.depth.into()))
     }),
     ("cq_fill_ratio", "of the fullest completion queue: 1 is full", |all| {
-        all.cqs.iter().map(cq_fill).reduce(f64::max).map(Value::Real)
+        all.cqs.iter().map(cq_fill).reduce(f64::max).map(MetricValue::Real)
     }),
     ("cqs_left_out", "completion queues that are in no other metric", |all| Some(all.cqs_left_out().into())),
     ("srqs", "shared receive queues", |all| Some(all.totals.srqs.into())),
@@ -68,7 +68,7 @@ pub(crate) const OF_PROCESS: [OfProcess; 20] = [
         sum(all.srqs.iter().map(|srq| srq.depth.into()))
     }),
     ("srq_fill_ratio", "of the emptiest shared receive queue: 0 is empty", |all| {
-        all.srqs.iter().map(srq_fill).reduce(f64::min).map(Value::Real)
+        all.srqs.iter().map(srq_fill).reduce(f64::min).map(MetricValue::Real)
     }),
     ("srqs_left_out", "shared receive queues that are in no other metric", |all| {
         Some(all.srqs_left_out().into())
@@ -77,8 +77,8 @@ pub(crate) const OF_PROCESS: [OfProcess; 20] = [
     ("rules", "rules of fault plans", |all| Some(all.totals.rules.into())),
 ];
 
-/// Numbers of each queue pair, if they are asked for.
-pub(crate) const OF_QP: [OfQp; 19] = [
+/// Metrics of each queue pair, if they are requested.
+pub(crate) const QP_METRICS: [QpMetric; 19] = [
     ("sends", Counter, "send requests that ended, well or badly", |qp| Some(qp.ended.into())),
     ("receives", Counter, "messages of the peer that arrived whole", |qp| Some(qp.received.into())),
     ("sent_packets", Counter, "packets sent, repeated ones included", |qp| Some(qp.sent_packets.into())),
@@ -97,7 +97,7 @@ pub(crate) const OF_QP: [OfQp; 19] = [
     }),
     ("send_queue_depth", Gauge, "send requests that fit", |qp| Some(qp.send_queue_depth.into())),
     ("receives_posted", Gauge, "receive requests posted to its own receive queue", |qp| {
-        qp.receives_posted.map(Value::from)
+        qp.receives_posted.map(MetricValue::from)
     }),
     ("in_flight_packets", Gauge, "request packets sent and not acknowledged", |qp| {
         Some(qp.in_flight_packets.into())
@@ -108,56 +108,61 @@ pub(crate) const OF_QP: [OfQp; 19] = [
     ("round_trip_seconds", Gauge, "round trip time, smoothed", |qp| qp.rtt_ns.map(seconds)),
 ];
 
-/// Rules that are listed for each process.
-pub(crate) const MOST_RULES: usize = 100;
+/// Maximum number of rules that are listed for each process.
+pub(crate) const MAX_RULES: usize = 100;
 
-pub(crate) fn processes() -> Family {
-    Family::new(PROCESSES, Gauge, "processes of this user that share the UDP port")
+pub(crate) fn processes() -> MetricFamily {
+    MetricFamily::new(PROCESSES, Gauge, "processes of this user that share the UDP port")
 }
 
-pub(crate) fn answers() -> Family {
-    Family::new(ANSWERS, Gauge, "1: the process answers; 0: it is stopped, or just begins or ends")
+pub(crate) fn answers() -> MetricFamily {
+    MetricFamily::new(ANSWERS, Gauge, "1: the process answers; 0: it is stopped, or just begins or ends")
 }
 
-pub(crate) fn queue_pairs() -> Family {
-    Family::new(QUEUE_PAIRS, Gauge, "queue pairs by state")
+pub(crate) fn queue_pairs() -> MetricFamily {
+    MetricFamily::new(QUEUE_PAIRS, Gauge, "queue pairs by state")
 }
 
-pub(crate) fn rule_met() -> Family {
-    Family::new(RULE_MET, Counter, "packets, calls or completions that a rule of a fault plan was about")
+pub(crate) fn rule_met() -> MetricFamily {
+    MetricFamily::new(
+        RULE_MET,
+        Counter,
+        "packets, calls or completions that a rule of a fault plan was about",
+    )
 }
 
-pub(crate) fn rule_applied() -> Family {
-    Family::new(RULE_APPLIED, Counter, "how often a rule of a fault plan applied")
+pub(crate) fn rule_applied() -> MetricFamily {
+    MetricFamily::new(RULE_APPLIED, Counter, "how often a rule of a fault plan applied")
 }
 
-pub(crate) fn qp_info() -> Family {
-    Family::new(QP, MetricKind::Info, "service, state and peer of a queue pair")
+pub(crate) fn qp_info() -> MetricFamily {
+    MetricFamily::new(QP, MetricKind::Info, "service, state and peer of a queue pair")
 }
 
-pub(crate) fn qps_left_out() -> Family {
-    Family::new(QPS_LEFT_OUT, Gauge, "queue pairs beyond the number of --per-qp")
+pub(crate) fn qps_left_out() -> MetricFamily {
+    MetricFamily::new(QPS_LEFT_OUT, Gauge, "queue pairs beyond the number of --per-qp")
 }
 
-/// The counters of the device and of sharing: name in reports, and family.
-pub(crate) fn counter_families() -> impl Iterator<Item = (&'static str, Family)> {
-    counters::all().map(|(name, meaning)| (name, Family::new(format!("pumice_{name}"), Counter, meaning)))
+/// Returns the counters of the device and of port sharing: name in reports, and family.
+pub(crate) fn counter_families() -> impl Iterator<Item = (&'static str, MetricFamily)> {
+    counters::all()
+        .map(|(name, meaning)| (name, MetricFamily::new(format!("pumice_{name}"), Counter, meaning)))
 }
 
-pub(crate) fn of_process(row: &OfProcess) -> Family {
-    Family::new(format!("pumice_{}", row.0), Gauge, row.1)
+pub(crate) fn of_process(row: &ProcessMetric) -> MetricFamily {
+    MetricFamily::new(format!("pumice_{}", row.0), Gauge, row.1)
 }
 
-pub(crate) fn of_qp(row: &OfQp) -> Family {
-    Family::new(format!("{QP}_{}", row.0), row.1, row.2)
+pub(crate) fn of_qp(row: &QpMetric) -> MetricFamily {
+    MetricFamily::new(format!("{QP}_{}", row.0), row.1, row.2)
 }
 
-fn sum(numbers: impl Iterator<Item = u64>) -> Option<Value> {
-    Some(Value::Count(numbers.fold(0, u64::saturating_add)))
+fn sum(numbers: impl Iterator<Item = u64>) -> Option<MetricValue> {
+    Some(MetricValue::Count(numbers.fold(0, u64::saturating_add)))
 }
 
-fn seconds(ns: u64) -> Value {
-    Value::Real(ns as f64 / 1e9)
+fn seconds(ns: u64) -> MetricValue {
+    MetricValue::Real(ns as f64 / 1e9)
 }
 
 fn cq_fill(cq: &CqView) -> f64 {
@@ -178,20 +183,20 @@ mod tests {
 
     use super::*;
 
-    /// Every family that there can be.
-    fn all() -> Vec<Family> {
+    /// Returns every possible family.
+    fn all() -> Vec<MetricFamily> {
         let single =
             [processes(), answers(), queue_pairs(), rule_met(), rule_applied(), qp_info(), qps_left_out()];
         let counters = counter_families().map(|(_, family)| family);
-        let of_process = OF_PROCESS.iter().map(of_process);
-        single.into_iter().chain(counters).chain(of_process).chain(OF_QP.iter().map(of_qp)).collect()
+        let of_process = PROCESS_METRICS.iter().map(of_process);
+        single.into_iter().chain(counters).chain(of_process).chain(QP_METRICS.iter().map(of_qp)).collect()
     }
 
     #[test]
     fn each_family_has_a_name_of_its_own_that_openmetrics_allows() {
         let mut names = BTreeSet::new();
         for family in all() {
-            let Family { name, help, .. } = &family;
+            let MetricFamily { name, help, .. } = &family;
             assert!(name.starts_with("pumice_"), "{name}");
             assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
             for end in ["_total", "_created", "_count", "_sum", "_bucket", "_info", "_gcount", "_gsum"] {
@@ -204,7 +209,7 @@ mod tests {
         }
     }
 
-    /// The names that a file of text uses.
+    /// Returns the names of metrics in a text file.
     fn named(text: &str) -> BTreeSet<&str> {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         words.filter(|word| word.starts_with("pumice_")).collect()
@@ -212,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_dashboard_and_the_document_name_only_metrics_that_exist() {
-        let names: BTreeSet<String> = all().iter().map(Family::sample_name).collect();
+        let names: BTreeSet<String> = all().iter().map(MetricFamily::sample_name).collect();
         let dashboard = include_str!("../../../docs/grafana/pumice.json");
         let document = include_str!("../../../docs/metrics.md");
         serde_json::from_str::<serde_json::Value>(dashboard).expect("JSON");

@@ -1,20 +1,20 @@
-//! Families of metrics: a name, a kind, a unit and a sentence, and the samples of one scrape.
+//! Families of metrics: a name, a kind, a unit and a help text, and the samples of one scrape.
 
-/// What the numbers of a family are.
+/// The kind of a family's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetricKind {
-    /// It only grows, or begins again at 0.
+    /// The number only grows, or begins again at 0.
     Counter,
-    /// It goes up and down.
+    /// The number rises and falls.
     Gauge,
-    /// Always 1: what matters is in the labels.
+    /// The number is always 1; the information is in the labels.
     Info,
 }
 
-/// A family.
+/// A family of metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Family {
-    /// Without the end that its kind gives to the names of samples.
+pub(crate) struct MetricFamily {
+    /// Name without the suffix that its kind adds to the names of samples.
     pub(crate) name: String,
     pub(crate) kind: MetricKind,
     pub(crate) help: &'static str,
@@ -23,18 +23,18 @@ pub(crate) struct Family {
 /// The units that names of families may end with.
 const UNITS: [&str; 4] = ["bytes", "packets", "seconds", "ratio"];
 
-impl Family {
-    pub(crate) fn new(name: impl Into<String>, kind: MetricKind, help: &'static str) -> Family {
-        Family { name: name.into(), kind, help }
+impl MetricFamily {
+    pub(crate) fn new(name: impl Into<String>, kind: MetricKind, help: &'static str) -> MetricFamily {
+        MetricFamily { name: name.into(), kind, help }
     }
 
-    /// The unit, with which the name ends.
+    /// Returns the unit, with which the name ends.
     pub(crate) fn unit(&self) -> Option<&'static str> {
         let last = self.name.rsplit('_').next();
         UNITS.into_iter().find(|unit| Some(*unit) == last)
     }
 
-    /// The name of its samples.
+    /// Returns the name of its samples.
     pub(crate) fn sample_name(&self) -> String {
         let end = match self.kind {
             MetricKind::Counter => "_total",
@@ -47,39 +47,39 @@ impl Family {
 
 /// A number.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum MetricValue {
     Count(u64),
     Real(f64),
 }
 
-impl From<u64> for Value {
-    fn from(count: u64) -> Value {
-        Value::Count(count)
+impl From<u64> for MetricValue {
+    fn from(count: u64) -> MetricValue {
+        MetricValue::Count(count)
     }
 }
 
-impl From<u32> for Value {
-    fn from(count: u32) -> Value {
-        Value::Count(count.into())
+impl From<u32> for MetricValue {
+    fn from(count: u32) -> MetricValue {
+        MetricValue::Count(count.into())
     }
 }
 
-impl From<bool> for Value {
-    fn from(is: bool) -> Value {
-        Value::Count(is.into())
+impl From<bool> for MetricValue {
+    fn from(is: bool) -> MetricValue {
+        MetricValue::Count(is.into())
     }
 }
 
-/// A number with its labels, as they stand between the braces.
+/// A number with its labels, as they are written between the braces.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Sample {
+pub(crate) struct MetricSample {
     pub(crate) labels: String,
-    pub(crate) value: Value,
+    pub(crate) value: MetricValue,
 }
 
 /// A family with its samples.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Group {
-    pub(crate) family: Family,
-    pub(crate) samples: Vec<Sample>,
+pub(crate) struct MetricGroup {
+    pub(crate) family: MetricFamily,
+    pub(crate) samples: Vec<MetricSample>,
 }

@@ -1,4 +1,4 @@
-//! What processes do, as metrics that Prometheus and others read.
+//! Counters and states of processes as metrics for Prometheus and compatible programs.
 
 mod families;
 mod family;
@@ -6,4 +6,4 @@ mod scrape;
 mod text;
 
 pub(super) use scrape::scrape;
-pub(super) use text::{Format, write};
+pub(super) use text::{MetricsFormat, write};

@@ -1,30 +1,30 @@
-//! What one look at the processes becomes.
+//! Converts a snapshot of the processes to metrics.
 
 use std::collections::{BTreeMap, HashSet};
 
-use pumice_device::ground::ordinal::Ordinal;
 use pumice_device::inspect::QpView;
+use pumice_device::platform::ordinal::Ordinal;
 use pumice_transport::wire::Qpn;
 
 use super::families as list;
-use super::family::{Family, Group, Sample, Value};
+use super::family::{MetricFamily, MetricGroup, MetricSample, MetricValue};
 use super::text::label;
 use crate::observe::{ProcessView, Snapshot, plain};
 
-/// All metrics. `most_qps` queue pairs of all processes have series of their own.
-pub(crate) fn scrape(found: &Snapshot, most_qps: Option<usize>) -> Vec<Group> {
-    // A registry lists a process index once; the labels of two processes are never the same.
+/// Returns all metrics. Of all processes together, the first `most_qps` queue pairs have series of their own.
+pub(crate) fn scrape(found: &Snapshot, most_qps: Option<usize>) -> Vec<MetricGroup> {
+    // A registry lists a process index once, so the labels of two processes always differ.
     let processes: Vec<(String, &ProcessView)> =
         found.processes.iter().map(|process| (labels(process), process)).collect();
-    let mut groups = vec![Group {
+    let mut groups = vec![MetricGroup {
         family: list::processes(),
-        samples: vec![Sample { labels: String::new(), value: (found.processes.len() as u64).into() }],
+        samples: vec![MetricSample { labels: String::new(), value: (found.processes.len() as u64).into() }],
     }];
     groups.push(group(list::answers(), &processes, |process| Some(process.answers().into())));
     for (name, family) in list::counter_families() {
         groups.push(group(family, &processes, |process| counter(process, name)));
     }
-    for row in &list::OF_PROCESS {
+    for row in &list::PROCESS_METRICS {
         groups.push(group(list::of_process(row), &processes, |process| row.2(process.objects.as_ref()?)));
     }
     groups.push(states(&processes));
@@ -35,7 +35,7 @@ pub(crate) fn scrape(found: &Snapshot, most_qps: Option<usize>) -> Vec<Group> {
     groups
 }
 
-/// The labels of everything that a process has.
+/// Returns the labels of all metrics of a process.
 fn labels(process: &ProcessView) -> String {
     let objects = process.objects.as_ref();
     let [tag, device] = [objects.map_or("", |all| &all.tag), objects.map_or("", |all| &all.device)];
@@ -50,24 +50,24 @@ fn labels(process: &ProcessView) -> String {
     .join(",")
 }
 
-fn counter(process: &ProcessView, name: &str) -> Option<Value> {
+fn counter(process: &ProcessView, name: &str) -> Option<MetricValue> {
     let counters = process.counters.as_ref()?;
-    counters.iter().find(|(other, _)| other == name).map(|(_, value)| Value::Count(*value))
+    counters.iter().find(|(other, _)| other == name).map(|(_, value)| MetricValue::Count(*value))
 }
 
-/// A family with at most one sample of each process.
+/// Returns a family with at most one sample of each process.
 fn group(
-    family: Family,
+    family: MetricFamily,
     processes: &[(String, &ProcessView)],
-    value: impl Fn(&ProcessView) -> Option<Value>,
-) -> Group {
+    value: impl Fn(&ProcessView) -> Option<MetricValue>,
+) -> MetricGroup {
     let sample = |(labels, process): &(String, &ProcessView)| {
-        Some(Sample { labels: labels.clone(), value: value(process)? })
+        Some(MetricSample { labels: labels.clone(), value: value(process)? })
     };
-    Group { family, samples: processes.iter().filter_map(sample).collect() }
+    MetricGroup { family, samples: processes.iter().filter_map(sample).collect() }
 }
 
-fn states(processes: &[(String, &ProcessView)]) -> Group {
+fn states(processes: &[(String, &ProcessView)]) -> MetricGroup {
     let mut samples = Vec::new();
     for (labels, process) in processes {
         let Some(objects) = &process.objects else { continue };
@@ -76,38 +76,38 @@ fn states(processes: &[(String, &ProcessView)]) -> Group {
             let known = list::STATES.into_iter().find(|state| *state == qp.state);
             *counts.entry(known.unwrap_or("other")).or_default() += 1;
         }
-        samples.extend(counts.into_iter().map(|(state, count)| Sample {
+        samples.extend(counts.into_iter().map(|(state, count)| MetricSample {
             labels: format!("{labels},{}", label("state", state)),
             value: count.into(),
         }));
     }
-    Group { family: list::queue_pairs(), samples }
+    MetricGroup { family: list::queue_pairs(), samples }
 }
 
-/// What rules of fault plans did. Rules of one name are put together, and those beyond the first hundred are
-/// left out.
-fn rules(processes: &[(String, &ProcessView)]) -> [Group; 2] {
+/// Returns the actions of fault plan rules. Rules of one name are added up, and those beyond the first
+/// hundred are left out.
+fn rules(processes: &[(String, &ProcessView)]) -> [MetricGroup; 2] {
     let (mut met, mut applied) = (Vec::new(), Vec::new());
     for (labels, process) in processes {
         let mut counts = BTreeMap::<String, (u64, u64)>::new();
-        for rule in process.objects.iter().flat_map(|objects| &objects.rules).take(list::MOST_RULES) {
+        for rule in process.objects.iter().flat_map(|objects| &objects.rules).take(list::MAX_RULES) {
             let (met, applied) = counts.entry(label("rule", &plain(&rule.name))).or_default();
             (*met, *applied) = (met.saturating_add(rule.met), applied.saturating_add(rule.applied));
         }
         for (rule, counts) in counts {
             let labels = format!("{labels},{rule}");
-            met.push(Sample { labels: labels.clone(), value: counts.0.into() });
-            applied.push(Sample { labels, value: counts.1.into() });
+            met.push(MetricSample { labels: labels.clone(), value: counts.0.into() });
+            applied.push(MetricSample { labels, value: counts.1.into() });
         }
     }
     [
-        Group { family: list::rule_met(), samples: met },
-        Group { family: list::rule_applied(), samples: applied },
+        MetricGroup { family: list::rule_met(), samples: met },
+        MetricGroup { family: list::rule_applied(), samples: applied },
     ]
 }
 
-/// The series of the first `most` queue pairs.
-fn queue_pairs(processes: &[(String, &ProcessView)], most: usize) -> Vec<Group> {
+/// Returns the series of the first `most` queue pairs.
+fn queue_pairs(processes: &[(String, &ProcessView)], most: usize) -> Vec<MetricGroup> {
     let mut known = HashSet::new();
     let mut found: Vec<(String, &QpView)> = Vec::new();
     let mut left_out = 0_u64;
@@ -134,29 +134,33 @@ fn queue_pairs(processes: &[(String, &ProcessView)], most: usize) -> Vec<Group> 
             label("peer_address", &address),
             label("peer_qp", &peer),
         ];
-        Sample { labels: format!("{labels},{}", more.join(",")), value: Value::Count(1) }
+        MetricSample { labels: format!("{labels},{}", more.join(",")), value: MetricValue::Count(1) }
     };
-    let mut groups = vec![Group { family: list::qp_info(), samples: found.iter().map(info).collect() }];
-    for row in &list::OF_QP {
-        let sample =
-            |(labels, qp): &(String, &QpView)| Some(Sample { labels: labels.clone(), value: row.3(qp)? });
-        groups.push(Group { family: list::of_qp(row), samples: found.iter().filter_map(sample).collect() });
+    let mut groups = vec![MetricGroup { family: list::qp_info(), samples: found.iter().map(info).collect() }];
+    for row in &list::QP_METRICS {
+        let sample = |(labels, qp): &(String, &QpView)| {
+            Some(MetricSample { labels: labels.clone(), value: row.3(qp)? })
+        };
+        groups.push(MetricGroup {
+            family: list::of_qp(row),
+            samples: found.iter().filter_map(sample).collect(),
+        });
     }
-    let left_out = Sample { labels: String::new(), value: left_out.into() };
-    groups.push(Group { family: list::qps_left_out(), samples: vec![left_out] });
+    let left_out = MetricSample { labels: String::new(), value: left_out.into() };
+    groups.push(MetricGroup { family: list::qps_left_out(), samples: vec![left_out] });
     groups
 }
 
 #[cfg(test)]
 mod tests {
-    use pumice_device::faults::live::LiveRule;
+    use pumice_device::faults::live::RuleStatus;
 
-    use super::super::text::{Format, write};
+    use super::super::text::{MetricsFormat, write};
     use super::*;
     use crate::observe::tests::{process, qp};
 
     fn text(processes: Vec<ProcessView>, most_qps: Option<usize>) -> String {
-        write(&scrape(&Snapshot { processes }, most_qps), Format::OpenMetrics)
+        write(&scrape(&Snapshot { processes }, most_qps), MetricsFormat::OpenMetrics)
     }
 
     const OWN: &str =
@@ -173,7 +177,7 @@ mod tests {
         (failed.state, failed.posted, failed.rtt_ns) = ("ERR".to_owned(), 5, Some(42_000));
         let mut one = process(7, vec![qp(8), failed]);
         one.counters = Some(vec![("rx_bad_icrc".to_owned(), 3), ("of_the_future".to_owned(), 1)]);
-        let rule = |applied| LiveRule {
+        let rule = |applied| RuleStatus {
             name: "lossy \"x\"".to_owned(),
             does: "drop".to_owned(),
             live: true,

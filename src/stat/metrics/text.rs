@@ -2,29 +2,29 @@
 
 use std::fmt::Write as _;
 
-use super::family::{Group, MetricKind, Value};
+use super::family::{MetricGroup, MetricKind, MetricValue};
 
 /// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum MetricsFormat {
     OpenMetrics,
     Older,
 }
 
-impl Format {
-    /// As HTTP names it.
+impl MetricsFormat {
+    /// Returns its HTTP content type.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Format::Older => "text/plain; version=0.0.4; charset=utf-8",
+            MetricsFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            MetricsFormat::Older => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
 }
 
-/// The longest value of a label, in characters. Values come from other processes.
+/// Maximum length of a label value, in characters. Values come from other processes.
 const MAX_LABEL: usize = 128;
 
-/// A label as it stands between the braces.
+/// Formats a label as it is written between the braces.
 pub(crate) fn label(name: &str, value: &str) -> String {
     let mut text = format!("{name}=\"");
     for letter in value.chars().take(MAX_LABEL) {
@@ -39,8 +39,8 @@ pub(crate) fn label(name: &str, value: &str) -> String {
     text
 }
 
-/// All groups that have samples.
-pub(crate) fn write(groups: &[Group], format: Format) -> String {
+/// Writes all groups that have samples.
+pub(crate) fn write(groups: &[MetricGroup], format: MetricsFormat) -> String {
     let mut text = String::new();
     for group in groups.iter().filter(|group| !group.samples.is_empty()) {
         heading(group, format, &mut text);
@@ -52,21 +52,21 @@ pub(crate) fn write(groups: &[Group], format: Format) -> String {
                 let _ = write!(text, "{{{}}}", sample.labels);
             }
             let _ = match sample.value {
-                Value::Count(count) => writeln!(text, " {count}"),
-                Value::Real(number) => writeln!(text, " {number}"),
+                MetricValue::Count(count) => writeln!(text, " {count}"),
+                MetricValue::Real(number) => writeln!(text, " {number}"),
             };
         }
     }
-    if format == Format::OpenMetrics {
+    if format == MetricsFormat::OpenMetrics {
         text.push_str("# EOF\n");
     }
     text
 }
 
-fn heading(group: &Group, format: Format, text: &mut String) {
+fn heading(group: &MetricGroup, format: MetricsFormat, text: &mut String) {
     let family = &group.family;
     let _ = match format {
-        Format::OpenMetrics => {
+        MetricsFormat::OpenMetrics => {
             let kind = match family.kind {
                 MetricKind::Counter => "counter",
                 MetricKind::Gauge => "gauge",
@@ -79,7 +79,7 @@ fn heading(group: &Group, format: Format, text: &mut String) {
             }
             writeln!(text, "# HELP {name} {}", family.help)
         }
-        Format::Older => {
+        MetricsFormat::Older => {
             let kind = if family.kind == MetricKind::Counter { "counter" } else { "gauge" };
             let name = family.sample_name();
             let _ = writeln!(text, "# HELP {name} {}", family.help);
@@ -90,24 +90,27 @@ fn heading(group: &Group, format: Format, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::family::{Family, Sample};
+    use super::super::family::{MetricFamily, MetricSample};
     use super::*;
 
-    fn groups() -> Vec<Group> {
-        let sample = |labels: String, value| Sample { labels, value };
+    fn groups() -> Vec<MetricGroup> {
+        let sample = |labels: String, value| MetricSample { labels, value };
         vec![
-            Group {
-                family: Family::new("pumice_tx_bytes", MetricKind::Counter, "bytes sent"),
-                samples: vec![sample(label("tag", "a\"b\\c\nd"), Value::Count(7))],
+            MetricGroup {
+                family: MetricFamily::new("pumice_tx_bytes", MetricKind::Counter, "bytes sent"),
+                samples: vec![sample(label("tag", "a\"b\\c\nd"), MetricValue::Count(7))],
             },
-            Group { family: Family::new("pumice_none", MetricKind::Gauge, "nothing"), samples: vec![] },
-            Group {
-                family: Family::new("pumice_round_trip_seconds", MetricKind::Gauge, "a time"),
-                samples: vec![sample(String::new(), Value::Real(0.000_021))],
+            MetricGroup {
+                family: MetricFamily::new("pumice_none", MetricKind::Gauge, "nothing"),
+                samples: vec![],
             },
-            Group {
-                family: Family::new("pumice_qp", MetricKind::Info, "what it is"),
-                samples: vec![sample(label("state", "RTS"), Value::Count(1))],
+            MetricGroup {
+                family: MetricFamily::new("pumice_round_trip_seconds", MetricKind::Gauge, "a time"),
+                samples: vec![sample(String::new(), MetricValue::Real(0.000_021))],
+            },
+            MetricGroup {
+                family: MetricFamily::new("pumice_qp", MetricKind::Info, "what it is"),
+                samples: vec![sample(label("state", "RTS"), MetricValue::Count(1))],
             },
         ]
     }
@@ -128,12 +131,12 @@ pumice_round_trip_seconds 0.000021
 pumice_qp_info{state=\"RTS\"} 1
 # EOF
 ";
-        assert_eq!(write(&groups(), Format::OpenMetrics), expected);
+        assert_eq!(write(&groups(), MetricsFormat::OpenMetrics), expected);
     }
 
     #[test]
     fn the_older_format_names_samples_in_its_headings() {
-        let text = write(&groups(), Format::Older);
+        let text = write(&groups(), MetricsFormat::Older);
         assert!(
             text.starts_with("# HELP pumice_tx_bytes_total bytes sent\n# TYPE pumice_tx_bytes_total counter")
         );

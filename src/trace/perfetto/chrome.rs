@@ -1,20 +1,20 @@
-//! Chrome trace JSON: tracks are threads there.
+//! Writes Chrome trace JSON, in which tracks are threads.
 
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
 use super::super::slices::Slice;
-use super::sink::{ArrowEnd, CounterTrack, Sink, Track};
+use super::sink::{ArrowEnd, CounterTrack, TraceSink, Track};
 
-/// Writes events, one a line.
+/// A writer of events, one a line.
 pub(super) struct Chrome<'a> {
     out: &'a mut dyn Write,
     is_first: bool,
 }
 
 impl<'a> Chrome<'a> {
-    /// Begins.
+    /// Begins the document.
     ///
     /// # Errors
     /// It cannot be written.
@@ -40,12 +40,12 @@ impl<'a> Chrome<'a> {
     }
 }
 
-/// Microseconds.
+/// Converts a time to microseconds.
 fn us(ns: u64) -> Value {
     json!(ns as f64 / 1000.0)
 }
 
-impl Sink for Chrome<'_> {
+impl TraceSink for Chrome<'_> {
     fn process(&mut self, process: u64, name: &str) -> io::Result<()> {
         let args = json!({"name": name});
         self.put(&json!({"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": args}))
@@ -59,8 +59,8 @@ impl Sink for Chrome<'_> {
         self.put(&json!({"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": args}))
     }
 
-    fn span(&mut self, track: Track, category: &str, whole: &Slice, parts: &[Slice]) -> io::Result<()> {
-        self.slice(track, category, whole)?;
+    fn span(&mut self, track: Track, category: &str, outer: &Slice, parts: &[Slice]) -> io::Result<()> {
+        self.slice(track, category, outer)?;
         parts.iter().try_for_each(|part| self.slice(track, category, part))
     }
 

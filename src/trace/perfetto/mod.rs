@@ -1,8 +1,8 @@
-//! A timeline for Perfetto: as Chrome trace JSON, or in Perfetto's own format.
+//! Writes a timeline for Perfetto: as Chrome trace JSON, or in Perfetto's own format.
 //!
-//! A process of the timeline is a process there, and has tracks: one for what happened to no queue pair, and
-//! for each queue pair as many as its work requests need in order not to overlap, one for its packets and one
-//! for the rest.
+//! A process of the timeline is a process in Perfetto, with one track for the events of no queue pair. Each
+//! queue pair has as many tracks as its work requests need in order not to overlap, one for its packets and
+//! one for the rest.
 
 mod chrome;
 mod counters;
@@ -14,18 +14,20 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{self, Write};
 
-use pumice_device::trace::{Packet, PacketIndex, QueuePair, Timeline, TimelineProcess};
+use pumice_device::trace::{
+    Message, PacketIndex, Receive, Timeline, TimelineProcess, TracedPacket, TracedQueuePair,
+};
 use serde_json::json;
 
-use super::lanes::Lanes;
+use super::lanes::SpanLanes;
 use super::slices::{self, Slice, packet_kind, packet_name};
 use chrome::Chrome;
 use pftrace::Pftrace;
-use sink::{ArrowEnd, Sink, Track};
+use sink::{ArrowEnd, TraceSink, Track};
 
-/// How long a packet is drawn, so that an arrow has something to begin at.
+/// Length of a packet in the drawing, in ns, so that an arrow can begin at it.
 const PACKET_NS: u64 = 1000;
-/// The track of what happened to no queue pair.
+/// Track of the events of no queue pair.
 const PROCESS_TRACK: u64 = 1;
 
 /// Writes the timeline as Chrome trace JSON.
@@ -44,10 +46,10 @@ pub(super) fn write_pftrace(timeline: &Timeline, out: &mut dyn Write) -> io::Res
     write(timeline, &mut Pftrace::begin(out))
 }
 
-fn write(timeline: &Timeline, out: &mut dyn Sink) -> io::Result<()> {
+fn write(timeline: &Timeline, out: &mut dyn TraceSink) -> io::Result<()> {
     let mut ends = HashMap::new();
     for (number, arrow) in timeline.arrows.iter().enumerate() {
-        // A packet that was doubled has one arrow: to its first arrival.
+        // A packet that was duplicated has one arrow, to its first arrival.
         let (id, from) = (number as u64, key(arrow.from));
         if let Entry::Vacant(entry) = ends.entry(from) {
             entry.insert(ArrowEnd { id, begins: true });
@@ -76,50 +78,56 @@ const fn key(location: PacketIndex) -> (usize, usize, usize) {
 }
 
 /// The arrow that begins or ends at a packet.
-type Ends = HashMap<(usize, usize, usize), ArrowEnd>;
+type ArrowEnds = HashMap<(usize, usize, usize), ArrowEnd>;
 
-/// What a queue pair is called.
-fn title(qp: &QueuePair) -> String {
+/// Returns the title of a queue pair.
+fn title(qp: &TracedQueuePair) -> String {
     let peer = qp.peer.map_or_else(String::new, |(address, qpn)| format!(" to {address} QP {qpn:#x}"));
     format!("QP {:#x} {}{peer}", qp.qpn, qp.service)
 }
 
-/// What happened to no queue pair.
-fn moments(out: &mut dyn Sink, process: &TimelineProcess, pid: u64) -> io::Result<()> {
+/// Writes the events of no queue pair.
+fn moments(out: &mut dyn TraceSink, process: &TimelineProcess, pid: u64) -> io::Result<()> {
     if process.moments.is_empty() {
         return Ok(());
     }
     let track = Track { process: pid, index: PROCESS_TRACK };
     out.track(track, "connections, calls and events")?;
     let mut moments = process.moments.iter();
-    moments.try_for_each(|moment| out.mark(track, moment.kind.name(), &moment.text, moment.at_ns))
+    moments.try_for_each(|event| out.mark(track, event.kind.name(), &event.text, event.at_ns))
 }
 
-/// The work requests of a queue pair, from this track on; the next free track.
-fn requests(out: &mut dyn Sink, qp: &QueuePair, track: Track) -> io::Result<Track> {
-    let sends = qp.messages.iter().map(slices::of_message).collect();
-    let track = beside(out, (&format!("{}: send requests", title(qp)), "send"), sends, track)?;
-    let receives = qp.receives.iter().map(slices::of_receive).collect();
-    beside(out, (&format!("{}: receive requests", title(qp)), "receive"), receives, track)
+/// Writes the work requests of a queue pair, from this track on; returns the next free track.
+fn requests(out: &mut dyn TraceSink, qp: &TracedQueuePair, track: Track) -> io::Result<Track> {
+    let name = format!("{}: send requests", title(qp));
+    let starts = |message: &Message| message.posted_ns;
+    let track = beside(out, (&name, "send"), &qp.messages, (starts, slices::of_message), track)?;
+    let name = format!("{}: receive requests", title(qp));
+    let starts = |receive: &Receive| receive.posted_ns.unwrap_or(receive.end.at_ns);
+    beside(out, (&name, "receive"), &qp.receives, (starts, slices::of_receive), track)
 }
 
-/// Spans with their parts, on as many tracks as they need.
-fn beside(
-    out: &mut dyn Sink,
+/// Writes requests as spans with their parts, on as many tracks as they need. The spans of a request are made
+/// when they are written, because those of all requests would take a hundred times the memory of their trace.
+fn beside<R>(
+    out: &mut dyn TraceSink,
     (name, category): (&str, &str),
-    mut spans: Vec<Vec<Slice>>,
+    requests: &[R],
+    (starts_ns, spans): (impl Fn(&R) -> u64, impl Fn(&R) -> Vec<Slice>),
     first: Track,
 ) -> io::Result<Track> {
-    spans.sort_by_key(|slices| slices.first().map_or(0, |whole| whole.start_ns));
-    let mut lanes = Lanes::default();
-    for slices in &spans {
-        let [whole, parts @ ..] = slices.as_slice() else { continue };
+    let mut in_order: Vec<&R> = requests.iter().collect();
+    in_order.sort_by_key(|request| starts_ns(request));
+    let mut lanes = SpanLanes::default();
+    for request in in_order {
+        let slices = spans(request);
+        let [outer, parts @ ..] = slices.as_slice() else { continue };
         let known = lanes.count();
-        let track = after(first, lanes.take(whole.start_ns, whole.end_ns));
+        let track = after(first, lanes.take(outer.start_ns, outer.end_ns));
         if lanes.count() > known {
             out.track(track, name)?;
         }
-        out.span(track, category, whole, parts)?;
+        out.span(track, category, outer, parts)?;
     }
     Ok(after(first, lanes.count()))
 }
@@ -128,13 +136,13 @@ fn after(track: Track, count: usize) -> Track {
     Track { index: track.index + count as u64, ..track }
 }
 
-/// Packets of a queue pair with their arrows, and what happened besides; the next free track.
+/// Writes the packets of a queue pair with their arrows, and its other events; returns the next free track.
 fn packets(
-    out: &mut dyn Sink,
-    qp: &QueuePair,
+    out: &mut dyn TraceSink,
+    qp: &TracedQueuePair,
     first: Track,
     location: PacketIndex,
-    ends: &Ends,
+    ends: &ArrowEnds,
 ) -> io::Result<Track> {
     for (is_sent, track, name) in
         [(true, first, "packets sent"), (false, after(first, 1), "packets received")]
@@ -150,11 +158,11 @@ fn packets(
         }
     }
     let mut moments = qp.moments.iter();
-    moments.try_for_each(|moment| out.mark(first, moment.kind.name(), &moment.text, moment.at_ns))?;
+    moments.try_for_each(|event| out.mark(first, event.kind.name(), &event.text, event.at_ns))?;
     Ok(after(first, 2))
 }
 
-fn packet_slice(qp: &QueuePair, packet: &Packet, end_ns: u64, has_arrow: bool) -> Slice {
+fn packet_slice(qp: &TracedQueuePair, packet: &TracedPacket, end_ns: u64, has_arrow: bool) -> Slice {
     let opcode = packet_name(packet_kind(&qp.service, packet.opcode));
     let again = if packet.transmission > 1 { format!(" ({}x)", packet.transmission) } else { String::new() };
     let fate = match (packet.is_lost, packet.is_dropped) {
@@ -162,7 +170,7 @@ fn packet_slice(qp: &QueuePair, packet: &Packet, end_ns: u64, has_arrow: bool) -
         (_, true) => " dropped",
         _ => "",
     };
-    let way = packet.way.and_then(|way| qp.ways.get(way as usize));
+    let path = packet.path.and_then(|path| qp.paths.get(path as usize));
     let mut about = json!({"psn": packet.psn, "bytes": packet.length});
     if let Some(about) = about.as_object_mut() {
         if packet.is_sent {
@@ -170,7 +178,7 @@ fn packet_slice(qp: &QueuePair, packet: &Packet, end_ns: u64, has_arrow: bool) -
             about.insert("transmission".to_owned(), json!(packet.transmission));
             about.insert("to_qp".to_owned(), json!(format!("{:#x}", packet.other_qpn)));
         }
-        if let Some((from, to)) = way {
+        if let Some((from, to)) = path {
             about.insert("way".to_owned(), json!(format!("{from} to {to}")));
         }
         if !has_arrow {

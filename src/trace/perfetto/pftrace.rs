@@ -1,14 +1,14 @@
-//! Perfetto's own format: a sequence of packets in protocol buffers. The numbers of fields are those of
-//! `trace_packet.proto`, `track_descriptor.proto`, `track_event.proto` and `debug_annotation.proto`.
+//! Writes Perfetto's own format: a sequence of packets in protocol buffers. The numbers of fields are those
+//! of `trace_packet.proto`, `track_descriptor.proto`, `track_event.proto` and `debug_annotation.proto`.
 
 use std::io::{self, Write};
 
 use serde_json::Value;
 
-use super::super::counters::Unit;
+use super::super::counters::CounterUnit;
 use super::super::slices::Slice;
-use super::protobuf::Message;
-use super::sink::{ArrowEnd, CounterTrack, Sink, Track};
+use super::protobuf::ProtobufMessage;
+use super::sink::{ArrowEnd, CounterTrack, TraceSink, Track};
 
 /// `TrackEvent.Type`.
 const BEGIN: u64 = 1;
@@ -18,12 +18,12 @@ const COUNTER: u64 = 4;
 
 /// `TrackDescriptor.ChildTracksOrdering`: by rank.
 const EXPLICIT: u64 = 3;
-/// All packets are of one sequence, which keeps the order of those with the same time.
+/// Id of the sequence of all packets, which keeps the order of those with the same time.
 const SEQUENCE: u64 = 1;
 /// `SEQ_INCREMENTAL_STATE_CLEARED`: nothing before the first packet is missing.
 const CLEARED: u64 = 1;
 
-/// Writes packets.
+/// A writer of packets.
 pub(super) struct Pftrace<'a> {
     out: &'a mut dyn Write,
     counters: u64,
@@ -35,20 +35,20 @@ impl<'a> Pftrace<'a> {
         Pftrace { out, counters: 0, is_begun: false }
     }
 
-    /// `Trace.packet` with the sequence that all have.
-    fn put(&mut self, packet: Message) -> io::Result<()> {
+    /// Writes a `Trace.packet` with the sequence id.
+    fn put(&mut self, packet: ProtobufMessage) -> io::Result<()> {
         let first = !std::mem::replace(&mut self.is_begun, true);
         let packet = packet.number(10, SEQUENCE);
         let packet = if first { packet.number(13, CLEARED) } else { packet };
-        self.out.write_all(Message::default().message(1, &packet).bytes())
+        self.out.write_all(ProtobufMessage::default().message(1, &packet).bytes())
     }
 
-    fn describe(&mut self, track: &Message) -> io::Result<()> {
-        self.put(Message::default().message(60, track))
+    fn describe(&mut self, track: &ProtobufMessage) -> io::Result<()> {
+        self.put(ProtobufMessage::default().message(60, track))
     }
 
-    fn event(&mut self, at_ns: u64, event: &Message) -> io::Result<()> {
-        self.put(Message::default().number(8, at_ns).message(11, event))
+    fn event(&mut self, at_ns: u64, event: &ProtobufMessage) -> io::Result<()> {
+        self.put(ProtobufMessage::default().number(8, at_ns).message(11, event))
     }
 
     fn begin_slice(
@@ -58,7 +58,7 @@ impl<'a> Pftrace<'a> {
         slice: &Slice,
         arrow: Option<ArrowEnd>,
     ) -> io::Result<()> {
-        let event = Message::default().number(9, BEGIN).number(11, id(track));
+        let event = ProtobufMessage::default().number(9, BEGIN).number(11, id(track));
         let mut event = event.text(22, category).text(23, &slice.name);
         for (name, value) in slice.about.as_object().into_iter().flatten() {
             if let Some(annotation) = annotation(name, value) {
@@ -72,12 +72,12 @@ impl<'a> Pftrace<'a> {
     }
 
     fn end_slice(&mut self, track: Track, slice: &Slice) -> io::Result<()> {
-        let event = Message::default().number(9, END).number(11, id(track));
+        let event = ProtobufMessage::default().number(9, END).number(11, id(track));
         self.event(slice.end_ns.max(slice.start_ns), &event)
     }
 }
 
-/// The number of a track, which no other has. That of a process is its track 0.
+/// Returns the unique id of a track. The id of a process is that of its track 0.
 const fn id(track: Track) -> u64 {
     track.process << 32 | track.index
 }
@@ -86,9 +86,9 @@ const fn process_id(process: u64) -> u64 {
     id(Track { process, index: 0 })
 }
 
-/// `DebugAnnotation`; none for what is not known.
-fn annotation(name: &str, value: &Value) -> Option<Message> {
-    let named = Message::default().text(10, name);
+/// Returns a `DebugAnnotation`, or `None` for an unknown value.
+fn annotation(name: &str, value: &Value) -> Option<ProtobufMessage> {
+    let named = ProtobufMessage::default().text(10, name);
     Some(match value {
         Value::Bool(is) => named.number(2, u64::from(*is)),
         Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
@@ -101,37 +101,37 @@ fn annotation(name: &str, value: &Value) -> Option<Message> {
     })
 }
 
-/// `CounterDescriptor` of a unit.
-fn counter_descriptor(unit: Unit) -> Message {
-    let known = |unit| Message::default().number(3, unit);
+/// Returns the `CounterDescriptor` of a unit.
+fn counter_descriptor(unit: CounterUnit) -> ProtobufMessage {
+    let known = |unit| ProtobufMessage::default().number(3, unit);
     match unit {
-        Unit::Nanoseconds => known(1),
-        Unit::Bytes => known(3),
-        Unit::Packets => Message::default().text(6, "packets"),
-        Unit::Naks => Message::default().text(6, "NAKs"),
-        Unit::Completions => Message::default().text(6, "completions"),
+        CounterUnit::Nanoseconds => known(1),
+        CounterUnit::Bytes => known(3),
+        CounterUnit::Packets => ProtobufMessage::default().text(6, "packets"),
+        CounterUnit::Naks => ProtobufMessage::default().text(6, "NAKs"),
+        CounterUnit::Completions => ProtobufMessage::default().text(6, "completions"),
     }
 }
 
-impl Sink for Pftrace<'_> {
+impl TraceSink for Pftrace<'_> {
     fn process(&mut self, process: u64, name: &str) -> io::Result<()> {
-        let about = Message::default().number(1, process).text(6, name);
-        let track = Message::default().number(1, process_id(process)).message(3, &about);
+        let about = ProtobufMessage::default().number(1, process).text(6, name);
+        let track = ProtobufMessage::default().number(1, process_id(process)).message(3, &about);
         self.describe(&track.number(11, EXPLICIT))
     }
 
     fn track(&mut self, track: Track, name: &str) -> io::Result<()> {
-        let about = Message::default().number(1, id(track)).text(2, name);
+        let about = ProtobufMessage::default().number(1, id(track)).text(2, name);
         self.describe(&about.number(5, process_id(track.process)).number(12, track.index))
     }
 
-    fn span(&mut self, track: Track, category: &str, whole: &Slice, parts: &[Slice]) -> io::Result<()> {
-        self.begin_slice(track, category, whole, None)?;
+    fn span(&mut self, track: Track, category: &str, outer: &Slice, parts: &[Slice]) -> io::Result<()> {
+        self.begin_slice(track, category, outer, None)?;
         for part in parts {
             self.begin_slice(track, category, part, None)?;
             self.end_slice(track, part)?;
         }
-        self.end_slice(track, whole)
+        self.end_slice(track, outer)
     }
 
     fn packet(&mut self, track: Track, slice: &Slice, arrow: Option<ArrowEnd>) -> io::Result<()> {
@@ -140,7 +140,7 @@ impl Sink for Pftrace<'_> {
     }
 
     fn mark(&mut self, track: Track, category: &str, name: &str, at_ns: u64) -> io::Result<()> {
-        let event = Message::default().number(9, INSTANT).number(11, id(track));
+        let event = ProtobufMessage::default().number(9, INSTANT).number(11, id(track));
         self.event(at_ns, &event.text(22, category).text(23, name))
     }
 
@@ -148,23 +148,23 @@ impl Sink for Pftrace<'_> {
         if values.is_empty() {
             return Ok(());
         }
-        // Tracks have the indices below.
+        // The bit keeps ids of counters apart from those of tracks, which have smaller indices.
         self.counters += 1;
         let own = process_id(counter.process) | 1 << 31 | self.counters;
-        let about = Message::default().number(1, own).text(2, counter.name);
+        let about = ProtobufMessage::default().number(1, own).text(2, counter.name);
         let about = about.number(5, process_id(counter.process));
         self.describe(
             &about.message(8, &counter_descriptor(counter.unit)).number(12, 1 << 30 | self.counters),
         )?;
         for &(at_ns, value) in values {
-            let event = Message::default().number(9, COUNTER).number(11, own);
+            let event = ProtobufMessage::default().number(9, COUNTER).number(11, own);
             self.event(at_ns, &event.signed(30, value))?;
         }
         Ok(())
     }
 
     fn finish(&mut self, _remarks: &[String]) -> io::Result<()> {
-        // Remarks were said on standard error; this format has no place for them.
+        // Remarks were printed on standard error; this format has no field for them.
         Ok(())
     }
 }

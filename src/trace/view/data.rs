@@ -1,37 +1,38 @@
-//! What the page's script reads: lists of processes and queue pairs, and columns of requests and packets.
+//! The data that the page's script reads: lists of processes and queue pairs, and columns of requests and
+//! packets.
 //!
-//! Times are ns since the first record of all traces. A column has a number for each row; -1 stands for what
-//! is not known. `page/data.js` reads it.
+//! Times are ns since the trace that began first. A column has a number for each row; -1 means unknown.
+//! `page/data.js` reads it.
 
-use pumice_device::trace::{PartKind, Reasons, Timeline};
+use pumice_device::trace::{MessageStories, PartKind, Timeline, TimelineEvent};
 use serde::Serialize;
 
 use super::counters::{self, CounterRow};
-use super::flights::Flights;
-use super::numbering::{Numbering, peer};
-use super::requests::Requests;
+use super::flights::PacketColumns;
+use super::numbering::{QpNumbering, peer};
+use super::requests::RequestColumns;
 
-/// Packets that a page has at most: a browser holds some 200 bytes for each.
+/// Maximum number of packets in a page: a browser needs some 200 bytes for each.
 const MAX_PACKETS: usize = 2_000_000;
-/// Requests that have a story: so many of the slowest, besides those that failed.
-const STORIES: usize = 500;
-/// Moments that a page has at most.
-const MAX_MOMENTS: usize = 200_000;
+/// Number of the slowest requests that have a story, besides those that failed.
+const MAX_EXPLANATIONS: usize = 500;
+/// Maximum number of moments in a page.
+const MAX_TIMELINE_EVENTS: usize = 200_000;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Data {
+pub(super) struct PageData {
     end_ns: u64,
     remarks: Vec<String>,
     processes: Vec<ProcessRow>,
     queue_pairs: Vec<QueuePairRow>,
-    /// What the parts of a request's time are, in words; the last one is of receive requests.
+    /// Names of the parts of a request's time; the last one is of receive requests.
     parts: Vec<&'static str>,
-    requests: Requests,
-    /// The stories of some requests: the request, and its story in words.
+    requests: RequestColumns,
+    /// Stories of some requests: the row of the request, and its story in words.
     stories: Vec<(usize, String)>,
-    packets: Flights,
+    packets: PacketColumns,
     counters: Vec<CounterRow>,
-    moments: Vec<MomentRow>,
+    moments: Vec<TimelineEventRow>,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,27 +52,27 @@ struct QueuePairRow {
     service: String,
     /// Index of its peer, if that is in these traces.
     peer: Option<usize>,
-    /// What it was connected to last.
+    /// Peer that it was connected to last.
     connected_to: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct MomentRow {
+struct TimelineEventRow {
     at_ns: u64,
     /// Index of its process.
     process: usize,
-    /// Index of its queue pair; none if it is about none.
+    /// Index of its queue pair; `None` if it belongs to none.
     queue_pair: Option<usize>,
     kind: &'static str,
     text: String,
 }
 
-impl Data {
-    pub(super) fn of(timeline: &Timeline) -> Data {
-        let numbering = Numbering::of(timeline);
-        let requests = Requests::of(timeline, &numbering);
+impl PageData {
+    pub(super) fn of(timeline: &Timeline) -> PageData {
+        let numbering = QpNumbering::of(timeline);
+        let requests = RequestColumns::of(timeline, &numbering);
         let mut remarks = timeline.remarks.clone();
-        let packets = Flights::of(timeline, &numbering, &requests, MAX_PACKETS);
+        let packets = PacketColumns::of(timeline, &numbering, &requests, MAX_PACKETS);
         if packets.left_out > 0 {
             remarks.push(format!(
                 "the last {} packets are not in this page, which has {MAX_PACKETS} at most",
@@ -83,15 +84,15 @@ impl Data {
             remarks.push(format!("{left_out} values of counters are not in this page"));
         }
         let moments = moments(timeline, &numbering, &mut remarks);
-        let reasons = Reasons::of(timeline, STORIES);
-        let told = reasons.failed.iter().chain(&reasons.slowest);
-        let stories = told.filter_map(|story| {
+        let reasons = MessageStories::of(timeline, MAX_EXPLANATIONS);
+        let explained = reasons.failed.iter().chain(&reasons.slowest);
+        let stories = explained.filter_map(|story| {
             let (process, queue_pair, message) = story.index;
             let request = requests.of_message(numbering.index(process, queue_pair), message)?;
             Some((request, story.to_string()))
         });
         let parts = PartKind::ALL.iter().map(|kind| kind.words()).chain(["until a message came"]);
-        Data {
+        PageData {
             end_ns: timeline.processes.iter().map(|one| one.span_ns.1).max().unwrap_or(0),
             remarks,
             processes: processes(timeline),
@@ -117,7 +118,7 @@ fn processes(timeline: &Timeline) -> Vec<ProcessRow> {
     rows.collect()
 }
 
-fn queue_pairs(timeline: &Timeline, numbering: &Numbering) -> Vec<QueuePairRow> {
+fn queue_pairs(timeline: &Timeline, numbering: &QpNumbering) -> Vec<QueuePairRow> {
     let mut rows = Vec::new();
     for (process, one) in timeline.processes.iter().enumerate() {
         rows.extend(one.queue_pairs.iter().map(|qp| QueuePairRow {
@@ -131,26 +132,27 @@ fn queue_pairs(timeline: &Timeline, numbering: &Numbering) -> Vec<QueuePairRow> 
     rows
 }
 
-/// What happened besides requests and packets, in order of time.
-fn moments(timeline: &Timeline, numbering: &Numbering, remarks: &mut Vec<String>) -> Vec<MomentRow> {
+/// Returns the events that are neither requests nor packets, in order of time.
+fn moments(timeline: &Timeline, numbering: &QpNumbering, remarks: &mut Vec<String>) -> Vec<TimelineEventRow> {
     let mut rows = Vec::new();
     for (process, one) in timeline.processes.iter().enumerate() {
-        let of_process = one.moments.iter().map(|moment| (None, moment));
+        let of_process = one.moments.iter().map(|event| (None, event));
         let of_queue_pairs = one.queue_pairs.iter().enumerate().flat_map(|(index, qp)| {
-            qp.moments.iter().map(move |moment| (Some(numbering.index(process, index)), moment))
+            qp.moments.iter().map(move |event| (Some(numbering.index(process, index)), event))
         });
-        rows.extend(of_process.chain(of_queue_pairs).map(|(queue_pair, moment)| MomentRow {
-            at_ns: moment.at_ns,
-            process,
-            queue_pair,
-            kind: moment.kind.name(),
-            text: moment.text.clone(),
-        }));
+        rows.extend(of_process.chain(of_queue_pairs).map(|(queue_pair, event)| (process, queue_pair, event)));
     }
-    rows.sort_by_key(|row| row.at_ns);
-    if rows.len() > MAX_MOMENTS {
-        remarks.push(format!("the last {} marks are not in this page", rows.len() - MAX_MOMENTS));
-        rows.truncate(MAX_MOMENTS);
+    rows.sort_by_key(|(.., event)| event.at_ns);
+    if rows.len() > MAX_TIMELINE_EVENTS {
+        remarks.push(format!("the last {} marks are not in this page", rows.len() - MAX_TIMELINE_EVENTS));
+        rows.truncate(MAX_TIMELINE_EVENTS);
     }
-    rows
+    let row = |(process, queue_pair, event): (usize, Option<usize>, &TimelineEvent)| TimelineEventRow {
+        at_ns: event.at_ns,
+        process,
+        queue_pair,
+        kind: event.kind.name(),
+        text: event.text.clone(),
+    };
+    rows.into_iter().map(row).collect()
 }

@@ -1,35 +1,35 @@
-//! Packets from where they were sent to where they arrived, as columns in order of time.
+//! Packets with their sending and their arrival, as columns in order of time.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use pumice_device::trace::{Message, Packet, PacketIndex, QueuePair, Timeline};
+use pumice_device::trace::{Message, PacketIndex, Timeline, TracedPacket, TracedQueuePair};
 use pumice_transport::wire::Opcode;
 use serde::Serialize;
 
-use super::numbering::{Numbering, peer};
-use super::requests::Requests;
+use super::numbering::{QpNumbering, peer};
+use super::requests::RequestColumns;
 use crate::trace::slices::{packet_kind, packet_name};
 
-/// A fault plan lost it.
+/// Flag: a fault plan lost the packet.
 const LOST: u8 = 1;
-/// It was dropped on arrival.
+/// Flag: the packet was dropped on arrival.
 const DROPPED: u8 = 2;
-/// It was sent to a process whose trace is here, and no arrival is in that trace.
+/// Flag: the packet was sent to a process whose trace is given, and that trace has no arrival.
 const NOT_ARRIVED: u8 = 4;
-/// It answers a request: an acknowledgement, or a response of a READ or an atomic.
+/// Flag: the packet answers a request, as an acknowledgement, or a response of a READ or an atomic.
 const ANSWER: u8 = 8;
-/// It arrived once more than it was sent.
+/// Flag: the packet arrived once more than it was sent.
 const DOUBLED: u8 = 16;
-/// Requests that are looked at for the one that an answer belongs to.
+/// Maximum number of requests that are searched for the one that an answer belongs to.
 const MAX_LOOKED_AT: usize = 4096;
 
-/// Columns with a row for each packet; -1 is what is not known.
+/// Columns with a row for each packet; -1 means unknown.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Flights {
-    /// When it was sent, or when it arrived if no trace tells that it was sent; each after the one before.
+pub(super) struct PacketColumns {
+    /// Time of sending, or of arrival if no trace has the sending, after the one before, in ns.
     after_ns: Vec<u64>,
-    /// From then until it arrived.
+    /// Time from sending to arrival, in ns.
     took_ns: Vec<i64>,
     /// Indices of the queue pairs.
     from: Vec<i32>,
@@ -38,50 +38,51 @@ pub(super) struct Flights {
     psn: Vec<u32>,
     bytes: Vec<u32>,
     transmission: Vec<u32>,
-    /// The row of the request that it belongs to, or answers.
+    /// Row of the request that the packet belongs to, or answers.
     request: Vec<i64>,
     flags: Vec<u8>,
-    /// Names of the opcodes that there are.
+    /// Numbers and names of the opcodes in use.
     opcodes: Vec<(u8, String)>,
-    /// Packets beyond the limit.
+    /// Number of packets beyond the limit.
     #[serde(skip)]
     pub(super) left_out: usize,
 }
 
-/// A row before it has its index.
-struct Flight {
+/// The row of a packet before it has its index.
+struct PacketRow {
     at_ns: u64,
     took_ns: Option<u64>,
     from: Option<usize>,
     to: Option<usize>,
-    packet: Packet,
+    packet: TracedPacket,
     request: Option<usize>,
     flags: u8,
 }
 
-/// What finds the other ends of packets and the requests that they belong to.
-struct Finder<'a> {
+/// An index of the other ends of packets, and of the requests that they belong to.
+struct ArrivalFinder<'a> {
     timeline: &'a Timeline,
-    numbering: &'a Numbering,
-    requests: &'a Requests,
+    numbering: &'a QpNumbering,
+    requests: &'a RequestColumns,
     /// Queue pairs by the addresses of their processes and their numbers.
     by_address: HashMap<(IpAddr, u32), (usize, usize)>,
 }
 
-impl Flights {
+impl PacketColumns {
     pub(super) fn of(
         timeline: &Timeline,
-        numbering: &Numbering,
-        requests: &Requests,
+        numbering: &QpNumbering,
+        requests: &RequestColumns,
         most: usize,
-    ) -> Flights {
-        let mut flights = Finder::new(timeline, numbering, requests).all();
+    ) -> PacketColumns {
+        let mut flights = ArrivalFinder::new(timeline, numbering, requests).all();
         flights.sort_by_key(|flight| flight.at_ns);
-        let mut columns = Flights { left_out: flights.len().saturating_sub(most), ..Flights::default() };
+        let mut columns =
+            PacketColumns { left_out: flights.len().saturating_sub(most), ..PacketColumns::default() };
         let mut before_ns = 0;
         let number = |index: Option<usize>| index.map_or(-1, |index| index as i32);
         for flight in flights.iter().take(most) {
-            let Packet { opcode, psn, length, transmission, .. } = flight.packet;
+            let TracedPacket { opcode, psn, length, transmission, .. } = flight.packet;
             columns.after_ns.push(flight.at_ns - before_ns);
             before_ns = flight.at_ns;
             columns.took_ns.push(flight.took_ns.map_or(-1, |ns| ns as i64));
@@ -103,17 +104,21 @@ impl Flights {
     }
 }
 
-/// A packet with the number that it is listed under in place of its opcode.
-fn shown(qp: &QueuePair, packet: &Packet) -> Packet {
-    Packet { opcode: packet_kind(&qp.service, packet.opcode), ..*packet }
+/// Returns a packet with the number under which it is listed in place of its opcode.
+fn shown(qp: &TracedQueuePair, packet: &TracedPacket) -> TracedPacket {
+    TracedPacket { opcode: packet_kind(&qp.service, packet.opcode), ..*packet }
 }
 
 const fn key(location: PacketIndex) -> (usize, usize, usize) {
     (location.process, location.queue_pair, location.packet)
 }
 
-impl<'a> Finder<'a> {
-    fn new(timeline: &'a Timeline, numbering: &'a Numbering, requests: &'a Requests) -> Finder<'a> {
+impl<'a> ArrivalFinder<'a> {
+    fn new(
+        timeline: &'a Timeline,
+        numbering: &'a QpNumbering,
+        requests: &'a RequestColumns,
+    ) -> ArrivalFinder<'a> {
         let mut by_address = HashMap::new();
         for (process, one) in timeline.processes.iter().enumerate() {
             for (queue_pair, qp) in one.queue_pairs.iter().enumerate() {
@@ -122,10 +127,10 @@ impl<'a> Finder<'a> {
                 }
             }
         }
-        Finder { timeline, numbering, requests, by_address }
+        ArrivalFinder { timeline, numbering, requests, by_address }
     }
 
-    fn all(&self) -> Vec<Flight> {
+    fn all(&self) -> Vec<PacketRow> {
         let mut arrivals: HashMap<(usize, usize, usize), Vec<PacketIndex>> = HashMap::new();
         let mut departures = HashMap::new();
         for arrow in &self.timeline.arrows {
@@ -149,7 +154,7 @@ impl<'a> Finder<'a> {
         flights
     }
 
-    fn packet(&self, location: PacketIndex) -> Option<&'a Packet> {
+    fn packet(&self, location: PacketIndex) -> Option<&'a TracedPacket> {
         self.timeline
             .processes
             .get(location.process)?
@@ -163,14 +168,14 @@ impl<'a> Finder<'a> {
         self.numbering.index(location.process, location.queue_pair)
     }
 
-    /// A packet that was sent, once for each time that it arrived.
+    /// Adds a packet that was sent, once for each arrival.
     fn departure(
         &self,
         at: PacketIndex,
-        qp: &QueuePair,
-        packet: &Packet,
+        qp: &TracedQueuePair,
+        packet: &TracedPacket,
         ends: &[PacketIndex],
-        out: &mut Vec<Flight>,
+        out: &mut Vec<PacketRow>,
     ) {
         let answers = packet.side != 0;
         let flags = (u8::from(packet.is_lost) * LOST) | (u8::from(answers) * ANSWER);
@@ -179,7 +184,7 @@ impl<'a> Finder<'a> {
         } else {
             self.sent_for((at.process, at.queue_pair), qp, packet)
         };
-        let flight = |to, took_ns, flags| Flight {
+        let flight = |to, took_ns, flags| PacketRow {
             at_ns: packet.at_ns,
             took_ns,
             from: Some(self.index(at)),
@@ -196,7 +201,7 @@ impl<'a> Finder<'a> {
             out.push(flight(Some(self.index(*end)), Some(took_ns), flags | doubled | dropped));
         }
         if ends.is_empty() {
-            let to = qp.ways.get(packet.way.map_or(usize::MAX, |way| way as usize));
+            let to = qp.paths.get(packet.path.map_or(usize::MAX, |path| path as usize));
             let to = to.and_then(|(_, to)| self.by_address.get(&(*to, packet.other_qpn)).copied());
             // Congestion notifications have no PSN by which their arrival could be found.
             let service = Opcode::from_byte(packet.opcode).info().map(|info| info.service);
@@ -214,11 +219,11 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// A packet that arrived, and whose departure is in no trace.
-    fn arrival(&self, at: PacketIndex, qp: &QueuePair, packet: &Packet) -> Flight {
+    /// Returns the row of a packet that arrived, and whose sending is in no trace.
+    fn arrival(&self, at: PacketIndex, qp: &TracedQueuePair, packet: &TracedPacket) -> PacketRow {
         let info = Opcode::from_byte(packet.opcode).info();
         let answers = info.is_some_and(|info| !info.is_request);
-        Flight {
+        PacketRow {
             at_ns: packet.at_ns,
             took_ns: Some(0),
             from: self.peer_of(qp).map(|(process, qp)| self.numbering.index(process, qp)),
@@ -229,12 +234,12 @@ impl<'a> Finder<'a> {
         }
     }
 
-    fn peer_of(&self, qp: &QueuePair) -> Option<(usize, usize)> {
+    fn peer_of(&self, qp: &TracedQueuePair) -> Option<(usize, usize)> {
         qp.peer.and_then(|peer| self.by_address.get(&peer).copied()).or_else(|| peer(self.timeline, qp))
     }
 
-    /// The request that a packet of the requester belongs to: the latest one of its number.
-    fn sent_for(&self, owner: (usize, usize), qp: &QueuePair, packet: &Packet) -> Option<usize> {
+    /// Returns the request that a packet of the requester belongs to: the latest one with its number.
+    fn sent_for(&self, owner: (usize, usize), qp: &TracedQueuePair, packet: &TracedPacket) -> Option<usize> {
         let before = qp.messages.partition_point(|message| message.posted_ns <= packet.at_ns);
         let last = qp.messages.get(before.checked_sub(1)?)?;
         let of_connection = |message: &Message| (message.connection, message.number);
@@ -243,8 +248,8 @@ impl<'a> Finder<'a> {
         self.requests.of_message(self.numbering.index(owner.0, owner.1), found)
     }
 
-    /// The request of this queue pair that a packet answers: the latest one that has its PSN.
-    fn answered(&self, (process, queue_pair): (usize, usize), packet: &Packet) -> Option<usize> {
+    /// Returns the request of this queue pair that a packet answers: the latest one that has its PSN.
+    fn answered(&self, (process, queue_pair): (usize, usize), packet: &TracedPacket) -> Option<usize> {
         let qp = self.timeline.processes.get(process)?.queue_pairs.get(queue_pair)?;
         let before = qp.messages.partition_point(|message| message.posted_ns <= packet.at_ns);
         let has_it =

@@ -3,7 +3,7 @@
 //! `page/` has the page's own text, style and script; they and the data are put into one file. Names and
 //! texts of a trace are hostile: they are JSON in an element that no browser executes, without a `<` that
 //! could end that element, and the script puts them onto the page as text only. The page's policy allows its
-//! own script and style by their digests, and no loading of anything.
+//! own script and style by their digests, and forbids loading anything.
 
 mod counters;
 mod data;
@@ -16,11 +16,11 @@ use std::io::{self, Write};
 
 use pumice_device::trace::Timeline;
 
-use data::Data;
+use data::PageData;
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-/// The script's parts, those that others use first.
+/// Parts of the script; those that others use come first.
 const SCRIPT: [&str; 11] = [
     include_str!("page/words.js"),
     include_str!("page/data.js"),
@@ -34,7 +34,7 @@ const SCRIPT: [&str; 11] = [
     include_str!("page/keyboard.js"),
     include_str!("page/main.js"),
 ];
-/// What stands in the page for its parts.
+/// Placeholders in the page for its parts.
 const SLOTS: [&str; 4] = ["{{policy}}", "{{style}}", "{{data}}", "{{script}}"];
 
 /// Writes the page.
@@ -56,17 +56,18 @@ pub(super) fn write(timeline: &Timeline, out: &mut dyn Write) -> io::Result<()> 
             "{{policy}}" => out.write_all(policy.as_bytes())?,
             "{{style}}" => out.write_all(STYLE.as_bytes())?,
             "{{script}}" => out.write_all(script.as_bytes())?,
-            _ => serde_json::to_writer(WithoutLess(&mut *out), &Data::of(timeline))?,
+            _ => serde_json::to_writer(EscapeLessThan(&mut *out), &PageData::of(timeline))?,
         }
         rest = after;
     }
     out.write_all(rest.as_bytes())
 }
 
-/// Writes JSON without `<`, which is in texts only, so that no text ends the element that it is in.
-struct WithoutLess<'a>(&'a mut dyn Write);
+/// A writer that escapes `<` in JSON, where it occurs only in texts, so that no text ends the element that it
+/// is in.
+struct EscapeLessThan<'a>(&'a mut dyn Write);
 
-impl Write for WithoutLess<'_> {
+impl Write for EscapeLessThan<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for (number, piece) in bytes.split(|byte| *byte == b'<').enumerate() {
             if number > 0 {
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn no_text_ends_the_element_of_the_data() {
         let mut bytes = Vec::new();
-        serde_json::to_writer(WithoutLess(&mut bytes), "</script><!--<script>&\u{2028}").expect("memory");
+        serde_json::to_writer(EscapeLessThan(&mut bytes), "</script><!--<script>&\u{2028}").expect("memory");
         let text = String::from_utf8(bytes).expect("JSON");
         assert!(!text.contains('<'));
         let back: String = serde_json::from_str(&text).expect("JSON");

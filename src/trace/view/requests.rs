@@ -1,30 +1,34 @@
 //! Work requests as columns, in the order in which they were posted.
 
-use pumice_device::trace::{Message, Part, PartKind, QueuePair, Receive, Timeline, TimelineProcess};
+use pumice_device::trace::{
+    Message, PartKind, Receive, TimePart, Timeline, TimelineProcess, TracedQueuePair,
+};
 use pumice_transport::types::{SendOpcode, WcStatus};
 use serde::Serialize;
 
-use super::numbering::Numbering;
+use super::numbering::QpNumbering;
 
-/// The part of a receive request's time before its message came: behind those of send requests.
+/// Index of the part of a receive request's time before its message arrived: it follows those of send
+/// requests.
 const UNTIL_A_MESSAGE: usize = PartKind::ALL.len();
 
-/// Columns with a row for each work request. Times but `posted_ns` are ns after it was posted, or -1.
+/// Columns with a row for each work request. Times other than `posted_ns` are ns after it was posted, or -1.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Requests {
+pub(super) struct RequestColumns {
     queue_pair: Vec<usize>,
     /// 0: send request; 1: receive request.
     is_receive: Vec<u8>,
-    /// Its ordinal since the queue pair was reset.
+    /// Ordinal since the queue pair was reset.
     number: Vec<u64>,
-    /// As text, because a number of JavaScript has 53 bits.
+    /// The `wr_id` as text, because JavaScript numbers have only 53 bits.
     wr_id: Vec<String>,
-    /// Indices in `operations` and `statuses`; -1: it has not ended.
+    /// Index in `operations`.
     operation: Vec<usize>,
+    /// Index in `statuses`; -1 if the request has not ended.
     status: Vec<i32>,
     bytes: Vec<u32>,
     posted_ns: Vec<u64>,
-    /// Until its completion was polled, or the trace ended.
+    /// Time until its completion was polled, or the trace ended, in ns.
     duration_ns: Vec<u64>,
     first_packet_ns: Vec<i64>,
     last_packet_ns: Vec<i64>,
@@ -36,38 +40,38 @@ pub(super) struct Requests {
     packets_sent: Vec<u32>,
     transmissions: Vec<u32>,
     signaled: Vec<u8>,
-    /// Pairs: what a part of the time went to, and ns; in the order of a message's life.
+    /// Pairs of the kind of a part of the time, and its length in ns, in the order of a message's life.
     parts: Vec<Vec<u64>>,
     operations: Vec<String>,
     statuses: Vec<String>,
-    /// The row of each message, by queue pair and index there.
+    /// Row of each message, by queue pair and index there.
     #[serde(skip)]
     rows: Vec<Vec<usize>>,
 }
 
 /// A request before it has its row.
-enum Source<'a> {
+enum RequestSource<'a> {
     Send(&'a TimelineProcess, &'a Message, usize),
     Receive(&'a Receive, usize),
 }
 
-impl Requests {
-    pub(super) fn of(timeline: &Timeline, numbering: &Numbering) -> Requests {
+impl RequestColumns {
+    pub(super) fn of(timeline: &Timeline, numbering: &QpNumbering) -> RequestColumns {
         let mut sources = Vec::new();
-        let mut requests = Requests::default();
+        let mut requests = RequestColumns::default();
         for (process, one) in timeline.processes.iter().enumerate() {
             for (index, qp) in one.queue_pairs.iter().enumerate() {
                 let queue_pair = numbering.index(process, index);
-                let QueuePair { messages, receives, .. } = qp;
+                let TracedQueuePair { messages, receives, .. } = qp;
                 requests.rows.push(vec![0; messages.len()]);
                 let sends = messages.iter().enumerate().map(|(number, message)| {
-                    (message.posted_ns, queue_pair, Source::Send(one, message, number))
+                    (message.posted_ns, queue_pair, RequestSource::Send(one, message, number))
                 });
                 sources.extend(sends);
                 let receives = receives.iter().enumerate();
                 sources.extend(receives.map(|(number, receive)| {
                     let posted_ns = receive.posted_ns.unwrap_or(receive.end.at_ns);
-                    (posted_ns, queue_pair, Source::Receive(receive, number))
+                    (posted_ns, queue_pair, RequestSource::Receive(receive, number))
                 }));
             }
         }
@@ -76,19 +80,19 @@ impl Requests {
             requests.queue_pair.push(queue_pair);
             requests.posted_ns.push(posted_ns);
             match source {
-                Source::Send(process, message, number) => {
+                RequestSource::Send(process, message, number) => {
                     if let Some(entry) = requests.rows.get_mut(queue_pair).and_then(|of| of.get_mut(number)) {
                         *entry = row;
                     }
                     requests.push_send(process, message);
                 }
-                Source::Receive(receive, number) => requests.push_receive(receive, posted_ns, number),
+                RequestSource::Receive(receive, number) => requests.push_receive(receive, posted_ns, number),
             }
         }
         requests
     }
 
-    /// The row of a message, by the indices of its queue pair and of itself there.
+    /// Returns the row of a message, by the index of its queue pair and its own index there.
     pub(super) fn of_message(&self, queue_pair: usize, message: usize) -> Option<usize> {
         self.rows.get(queue_pair)?.get(message).copied()
     }
@@ -99,8 +103,8 @@ impl Requests {
         let operation = SendOpcode::from_number(u32::from(message.opcode));
         let operation =
             operation.map_or_else(|| format!("operation {}", message.opcode), |one| one.name().to_owned());
-        let (duration_ns, mut parts) = Part::of(process, message);
-        let ordinal = |part: &Part| PartKind::ALL.iter().position(|kind| *kind == part.kind).unwrap_or(0);
+        let (duration_ns, mut parts) = TimePart::of(process, message);
+        let ordinal = |part: &TimePart| PartKind::ALL.iter().position(|kind| *kind == part.kind).unwrap_or(0);
         parts.sort_by_key(ordinal);
         self.is_receive.push(0);
         self.number.push(message.number);
@@ -156,7 +160,7 @@ fn status_name(status: u8) -> String {
     known.map_or_else(|| format!("status {status}"), |known| known.name().to_owned())
 }
 
-/// The index of a name in a list of few, to which it is added if it is not there.
+/// Returns the index of a name in a short list, to which it is added if it is missing.
 fn index_in(names: &mut Vec<String>, name: String) -> usize {
     names.iter().position(|known| *known == name).unwrap_or_else(|| {
         names.push(name);

@@ -1,21 +1,21 @@
-//! SHA-256 (FIPS 180-4) in base64: how a page names the script that it allows.
+//! SHA-256 (FIPS 180-4) in base64, by which a page names the script that it allows.
 //!
-//! The browser computes the same, and runs nothing if it differs.
+//! The browser computes the same digest, and runs nothing if it differs.
 
-/// `sha256-` and the digest of a text in base64, as a Content-Security-Policy names it.
+/// Returns `sha256-` and the digest of a text in base64, as a Content-Security-Policy names it.
 pub(super) fn source_name(text: &str) -> String {
     format!("sha256-{}", base64(&digest(text.as_bytes())))
 }
 
-/// The first `count` prime numbers.
+/// Returns the first `count` prime numbers.
 fn primes(count: usize) -> Vec<u32> {
     (2..).filter(|n| (2..*n).all(|divisor| n % divisor != 0)).take(count).collect()
 }
 
-/// The first 32 bits of the fraction of a number's root of this degree: the largest `x` with `x^degree` at
-/// most `number * 2^(32 * degree)`, without its whole part.
+/// Returns the first 32 bits of the fraction of a number's root of this degree: the largest `x` with
+/// `x^degree` at most `number * 2^(32 * degree)`, without its whole part.
 fn fraction_of_root(number: u32, degree: u32) -> u32 {
-    // Bits from the highest: the root of any of these primes is below 2^5.
+    // The bits are found from the highest down: the root of any of these primes is below 2^5.
     let mut root: u128 = 0;
     for bit in (0..37).rev() {
         let candidate = root | 1 << bit;
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn digests_are_those_of_the_standard() {
-        // FIPS 180-4's examples, and lengths around the end of a block.
+        // The examples of FIPS 180-4, and lengths around the end of a block.
         assert_eq!(source_name("abc"), "sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
         assert_eq!(source_name(""), "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
         let two_blocks = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";

@@ -1,61 +1,62 @@
-//! Runs that ended alike, while they are searched for.
+//! Groups of runs that ended alike, during the search.
 
 use std::collections::BTreeMap;
 
 use super::super::outcome::RunOutcome;
-use super::super::result::{Failure, MOST_LISTED};
+use super::super::result::{MAX_LISTED_SEEDS, SearchFailure};
 
-/// The ways in which runs failed, by how they ended.
+/// The groups of failed runs, by how they ended.
 #[derive(Debug, Default)]
-pub(super) struct Ways {
-    pub(super) ways: BTreeMap<String, RepeatedFailure>,
-    /// Runs that failed.
+pub(super) struct FailureGroups {
+    pub(super) groups: BTreeMap<String, RepeatedFailure>,
+    /// Number of runs that failed.
     pub(super) failed: u64,
 }
 
-/// Runs that ended alike.
+/// A group of runs that ended alike.
 #[derive(Debug)]
 pub(super) struct RepeatedFailure {
-    /// How many they are.
+    /// Number of runs.
     count: u64,
-    /// Their seeds; of very many, the ones that came first.
+    /// Seeds of the runs; the first ones found if there are very many.
     seeds: Vec<u64>,
-    /// The least of these, and its run.
+    /// The smallest of these seeds, whose run is described below.
     pub(super) seed: u64,
     pub(super) first: RunOutcome,
 }
 
-impl Ways {
-    /// A run failed. Of all runs that ended alike only that of the least seed is kept.
+impl FailureGroups {
+    /// Adds a run that failed. Of all runs that ended alike, only the outcome of the one with the smallest
+    /// seed is stored.
     pub(super) fn add(&mut self, seed: u64, outcome: RunOutcome) {
         self.failed += 1;
-        match self.ways.get_mut(&outcome.end) {
+        match self.groups.get_mut(&outcome.end) {
             None => {
-                let way = RepeatedFailure { count: 1, seeds: vec![seed], seed, first: outcome };
-                self.ways.insert(way.first.end.clone(), way);
+                let group = RepeatedFailure { count: 1, seeds: vec![seed], seed, first: outcome };
+                self.groups.insert(group.first.end.clone(), group);
             }
-            Some(way) => {
-                way.count += 1;
-                if seed < way.seed {
-                    (way.seed, way.first) = (seed, outcome);
+            Some(group) => {
+                group.count += 1;
+                if seed < group.seed {
+                    (group.seed, group.first) = (seed, outcome);
                 }
-                // The least seed is always among them.
-                if way.seeds.len() >= MOST_LISTED {
-                    way.seeds.sort_unstable();
-                    way.seeds.pop();
+                // The smallest seed is always among them.
+                if group.seeds.len() >= MAX_LISTED_SEEDS {
+                    group.seeds.sort_unstable();
+                    group.seeds.pop();
                 }
-                way.seeds.push(seed);
+                group.seeds.push(seed);
             }
         }
     }
 }
 
 impl RepeatedFailure {
-    /// What is told of it; it has not been run again yet.
-    pub(super) fn failure(&self) -> Failure {
+    /// Returns the failure for the result, before it has been run again.
+    pub(super) fn failure(&self) -> SearchFailure {
         let mut seeds = self.seeds.clone();
         seeds.sort_unstable();
-        Failure {
+        SearchFailure {
             end: self.first.end.clone(),
             count: self.count,
             seeds,
@@ -63,6 +64,7 @@ impl RepeatedFailure {
             the_same: 0,
             doubts: Some(self.first.said.clone()).filter(|_| !self.first.is_certified),
             needs: Vec::new(),
+            plain_end: None,
             recording: None,
         }
     }
@@ -74,8 +76,8 @@ mod tests {
 
     #[test]
     fn the_least_seed_stands_for_all_that_ended_alike() {
-        let mut ways = Ways::default();
-        for seed in (1..=MOST_LISTED as u64 + 10).rev() {
+        let mut groups = FailureGroups::default();
+        for seed in (1..=MAX_LISTED_SEEDS as u64 + 10).rev() {
             let outcome = RunOutcome {
                 end: if seed == 7 { "signal 6" } else { "exit code 1" }.to_owned(),
                 is_failure: true,
@@ -84,13 +86,13 @@ mod tests {
                 digest: seed,
                 departures: BTreeMap::new(),
             };
-            ways.add(seed, outcome);
+            groups.add(seed, outcome);
         }
-        let way = &ways.ways["exit code 1"];
-        let failure = way.failure();
-        assert_eq!((way.seed, way.first.digest, failure.count), (1, 1, MOST_LISTED as u64 + 9));
-        assert_eq!((failure.seeds.len(), failure.seeds[0]), (MOST_LISTED, 1));
+        let group = &groups.groups["exit code 1"];
+        let failure = group.failure();
+        assert_eq!((group.seed, group.first.digest, failure.count), (1, 1, MAX_LISTED_SEEDS as u64 + 9));
+        assert_eq!((failure.seeds.len(), failure.seeds[0]), (MAX_LISTED_SEEDS, 1));
         assert_eq!(failure.doubts.as_deref(), Some("of 1"));
-        assert_eq!((ways.ways["signal 6"].seed, ways.failed), (7, MOST_LISTED as u64 + 10));
+        assert_eq!((groups.groups["signal 6"].seed, groups.failed), (7, MAX_LISTED_SEEDS as u64 + 10));
     }
 }

@@ -1,66 +1,69 @@
-//! The departures from the plain order that a failure needs.
+//! Finds the departures from the plain order that a failure needs.
 
 use std::collections::BTreeMap;
 
 use indicatif::ProgressBar;
 use pumice_world::Departure;
 
-use super::super::result::Failure;
+use super::super::result::SearchFailure;
 use super::failure::RepeatedFailure;
-use super::runner::{Order, Runner};
+use super::runner::{ScheduleOrder, SeedRunner};
 use crate::outcome::CommandError;
 
-/// Runs that one failure may cost.
-const MOST_RUNS: u32 = 300;
+/// Maximum number of runs for one failure.
+const MAX_RUNS: u32 = 300;
 
 type Departures = BTreeMap<u64, Departure>;
 
-/// Reduces the first run of a failure, records what is left, and says it in words.
+/// Reduces the first run of a failure, records the reduced run, and describes it.
 pub(super) fn reduce(
-    runner: &Runner<'_>,
+    runner: &SeedRunner<'_>,
     bar: &ProgressBar,
-    way: &RepeatedFailure,
-    failure: &mut Failure,
+    group: &RepeatedFailure,
+    failure: &mut SearchFailure,
 ) -> Result<(), CommandError> {
-    let all: Departures = way.first.departures.iter().map(|(point, (what, _))| (*point, *what)).collect();
-    let mut runs = 0;
+    let all: Departures = group.first.departures.iter().map(|(point, (what, _))| (*point, *what)).collect();
+    let (mut runs, end) = (0, failure.end.clone());
     let mut fails = |departures: &Departures| -> Result<bool, CommandError> {
         runs += 1;
-        if runs > MOST_RUNS {
+        if runs > MAX_RUNS {
             return Ok(false);
         }
-        let outcome = runner.run(way.seed, &Order::Listed(moved(&all, departures)), None)?;
+        let outcome = runner.run(group.seed, &ScheduleOrder::Listed(moved(&all, departures)), None)?;
         bar.inc(1);
-        Ok(outcome.is_some_and(|outcome| outcome.is_failure && outcome.end == failure.end))
+        Ok(outcome.is_some_and(|outcome| outcome.is_failure && outcome.end == end))
     };
-    // If the list alone does not bring the failure about, the seed does.
+    let plain = runner.run(group.seed, &ScheduleOrder::Listed(Departures::new()), None)?;
+    failure.plain_end =
+        plain.filter(|plain| plain.is_failure && plain.end != failure.end).map(|plain| plain.end);
+    // If the list alone does not reproduce the failure, the seed does.
     let order = match fails(&all)? {
-        true => Order::Listed(moved(&all, &smallest(all.clone(), &mut fails)?)),
-        false => Order::Drawn,
+        true => ScheduleOrder::Listed(moved(&all, &smallest(all.clone(), &mut fails)?)),
+        false => ScheduleOrder::Drawn,
     };
-    let file = runner.keep()?.join(format!("seed-{}.world", way.seed));
-    if let Some(last) = runner.run(way.seed, &order, Some(&file))? {
+    let file = runner.keep()?.join(format!("seed-{}.world", group.seed));
+    if let Some(last) = runner.run(group.seed, &order, Some(&file))? {
         failure.needs = last.departures.into_values().map(|(_, words)| words).collect();
         failure.recording = Some(file.display().to_string());
     }
     Ok(())
 }
 
-/// The departures that are kept, with the numbers that they have when the others are left out: after each rest it
-/// is decided once more who goes on, which is a number.
-fn moved(all: &Departures, kept: &Departures) -> Departures {
-    let (mut moved, mut gone) = (Departures::new(), 0);
+/// Renumbers the departures that are kept for a run without the others: after each rest, the choice of the
+/// next thread takes one more number.
+fn moved(all: &Departures, reduced: &Departures) -> Departures {
+    let (mut moved, mut removed) = (Departures::new(), 0);
     for (point, what) in all {
-        if kept.contains_key(point) {
-            moved.entry(point.saturating_sub(gone)).or_insert(*what);
+        if reduced.contains_key(point) {
+            moved.entry(point.saturating_sub(removed)).or_insert(*what);
         } else if matches!(what, Departure::Stall(_)) {
-            gone += 1;
+            removed += 1;
         }
     }
     moved
 }
 
-/// A smallest part of these departures with which a run still fails: none of it can be left out (delta
+/// Returns a minimal part of these departures with which a run still fails: none can be left out (delta
 /// debugging, with halves first).
 fn smallest<E>(
     mut needed: Departures,
@@ -123,13 +126,13 @@ mod tests {
         ]
         .into();
         assert_eq!(moved(&all, &all), all);
-        let mut kept = all.clone();
-        kept.remove(&9);
+        let mut reduced = all.clone();
+        reduced.remove(&9);
         let wanted = [(4, Departure::Switch(1)), (5, Departure::Stall(10)), (6, Departure::Switch(0))];
         let wanted: Departures = wanted.into_iter().chain([(19, Departure::Switch(2))]).collect();
-        assert_eq!(moved(&all, &kept), wanted);
-        kept.remove(&5);
+        assert_eq!(moved(&all, &reduced), wanted);
+        reduced.remove(&5);
         let wanted = [(4, Departure::Switch(1)), (5, Departure::Switch(0)), (18, Departure::Switch(2))];
-        assert_eq!(moved(&all, &kept), wanted.into());
+        assert_eq!(moved(&all, &reduced), wanted.into());
     }
 }

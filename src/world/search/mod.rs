@@ -1,7 +1,7 @@
-//! `pumice world search`: which orders break a program.
+//! `pumice world search`: finds the orders that break a program.
 //!
-//! Each seed is a run of "pumice world". Failures that end alike are one group; of each group the first one
-//! is run again, reduced, and kept.
+//! Each seed is a run of "pumice world". Failures that end alike form a group; the first run of each group is
+//! run again, reduced, and stored.
 
 mod failure;
 mod minimise;
@@ -14,45 +14,46 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::engines;
+use super::ci_engines;
 use super::options::SearchWorldOptions;
 use super::report;
-use super::result::{Failure, SearchEnd, SearchResult};
+use super::result::{SearchEnd, SearchFailure, SearchResult};
 use super::seeds::Shard;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
-use failure::{RepeatedFailure, Ways};
-use runner::{Order, Runner};
+use failure::{FailureGroups, RepeatedFailure};
+use runner::{ScheduleOrder, SeedRunner};
 
-/// Times that a failure is run again to see whether it comes again.
-const CONFIRMATIONS: u32 = 3;
-/// Ways to fail that are reduced: a program that ends with other words each time has as many as runs.
-const MOST_REDUCED: usize = 32;
+/// Number of times that a failure is run again to see whether it recurs.
+const CONFIRMING_RUNS: u32 = 3;
+/// Maximum number of groups that are reduced: a program that ends with other words each time has as many as
+/// runs.
+const MAX_REDUCED: usize = 32;
 
 /// Runs the command.
 pub(super) fn run(options: &SearchWorldOptions, out: &mut dyn Write) -> CommandResult {
-    let (shard, variable) = engines::shard(options.shard, |name| std::env::var(name).ok())?;
+    let (shard, variable) = ci_engines::shard(options.shard, |name| std::env::var(name).ok())?;
     if let Some(variable) = variable {
         complain(&format!("{variable} says that this is shard {shard} of the seeds"));
     }
-    let runner = Runner::new(options)?;
+    let runner = SeedRunner::new(options)?;
     let begun = Instant::now();
     let found = run_seeds(options, shard, &runner, begun)?;
     let mut failures = Vec::new();
     let bar = bar(0, "{spinner} reducing failure {msg}: {pos} runs");
-    for (number, way) in found.ways.ways.values().enumerate() {
-        let mut failure = way.failure();
-        if number < MOST_REDUCED {
-            bar.set_message(format!("{} of {}", number + 1, found.ways.ways.len()));
-            confirm(&runner, &bar, way, &mut failure);
-            minimise::reduce(&runner, &bar, way, &mut failure)?;
+    for (number, failure_group) in found.groups.groups.values().enumerate() {
+        let mut failure = failure_group.failure();
+        if number < MAX_REDUCED {
+            bar.set_message(format!("{} of {}", number + 1, found.groups.groups.len()));
+            confirm(&runner, &bar, failure_group, &mut failure);
+            minimise::reduce(&runner, &bar, failure_group, &mut failure)?;
         }
         failures.push(failure);
     }
     bar.finish_and_clear();
     let command = options.run.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut result = SearchResult::new(command, options.seeds.clone(), shard);
-    (result.runs, result.failed, result.failures) = (found.runs, found.ways.failed, failures);
+    (result.runs, result.failed, result.failures) = (found.runs, found.groups.failed, failures);
     result.seconds = begun.elapsed().as_secs_f64();
     result.end = if runner.is_interrupted() { SearchEnd::Interrupted } else { found.end };
     save(options, &runner, &result)?;
@@ -63,10 +64,11 @@ pub(super) fn run(options: &SearchWorldOptions, out: &mut dyn Write) -> CommandR
     Ok(if result.is_good() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Writes the result for "pumice world merge", if asked; that of a shard always: alone it says little.
+/// Writes the result for "pumice world merge", if requested. The result of a shard is always written, because
+/// it is only a part.
 fn save(
     options: &SearchWorldOptions,
-    runner: &Runner<'_>,
+    runner: &SeedRunner<'_>,
     result: &SearchResult,
 ) -> Result<(), CommandError> {
     let Shard { number, count } = result.shard;
@@ -78,30 +80,30 @@ fn save(
     report::save(&file, &result.json())
 }
 
-/// What the runs of all seeds came to.
-struct Found {
+/// The results of the runs of all seeds.
+struct SearchTotals {
     runs: u64,
-    ways: Ways,
+    groups: FailureGroups,
     end: SearchEnd,
 }
 
 fn run_seeds(
     options: &SearchWorldOptions,
     shard: Shard,
-    runner: &Runner<'_>,
+    runner: &SeedRunner<'_>,
     begun: Instant,
-) -> Result<Found, CommandError> {
+) -> Result<SearchTotals, CommandError> {
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let bar = bar(shard.count_of(&options.seeds), "{bar:30} {pos}/{len} seeds, {eta} left{msg}");
     let seeds = Mutex::new(shard.of(&options.seeds));
-    let (ways, trouble) = (Mutex::new(Ways::default()), Mutex::new(None));
+    let (groups, trouble) = (Mutex::new(FailureGroups::default()), Mutex::new(None));
     let (runs, is_late) = (AtomicU64::new(0), AtomicBool::new(false));
     let is_over = || {
         if options.time.is_some_and(|seconds| begun.elapsed() >= Duration::from_secs(seconds)) {
             is_late.store(true, Ordering::Relaxed);
         }
-        let has_first = options.first && lock(&ways).failed > 0;
+        let has_first = options.first && lock(&groups).failed > 0;
         is_late.load(Ordering::Relaxed) || has_first || runner.is_interrupted() || lock(&trouble).is_some()
     };
     std::thread::scope(|scope| {
@@ -109,10 +111,10 @@ fn run_seeds(
             scope.spawn(|| {
                 while !is_over() {
                     let Some(seed) = lock(&seeds).next() else { break };
-                    match runner.run(seed, &Order::Drawn, None) {
+                    match runner.run(seed, &ScheduleOrder::Drawn, None) {
                         Ok(Some(outcome)) if outcome.is_failure => {
-                            lock(&ways).add(seed, outcome);
-                            bar.set_message(format!(", {} failed", lock(&ways).failed));
+                            lock(&groups).add(seed, outcome);
+                            bar.set_message(format!(", {} failed", lock(&groups).failed));
                         }
                         Ok(Some(_)) => {}
                         Ok(None) => break,
@@ -128,7 +130,7 @@ fn run_seeds(
     if let Some(error) = trouble.into_inner().unwrap_or_default() {
         return Err(error);
     }
-    let (runs, ways) = (runs.into_inner(), ways.into_inner().unwrap_or_default());
+    let (runs, groups) = (runs.into_inner(), groups.into_inner().unwrap_or_default());
     let end = if runs == shard.count_of(&options.seeds) {
         SearchEnd::All
     } else if is_late.into_inner() {
@@ -136,25 +138,30 @@ fn run_seeds(
     } else {
         SearchEnd::First
     };
-    Ok(Found { runs, ways, end })
+    Ok(SearchTotals { runs, groups, end })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Runs the first of a group again.
-fn confirm(runner: &Runner<'_>, bar: &ProgressBar, way: &RepeatedFailure, failure: &mut Failure) {
-    for _ in 0..CONFIRMATIONS {
-        let Ok(Some(again)) = runner.run(way.seed, &Order::Drawn, None) else { break };
+/// Runs the first run of a group again.
+fn confirm(
+    runner: &SeedRunner<'_>,
+    bar: &ProgressBar,
+    failure_group: &RepeatedFailure,
+    failure: &mut SearchFailure,
+) {
+    for _ in 0..CONFIRMING_RUNS {
+        let Ok(Some(again)) = runner.run(failure_group.seed, &ScheduleOrder::Drawn, None) else { break };
         bar.inc(1);
         failure.run_again += 1;
-        let is_same = (&again.end, again.digest) == (&failure.end, way.first.digest);
+        let is_same = (&again.end, again.digest) == (&failure.end, failure_group.first.digest);
         failure.the_same += u32::from(is_same);
     }
 }
 
-/// A bar on standard error; hidden where that is no terminal. `template` is indicatif's.
+/// Returns a bar on standard error, hidden if that is no terminal. `template` is a template of indicatif.
 fn bar(length: u64, template: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! One run of a search: a process of its own.
+//! Runs one seed of a search in a process of its own.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,29 +7,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use pumice_device::outside::output_file::create_private_folder;
-use pumice_device::share::runtime_folder;
+use pumice_device::outside::output_file::{create_private_folder, write_private};
+use pumice_device::sharing::runtime_folder;
 use pumice_world::Departure;
 
-use super::super::engines;
+use super::super::ci_engines;
 use super::super::options::SearchWorldOptions;
 use super::super::outcome::RunOutcome;
 use crate::outcome::CommandError;
 use crate::run::own_program;
-use crate::sweep::child::{Group, Waited};
+use crate::sweep::child::{ProcessGroup, WaitOutcome};
 
-/// How the order of a run is decided.
+/// The way in which the order of a run is decided.
 #[derive(Debug, Clone)]
-pub(super) enum Order {
-    /// By its seed, which also decides how wild it is.
+pub(super) enum ScheduleOrder {
+    /// The seed draws the order, and also how wild it is.
     Drawn,
-    /// It departs from the plain order here, and nowhere else.
+    /// The run departs from the plain order here, and nowhere else.
     Listed(BTreeMap<u64, Departure>),
 }
 
-/// How wild the order of a seed is: switches in a hundred calls, a rest at one of so many calls, and the
-/// longest rest in us. Rests find more than switches do.
-const WILDNESS: [(u8, u32, u64); 8] = [
+/// Wildness of the order of a seed: thread switches in a hundred calls, a rest at one of this many calls, and
+/// the longest rest in us. Rests find more failures than switches do.
+const SCHEDULE_PROFILES: [(u8, u32, u64); 8] = [
     (25, 0, 100),
     (10, 100, 100_000),
     (5, 30, 10_000),
@@ -41,17 +41,17 @@ const WILDNESS: [(u8, u32, u64); 8] = [
 ];
 
 /// Starts runs.
-pub(super) struct Runner<'a> {
+pub(super) struct SeedRunner<'a> {
     options: &'a SearchWorldOptions,
     own: PathBuf,
-    /// Files of runs, which go with the search.
+    /// Folder with the files of runs, which is removed with the search.
     folder: PathBuf,
     made: AtomicU64,
     interrupted: Arc<AtomicBool>,
 }
 
-impl<'a> Runner<'a> {
-    pub(super) fn new(options: &'a SearchWorldOptions) -> Result<Runner<'a>, CommandError> {
+impl<'a> SeedRunner<'a> {
+    pub(super) fn new(options: &'a SearchWorldOptions) -> Result<SeedRunner<'a>, CommandError> {
         let own = own_program().map_err(CommandError::Failed)?;
         let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
         let folder = runtime.join(format!("world-{}", std::process::id()));
@@ -59,20 +59,20 @@ impl<'a> Runner<'a> {
             .map_err(|error| CommandError::Failed(format!("{} cannot be made: {error}", folder.display())))?;
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // Without it, ^C ends the search without its report.
+            // Without the handler, ^C ends the search without its report.
             let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
         }
-        Ok(Runner { options, own, folder, made: AtomicU64::new(0), interrupted })
+        Ok(SeedRunner { options, own, folder, made: AtomicU64::new(0), interrupted })
     }
 
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// The folder for recordings, which is made if it is not there.
+    /// Returns the folder for recordings, which is created if it does not exist.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub(super) fn keep(&self) -> Result<&Path, CommandError> {
         let keep = &self.options.keep;
         std::fs::create_dir_all(keep)
@@ -80,14 +80,15 @@ impl<'a> Runner<'a> {
         Ok(keep)
     }
 
-    /// Runs the program with a seed, and records that if asked. `None`: the search was interrupted.
+    /// Runs the program with a seed, and records that if requested. Returns `None` if the search was
+    /// interrupted.
     ///
     /// # Errors
     /// The run cannot be started.
     pub(super) fn run(
         &self,
         seed: u64,
-        order: &Order,
+        order: &ScheduleOrder,
         save: Option<&Path>,
     ) -> Result<Option<RunOutcome>, CommandError> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
@@ -95,28 +96,15 @@ impl<'a> Runner<'a> {
         let (outcome, output, listed) = (file("outcome"), file("output"), file("departures"));
         let mut command = Command::new(&self.own);
         command.args(["world", "--quiet", "--seed"]).arg(seed.to_string());
-        // A seed is the same run on each machine that shares the search.
-        command.env_remove(engines::INDEX).env_remove(engines::COUNT);
+        // A seed must give the same run on each machine that shares the search.
+        command.env_remove(ci_engines::INDEX).env_remove(ci_engines::COUNT);
         command.arg("--outcome").arg(&outcome).arg("--output").arg(&output);
         // Every second seed also shuffles what the specification leaves open.
         let set = self.options.run.variables().map_err(CommandError::Failed)?;
         if seed % 2 == 1 && self.options.run.shuffle.is_none() {
             command.env(pumice_device::settings::SHUFFLE, seed.to_string());
         }
-        match order {
-            Order::Drawn => {
-                let (switch, stall, longest) = WILDNESS[(seed / 2 % WILDNESS.len() as u64) as usize];
-                command.args(["--switch".to_owned(), switch.to_string()]);
-                command.args(["--stall".to_owned(), stall.to_string()]);
-                command.args(["--longest-stall".to_owned(), longest.to_string()]);
-            }
-            Order::Listed(departures) => {
-                let text = serde_json::to_vec(departures)
-                    .map_err(|error| CommandError::Failed(error.to_string()))?;
-                std::fs::write(&listed, text).map_err(|error| self.cannot_write(&listed, &error))?;
-                command.arg("--departures").arg(&listed);
-            }
-        }
+        self.add_order(&mut command, seed, order, &listed)?;
         for folder in &self.options.private {
             command.arg("--private").arg(folder);
         }
@@ -136,15 +124,15 @@ impl<'a> Runner<'a> {
         command.args(self.options.run.check.exit_options());
         command.arg("--").args(&self.options.run.program);
         let null = Path::new("/dev/null");
-        let mut group = Group::start(&mut command, null, &file("said"))
+        let mut group = ProcessGroup::start(&mut command, null, &file("said"))
             .map_err(|error| CommandError::Failed(format!("a run cannot be started: {error}")))?;
         let waited = group
             .wait(Duration::from_secs(self.options.timeout), &self.interrupted)
             .map_err(|error| CommandError::Failed(format!("a run is lost: {error}")))?;
         let mut found = match waited {
-            Waited::Interrupted => None,
-            Waited::TimedOut => Some(timed_out(self.options.timeout)),
-            Waited::Ended(_) => Some(RunOutcome::read(&outcome).ok_or_else(|| {
+            WaitOutcome::Interrupted => None,
+            WaitOutcome::TimedOut => Some(timed_out(self.options.timeout)),
+            WaitOutcome::Ended(_) => Some(RunOutcome::read(&outcome).ok_or_else(|| {
                 let said = std::fs::read_to_string(file("said")).unwrap_or_default();
                 CommandError::Failed(format!("a run did not begin: {}", said.trim()))
             })?),
@@ -162,12 +150,39 @@ impl<'a> Runner<'a> {
         Ok(found)
     }
 
+    /// Adds the arguments that choose the order of a run. Departures that are listed are written to the file
+    /// `listed`.
+    fn add_order(
+        &self,
+        command: &mut Command,
+        seed: u64,
+        order: &ScheduleOrder,
+        listed: &Path,
+    ) -> Result<(), CommandError> {
+        match order {
+            ScheduleOrder::Drawn => {
+                let (switch, stall, longest) =
+                    SCHEDULE_PROFILES[(seed / 2 % SCHEDULE_PROFILES.len() as u64) as usize];
+                command.args(["--switch".to_owned(), switch.to_string()]);
+                command.args(["--stall".to_owned(), stall.to_string()]);
+                command.args(["--longest-stall".to_owned(), longest.to_string()]);
+            }
+            ScheduleOrder::Listed(departures) => {
+                let text = serde_json::to_vec(departures)
+                    .map_err(|error| CommandError::Failed(error.to_string()))?;
+                write_private(listed, &text).map_err(|error| self.cannot_write(listed, &error))?;
+                command.arg("--departures").arg(listed);
+            }
+        }
+        Ok(())
+    }
+
     fn cannot_write(&self, file: &Path, error: &std::io::Error) -> CommandError {
         CommandError::Failed(format!("{} cannot be written: {error}: make room", file.display()))
     }
 }
 
-impl Drop for Runner<'_> {
+impl Drop for SeedRunner<'_> {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
@@ -184,13 +199,14 @@ fn timed_out(seconds: u64) -> RunOutcome {
     }
 }
 
-/// The last line that the program printed, without numbers: runs that failed alike say the same there.
+/// Returns the last line that the program printed, without numbers: runs that failed alike have the same
+/// line.
 fn last_line(output: &[u8]) -> String {
-    const MOST: usize = 160;
+    const MAX_CHARACTERS: usize = 160;
     let text = String::from_utf8_lossy(output);
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let mut line = String::new();
-    for c in last.chars().take(MOST) {
+    for c in last.chars().take(MAX_CHARACTERS) {
         if !c.is_ascii_digit() {
             line.push(if c.is_control() { ' ' } else { c });
         } else if !line.ends_with('#') {

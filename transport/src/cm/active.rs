@@ -1,11 +1,11 @@
-//! The active side: REQ, REP, RTU.
+//! The active side of a connection: sends REQ, receives REP, sends RTU.
 
 use alloc::boxed::Box;
 
-use super::connection::{Connection, RemoteEnd, SaidMad};
+use super::connection::{CmConnection, RemoteEnd, SentMad};
 use super::pace::Pace;
 use super::{
-    Cm, CmError, CmPath, ConnectParams, Event, Ignored, MadRoute, QpParameters, State, ack_timeout,
+    Cm, CmError, CmEvent, CmPath, CmState, ConnectParams, IgnoredMad, MadRoute, QpParameters, ack_timeout,
     time_code_ns,
 };
 use crate::mad::{
@@ -14,24 +14,25 @@ use crate::mad::{
 use crate::wire::{Psn, Qpn};
 
 impl Cm {
-    /// Sends a REQ. The answer is [`Event::ConnectResponse`], [`Event::Rejected`] or
-    /// [`Event::Unreachable`].
+    /// Sends a REQ. The peer's answer arrives as [`CmEvent::ConnectResponse`], [`CmEvent::Rejected`] or
+    /// [`CmEvent::Unreachable`].
     ///
     /// # Errors
-    /// Values that do not fit their fields, too much private data, too many connections.
+    /// Fails if a value does not fit its field, if there is too much private data, or if there are too many
+    /// connections.
     pub fn connect(&mut self, params: &ConnectParams<'_>, now_ns: u64) -> Result<CommId, CmError> {
         let id = self.new_id()?;
         let request = self.request(id, params)?;
         let transaction = new_transaction(id);
-        let said = CmMessage::Req(request).emit(transaction);
+        let last_sent = CmMessage::Req(request).emit(transaction);
         let path = &params.path;
-        // There and back, and the peer's thinking.
+        // The packet life time counts in both directions; the peer's response time comes on top.
         let interval_ns =
             //= linux:cm.c#ib_send_cm_req
             //| A REQ is repeated after two packet life times and the time that the peer may take.
             2 * time_code_ns(path.packet_life_time) + time_code_ns(params.remote_response_timeout);
-        let connection = Connection {
-            state: State::ReqSent,
+        let connection = CmConnection {
+            state: CmState::ReqSent,
             consumer: true,
             waiting_at: None,
             route: path.route,
@@ -44,7 +45,7 @@ impl Cm {
             max_retries: params.max_cm_retries,
             interval_ns,
             retries_left: params.max_cm_retries,
-            said: Some(SaidMad::new(&said)),
+            last_sent: Some(SentMad::new(&last_sent)),
             pace: Pace::Free,
             qp: QpParameters {
                 transport: params.transport,
@@ -65,7 +66,7 @@ impl Cm {
                 retry_count: params.retry_count,
                 rnr_retry_count: params.rnr_retry_count,
             },
-            asked_ns: None,
+            liveness_asked_ns: None,
             deadline_ns: None,
         };
         self.table.insert(id, connection);
@@ -73,19 +74,19 @@ impl Cm {
         Ok(id)
     }
 
-    /// Sends an RTU: the connection is established. The queue pair must be in RTS.
+    /// Sends an RTU, which establishes the connection. The queue pair must be in RTS.
     ///
     /// # Errors
-    /// No reply has come, or more than 224 bytes of private data.
+    /// Fails if no reply has arrived, or if there are more than 224 bytes of private data.
     pub fn send_rtu(&mut self, id: CommId, private_data: &[u8]) -> Result<(), CmError> {
         let private_data = PrivateData::new(private_data)?;
         let connection = self.consumers(id, "a reply that was received", |state| {
-            matches!(state, State::RepReceived | State::MraRepSent)
+            matches!(state, CmState::RepReceived | CmState::MraRepSent)
         })?;
         let rtu = Rtu { local_id: id, remote_id: connection.remote_id, private_data };
         let (route, mad) = (connection.route, CmMessage::Rtu(rtu).emit(connection.transaction));
-        connection.said = Some(SaidMad::new(&mad));
-        connection.state = State::Established;
+        connection.last_sent = Some(SentMad::new(&mad));
+        connection.state = CmState::Established;
         self.send_mad(route, mad);
         Ok(())
     }
@@ -96,14 +97,14 @@ impl Cm {
         transaction: u64,
         rep: &Rep,
         now_ns: u64,
-    ) -> Result<(), Ignored> {
+    ) -> Result<(), IgnoredMad> {
         let id = rep.remote_id;
         let Some(connection) = self.table.get_mut(id).filter(|own| own.route.remote == route.remote) else {
             self.reject_reply(route, transaction, rep, RejectReason::INVALID_COMM_ID);
-            return Err(Ignored::UnknownId);
+            return Err(IgnoredMad::UnknownId);
         };
         match connection.state {
-            State::ReqSent | State::MraReqReceived => {}
+            CmState::ReqSent | CmState::MraReqReceived => {}
             state => return self.on_late_rep(route, transaction, rep, state),
         }
         let xrc = connection.qp.transport == TransportType::Xrc;
@@ -112,20 +113,20 @@ impl Cm {
         //= linux:cm.c#cm_rep_handler
         //| A REP whose connection is known already is a duplicate.
         if self.table.by_remote_id(&end(rep.local_id.0)).is_some() {
-            return Err(Ignored::Duplicate);
+            return Err(IgnoredMad::Duplicate);
         }
         if let Some(old) = self.table.by_remote_queue_pair(&end(remote_qpn.value()))
             && self.is_stale(old)
         {
-            self.ask_whether_it_lives(old, now_ns);
+            self.probe_liveness(old, now_ns);
             //= linux:cm.c#cm_rep_handler
             //| A REP that names a connected queue pair is rejected as stale.
             self.reject_reply(route, transaction, rep, RejectReason::STALE_CONNECTION);
-            return Err(Ignored::Stale);
+            return Err(IgnoredMad::Stale);
         }
         if let Some(connection) = self.table.get_mut(id) {
-            connection.state = State::RepReceived;
-            connection.said = None;
+            connection.state = CmState::RepReceived;
+            connection.last_sent = None;
             connection.remote_id = rep.local_id;
             connection.remote_ca_guid = rep.local_ca_guid;
             let qp = &mut connection.qp;
@@ -143,35 +144,35 @@ impl Cm {
         self.settle(id);
         self.table.disarm(id);
         self.table.index_remote(id);
-        self.tell(id, Event::ConnectResponse { id, reply: Box::new(*rep) });
+        self.push_event(id, CmEvent::ConnectResponse { id, reply: Box::new(*rep) });
         Ok(())
     }
 
-    /// A REP for a connection that does not wait for one: its sender did not get the RTU.
+    /// Handles a REP for a connection that does not wait for one: its sender did not get the RTU.
     fn on_late_rep(
         &mut self,
         route: &MadRoute,
         transaction: u64,
         rep: &Rep,
-        state: State,
-    ) -> Result<(), Ignored> {
+        state: CmState,
+    ) -> Result<(), IgnoredMad> {
         let same = self.table.between(rep.remote_id, rep.local_id, route).is_some();
         match state {
             //= linux:cm.c#cm_dup_rep_handler
             //| A repeated REP of an established connection is answered with the RTU again.
-            State::Established | State::MraRepSent if same => {
-                self.say_again(rep.remote_id);
-                Err(Ignored::Duplicate)
+            CmState::Established | CmState::MraRepSent if same => {
+                self.resend(rep.remote_id);
+                Err(IgnoredMad::Duplicate)
             }
-            State::RepReceived if same => {
+            CmState::RepReceived if same => {
                 self.ask_for_time(rep.remote_id);
-                Err(Ignored::Duplicate)
+                Err(IgnoredMad::Duplicate)
             }
-            State::Idle => {
+            CmState::Idle => {
                 self.reject_reply(route, transaction, rep, RejectReason::INVALID_COMM_ID);
-                Err(Ignored::WrongState(state))
+                Err(IgnoredMad::WrongState(state))
             }
-            _ => Err(Ignored::WrongState(state)),
+            _ => Err(IgnoredMad::WrongState(state)),
         }
     }
 
@@ -200,7 +201,7 @@ impl Cm {
         within("packet life time", params.path.packet_life_time, 31)?;
         within("packet rate", params.path.packet_rate, 63)?;
         within("service level", params.path.sl, 15)?;
-        // The initiator of XRC neither serves READs nor receives; Linux leaves out what is about that.
+        // The initiator of XRC neither serves READs nor receives; Linux leaves the fields for these out.
         let two_way = params.transport != TransportType::Xrc;
         //= linux:cm.c#cm_format_req
         //| The REQ of an XRC initiator leaves out what is about responses and receives.
@@ -236,7 +237,7 @@ impl Cm {
         })
     }
 
-    /// A free communication id.
+    /// Chooses an unused communication id.
     pub(super) fn new_id(&mut self) -> Result<CommId, CmError> {
         let full = CmError::TooManyConnections { limit: self.config.max_connections };
         if self.table.len() >= self.config.max_connections {
@@ -245,13 +246,14 @@ impl Cm {
         self.ids.next(|id| self.table.contains(id)).ok_or(full)
     }
 
-    /// A connection of the consumer's in one of the states that a call is for.
+    /// Returns the connection `id` of the consumer if `fits` accepts its state; `wanted` describes that state
+    /// in the error.
     pub(super) fn consumers(
         &mut self,
         id: CommId,
         wanted: &'static str,
-        fits: impl Fn(State) -> bool,
-    ) -> Result<&mut Connection, CmError> {
+        fits: impl Fn(CmState) -> bool,
+    ) -> Result<&mut CmConnection, CmError> {
         let connection = self.table.get_mut(id).filter(|connection| connection.consumer);
         let connection = connection.ok_or(CmError::UnknownId(id))?;
         let state = connection.state;
@@ -261,17 +263,18 @@ impl Cm {
         Ok(connection)
     }
 
-    /// Repeats what was said last.
-    pub(super) fn say_again(&mut self, id: CommId) {
+    /// Sends the last message of a connection again.
+    pub(super) fn resend(&mut self, id: CommId) {
         let Some(connection) = self.table.get(id) else { return };
-        if let Some(said) = &connection.said {
-            let (route, mad) = (connection.route, said.mad());
+        if let Some(last_sent) = &connection.last_sent {
+            let (route, mad) = (connection.route, last_sent.mad());
             self.send_mad(route, mad);
         }
     }
 }
 
-/// The transaction of a conversation that begins with this id: Linux, too, derives it from the id.
+/// Returns the transaction id of a conversation that begins with `id`. Linux, too, derives it from the
+/// communication id.
 pub(super) fn new_transaction(id: CommId) -> u64 {
     //= linux:cm.c#cm_form_tid
     //| The transaction ID follows from the communication ID.

@@ -1,4 +1,4 @@
-//! One connection: its state and what has to be remembered of it.
+//! One connection: its state and the values that later messages need.
 
 use alloc::boxed::Box;
 
@@ -7,80 +7,81 @@ use super::{ListenerId, MadRoute, QpParameters};
 use crate::mad::{CommId, MAD_BYTES, ServiceId};
 use crate::wire::Qpn;
 
-/// Where a connection is in its life.
+/// State of a connection in the communication manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
-    /// Over: only `destroy` is left.
+pub enum CmState {
+    /// The connection is over: only `destroy` remains.
     Idle,
-    /// Active: the request is under way.
+    /// Active side: a REQ was sent and not answered yet.
     ReqSent,
-    /// Active: the peer asked for time.
+    /// Active side: the peer answered the REQ with an MRA, which asks for more time.
     MraReqReceived,
-    /// Passive: the consumer is asked.
+    /// Passive side: a REQ arrived, and the consumer has to accept or reject it.
     ReqReceived,
-    /// Passive: as before, and the peer was asked for time.
+    /// Passive side: as [`CmState::ReqReceived`], and an MRA asked the peer to wait.
     MraReqSent,
-    /// Passive: the reply is under way.
+    /// Passive side: a REP was sent and not answered yet.
     RepSent,
-    /// Passive: the peer asked for time.
+    /// Passive side: the peer answered the REP with an MRA, which asks for more time.
     MraRepReceived,
-    /// Active: the consumer is asked.
+    /// Active side: a REP arrived, and the consumer has to confirm or reject it.
     RepReceived,
-    /// Active: as before, and the peer was asked for time.
+    /// Active side: as [`CmState::RepReceived`], and an MRA asked the peer to wait.
     MraRepSent,
-    /// Connected.
+    /// The connection is established.
     Established,
-    /// We disconnect.
+    /// A DREQ was sent, and the DREP has not arrived.
     DreqSent,
-    /// The peer disconnects.
+    /// The peer sent a DREQ, and the consumer has to answer it.
     DreqReceived,
-    /// Disconnected; late messages are still answered.
+    /// The connection is disconnected; late messages are still answered.
     Timewait,
-    /// A question for a datagram queue pair is under way.
+    /// A SIDR_REQ, the question for a datagram queue pair, was sent and not answered yet.
     SidrReqSent,
-    /// A peer asks for a datagram queue pair.
+    /// A SIDR_REQ of a peer arrived, and the consumer has to answer it.
     SidrReqReceived,
 }
 
-/// A connection of a table.
+/// A connection in the [`ConnectionTable`](super::table::ConnectionTable) of connections.
 #[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) state: State,
-    /// Whether its consumer still wants to hear of it.
+pub(super) struct CmConnection {
+    pub(super) state: CmState,
+    /// True while the consumer wants events of this connection.
     pub(super) consumer: bool,
-    /// The listener whose backlog it counts against.
+    /// The listener whose backlog counts this connection.
     pub(super) waiting_at: Option<ListenerId>,
     pub(super) route: MadRoute,
-    /// Of the conversation: repeated in answers.
+    /// Transaction id of the conversation, repeated in answers.
     pub(super) transaction: u64,
     pub(super) service_id: ServiceId,
     pub(super) remote_id: CommId,
     pub(super) remote_ca_guid: u64,
     pub(super) local_qpn: Qpn,
-    /// How long to wait for an answer before the message is repeated, and how often it is.
+    /// Time to wait for an answer before the message is repeated, in nanoseconds, and the number of
+    /// repetitions.
     pub(super) response_timeout_ns: u64,
     pub(super) max_retries: u8,
-    /// Of the message under way: the current interval, and repetitions left.
+    /// Current repetition interval of the unanswered message, in nanoseconds, and the repetitions left.
     pub(super) interval_ns: u64,
     pub(super) retries_left: u8,
-    /// What may have to be said again: the message under way, or the last one.
-    pub(super) said: Option<SaidMad>,
-    /// Whether the message under way has left.
+    /// Last message sent, stored so that it can be repeated.
+    pub(super) last_sent: Option<SentMad>,
+    /// State of the unanswered message in the [`Pacer`](super::pace::Pacer).
     pub(super) pace: Pace,
     pub(super) qp: QpParameters,
-    /// When the peer was last asked whether it still has the connection.
-    pub(super) asked_ns: Option<u64>,
-    /// Owned by the table: when its timer fires.
+    /// Time of the last question to the peer whether it still has the connection.
+    pub(super) liveness_asked_ns: Option<u64>,
+    /// Time at which the timer fires; maintained by the table.
     pub(super) deadline_ns: Option<u64>,
 }
 
-impl Connection {
-    /// How the other end is named: address, node GUID, communication id.
+impl CmConnection {
+    /// Returns the name of the other end: address, node GUID and communication id.
     pub(super) fn remote_end(&self) -> RemoteEnd {
         RemoteEnd { address: self.route.remote.0, ca_guid: self.remote_ca_guid, number: self.remote_id.0 }
     }
 
-    /// How the other end's queue pair is named.
+    /// Returns the name of the other end's queue pair: address, node GUID and queue pair number.
     pub(super) fn remote_queue_pair(&self) -> RemoteEnd {
         RemoteEnd {
             address: self.route.remote.0,
@@ -90,7 +91,7 @@ impl Connection {
     }
 }
 
-/// Name of something at a peer: a communication id, a queue pair number, a request id.
+/// Name of an object at a peer: `number` is a communication id, a queue pair number or a request id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RemoteEnd {
     pub(super) address: [u8; 16],
@@ -98,14 +99,14 @@ pub(super) struct RemoteEnd {
     pub(super) number: u32,
 }
 
-/// A MAD kept for repetition, without the zeros at its end: most of a MAD is room for private data.
+/// A MAD stored for repetition without its trailing zeros: most of a MAD is room for private data.
 #[derive(Debug, Clone)]
-pub(super) struct SaidMad(Box<[u8]>);
+pub(super) struct SentMad(Box<[u8]>);
 
-impl SaidMad {
-    pub(super) fn new(mad: &[u8; MAD_BYTES]) -> SaidMad {
+impl SentMad {
+    pub(super) fn new(mad: &[u8; MAD_BYTES]) -> SentMad {
         let used = mad.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-        SaidMad(mad.get(..used).unwrap_or(mad).into())
+        SentMad(mad.get(..used).unwrap_or(mad).into())
     }
 
     pub(super) fn mad(&self) -> [u8; MAD_BYTES] {

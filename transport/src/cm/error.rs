@@ -1,49 +1,49 @@
-//! What went wrong: for the caller, and for the counters of ignored MADs.
+//! Errors of the communication manager, for its caller and for the counters of ignored MADs.
 
 use core::fmt;
 
-use super::State;
+use super::CmState;
 use crate::mad::{CommId, MadError, PrivateDataTooLong, ServiceId};
 
-/// Why a call was refused. Nothing has changed.
+/// Reason why a call was refused. A refused call changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CmError {
-    /// There is no such connection, or it was destroyed.
+    /// The connection does not exist, or was destroyed.
     UnknownId(CommId),
-    /// There is no such listener.
+    /// The listener does not exist.
     UnknownListener,
-    /// The connection is not in a state for it.
+    /// The connection is not in a state that the call is for.
     WrongState {
-        /// Which connection.
+        /// Communication id of the connection.
         id: CommId,
-        /// The state it is in.
-        state: State,
-        /// What the call is for.
+        /// State of the connection.
+        state: CmState,
+        /// Description of the state that the call is for.
         wanted: &'static str,
     },
-    /// Too much private data or additional information.
+    /// There is too much private data or additional information.
     PrivateData(PrivateDataTooLong),
-    /// A field does not hold the value.
+    /// A value is too large for its field.
     OutOfRange {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
-        /// The value.
+        /// Value that was given.
         value: u32,
-        /// The largest that fits.
+        /// Largest value that fits.
         limit: u32,
     },
-    /// No REQ asks for this transport.
+    /// No REQ can ask for this transport.
     Transport,
-    /// This process listens there already.
+    /// A listener of this process has this service already.
     ServiceInUse(ServiceId),
-    /// No room for another connection.
+    /// The table of connections is full.
     TooManyConnections {
-        /// How many there may be.
+        /// Most connections that there may be.
         limit: usize,
     },
-    /// No room for another listener.
+    /// The table of listeners is full.
     TooManyListeners {
-        /// How many there may be.
+        /// Most listeners that there may be.
         limit: usize,
     },
 }
@@ -82,40 +82,40 @@ impl fmt::Display for CmError {
 
 impl core::error::Error for CmError {}
 
-/// Why a MAD had no effect on any connection. Some are answered all the same.
+/// Reason why a MAD had no effect on any connection. Some of these MADs are answered nevertheless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ignored {
-    /// It is no CM message.
+pub enum IgnoredMad {
+    /// The MAD is no CM message.
     Mad(MadError),
-    /// It names no connection of ours, or its sender is not the other end.
+    /// The MAD names no connection of this process, or its sender is not the other end.
     UnknownId,
     /// The connection is in another state.
-    WrongState(State),
-    /// It was there before.
+    WrongState(CmState),
+    /// The message is a duplicate of one that was handled before.
     Duplicate,
     /// No process listens for the service.
     NoListener,
-    /// The request makes no sense, or cannot be served.
+    /// The request is malformed, or cannot be served.
     Refused,
-    /// The other end of the queue pair that it names is still connected.
+    /// The message claims that a connection is stale whose other end is still connected.
     Stale,
     /// The listener's backlog or the table of connections is full.
     Full,
 }
 
-impl fmt::Display for Ignored {
+impl fmt::Display for IgnoredMad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ignored::Mad(error) => error.fmt(f),
-            Ignored::UnknownId => write!(f, "it belongs to no connection of this process"),
-            Ignored::WrongState(state) => write!(f, "it means nothing to a connection in state {state:?}"),
-            Ignored::Duplicate => write!(f, "it was received before"),
-            Ignored::NoListener => write!(f, "no process listens for the service"),
-            Ignored::Refused => write!(f, "the request cannot be served"),
-            Ignored::Stale => write!(f, "it names a queue pair that is still connected"),
-            Ignored::Full => write!(f, "there is no room for another request"),
+            IgnoredMad::Mad(error) => error.fmt(f),
+            IgnoredMad::UnknownId => write!(f, "it belongs to no connection of this process"),
+            IgnoredMad::WrongState(state) => write!(f, "it means nothing to a connection in state {state:?}"),
+            IgnoredMad::Duplicate => write!(f, "it was received before"),
+            IgnoredMad::NoListener => write!(f, "no process listens for the service"),
+            IgnoredMad::Refused => write!(f, "the request cannot be served"),
+            IgnoredMad::Stale => write!(f, "it names a queue pair that is still connected"),
+            IgnoredMad::Full => write!(f, "there is no room for another request"),
         }
     }
 }
 
-impl core::error::Error for Ignored {}
+impl core::error::Error for IgnoredMad {}

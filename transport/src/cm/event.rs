@@ -1,4 +1,4 @@
-//! What a [`Cm`](super::Cm) tells.
+//! Events and MADs that a [`Cm`](super::Cm) produces.
 
 use alloc::boxed::Box;
 
@@ -8,128 +8,129 @@ use crate::mad::{CommId, Drep, Dreq, MAD_BYTES, PrivateData, Rej, Rep, Req, Rtu,
 /// A MAD to send from queue pair 1 to queue pair 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadOut {
-    /// From where to where.
+    /// Addresses and packet marks of the MAD.
     pub route: MadRoute,
-    /// All 256 bytes.
+    /// All 256 bytes of the MAD.
     pub mad: [u8; MAD_BYTES],
 }
 
-/// What was never answered.
+/// Message that the peer never answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UnansweredMessage {
-    /// The request: the peer is not there.
+    /// The REQ: the peer is not there.
     Req,
-    /// The reply: the peer has gone.
+    /// The REP: the peer has gone.
     Rep,
-    /// The question for a datagram queue pair.
+    /// The SIDR_REQ, the question for a datagram queue pair.
     SidrReq,
 }
 
-/// Something happened to a connection.
+/// An event of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// A peer wants to connect: `accept` or `reject`. The id is new.
+pub enum CmEvent {
+    /// A peer wants to connect; answer with `accept` or `reject`. The id is new.
     ConnectRequest {
-        /// Whom they asked.
+        /// Listener that the request is for.
         listener: ListenerId,
-        /// Our end of the connection to be.
+        /// Communication id of this side of the new connection.
         id: CommId,
-        /// Where they are.
+        /// Route between the two ends.
         route: MadRoute,
-        /// What they said.
+        /// Contents of the REQ.
         request: Box<Req>,
     },
-    /// The peer accepts: bring the queue pair to RTS and call `send_rtu`, or `reject`.
+    /// The peer accepts: bring the queue pair to RTS and call `send_rtu`, or call `reject`.
     ConnectResponse {
-        /// Which connection.
+        /// Communication id of the connection.
         id: CommId,
-        /// What it said.
+        /// Contents of the REP.
         reply: Box<Rep>,
     },
-    /// Passive side: the peer is ready.
+    /// Passive side: the peer is ready, and the connection is established.
     Established {
-        /// Which connection.
+        /// Communication id of the connection.
         id: CommId,
-        /// Of the RTU; empty if data came first.
+        /// Private data of the RTU; empty if data arrived first.
         private_data: Box<PrivateData<{ Rtu::PRIVATE_DATA_BYTES }>>,
     },
     /// The peer refuses, or gives up. The connection is over.
     Rejected {
-        /// Which connection.
+        /// Communication id of the connection.
         id: CommId,
-        /// What it said.
+        /// Contents of the REJ.
         rejection: Box<Rej>,
     },
     /// The peer does not answer. The connection is over.
     Unreachable {
-        /// Which connection.
+        /// Communication id of the connection.
         id: CommId,
-        /// What was not answered.
+        /// Message that was not answered.
         unanswered: UnansweredMessage,
     },
-    /// The peer asks for time.
+    /// The peer asks for time with an MRA.
     MraReceived {
-        /// Which connection.
+        /// Communication id of the connection.
         id: CommId,
-        /// How much, as a time code.
+        /// Time that the peer asks for, as a time code.
         service_timeout: u8,
     },
     /// The peer disconnects: bring the queue pair to ERR and call `disconnect`.
     DisconnectRequest {
-        /// Which connection.
+        /// Communication id of the connection.
         id: CommId,
-        /// Of the DREQ.
+        /// Private data of the DREQ.
         private_data: Box<PrivateData<{ Dreq::PRIVATE_DATA_BYTES }>>,
     },
-    /// Our disconnection is complete; timewait begins.
+    /// The disconnection that this side began is complete; timewait begins.
     Disconnected {
-        /// Which connection.
+        /// Communication id of the connection.
         id: CommId,
-        /// Of the DREP; `None` if the peer did not answer, or disconnected at the same time.
+        /// Private data of the DREP; `None` if the peer did not answer, or disconnected at the same time.
         private_data: Option<Box<PrivateData<{ Drep::PRIVATE_DATA_BYTES }>>>,
-        /// Whether the peer has said anything to it; else the DREQ was repeated until its retries were spent.
+        /// True if the peer sent any answer; false if the DREQ was repeated until its retries were spent.
         answered: bool,
     },
-    /// Nothing of the connection is under way any more: its queue pair number can be used again.
+    /// Timewait is over: no message of the connection is under way, and its queue pair number can be used
+    /// again.
     TimewaitExit {
-        /// Which connection.
+        /// Communication id of the connection.
         id: CommId,
     },
-    /// A peer asks for a datagram queue pair: `sidr_reply`. The id is new.
+    /// A peer asks for a datagram queue pair; answer with `sidr_reply`. The id is new.
     SidrRequest {
-        /// Whom they asked.
+        /// Listener that the question is for.
         listener: ListenerId,
-        /// Of the question.
+        /// Communication id of the question.
         id: CommId,
-        /// Where they are.
+        /// Route between the two ends.
         route: MadRoute,
-        /// What they said.
+        /// Contents of the SIDR_REQ.
         request: Box<SidrReq>,
     },
-    /// The answer to `resolve`, good or bad.
+    /// The peer's answer to `resolve`, with a queue pair or a refusal.
     SidrResolved {
-        /// Of the question.
+        /// Communication id of the question.
         id: CommId,
-        /// What it is.
+        /// Contents of the SIDR_REP.
         reply: Box<SidrRep>,
     },
 }
 
-impl Event {
-    /// The connection.
+impl CmEvent {
+    /// Returns the communication id of the connection.
     pub const fn id(&self) -> CommId {
         match self {
-            Event::ConnectRequest { id, .. }
-            | Event::ConnectResponse { id, .. }
-            | Event::Established { id, .. }
-            | Event::Rejected { id, .. }
-            | Event::Unreachable { id, .. }
-            | Event::MraReceived { id, .. }
-            | Event::DisconnectRequest { id, .. }
-            | Event::Disconnected { id, .. }
-            | Event::TimewaitExit { id }
-            | Event::SidrRequest { id, .. }
-            | Event::SidrResolved { id, .. } => *id,
+            CmEvent::ConnectRequest { id, .. }
+            | CmEvent::ConnectResponse { id, .. }
+            | CmEvent::Established { id, .. }
+            | CmEvent::Rejected { id, .. }
+            | CmEvent::Unreachable { id, .. }
+            | CmEvent::MraReceived { id, .. }
+            | CmEvent::DisconnectRequest { id, .. }
+            | CmEvent::Disconnected { id, .. }
+            | CmEvent::TimewaitExit { id }
+            | CmEvent::SidrRequest { id, .. }
+            | CmEvent::SidrResolved { id, .. } => *id,
         }
     }
 }

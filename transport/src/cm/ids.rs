@@ -1,10 +1,10 @@
-//! Where communication ids come from.
+//! Choice of communication ids.
 
 use crate::mad::CommId;
 use crate::wire::ProcessIndex;
 
 /// Chooses communication ids: the process index in the top byte, and 24 bits below it that count in a
-/// scattered order. An id comes again after 2^24 others only, so a late message does not meet a new
+/// scattered order. An id is used again only after 2^24 others, so a late message does not meet a new
 /// connection.
 #[derive(Debug, Clone)]
 pub struct IdSource {
@@ -18,18 +18,18 @@ const COUNTER_MASK: u32 = 0x00ff_ffff;
 const ROUNDS: usize = 6;
 
 impl IdSource {
-    /// Ids that may live at once.
+    /// Largest number of ids that may be in use at once.
     pub const MAX_LIVE: usize = 1 << 23;
 
-    /// Ids of this process, one after the other from the lower 24 bits of `first`: for tests, and to replay
+    /// Creates a source whose ids count up from the lower 24 bits of `first`: for tests, and to replay
     /// captures.
     pub const fn new(process: ProcessIndex, first: u32) -> IdSource {
         IdSource { process, next: first & COUNTER_MASK, rounds: None }
     }
 
-    /// Ids of this process in an order that `seed` chooses. If the seed is random, a process does not begin
-    /// with the ids of the process that had the index before, and a peer that knows some ids cannot tell the
-    /// others: a forged message needs them.
+    /// Creates a source whose ids come in an order that `seed` chooses. If the seed is random, a process does
+    /// not begin with the ids of the process that had the index before, and a peer that knows some ids cannot
+    /// guess the others, which it would need to forge a message.
     pub fn scattered(process: ProcessIndex, seed: u64) -> IdSource {
         let mut keys = seed;
         let rounds = core::array::from_fn(|_| {
@@ -39,12 +39,12 @@ impl IdSource {
         IdSource { process, next: mix(seed) as u32 & COUNTER_MASK, rounds: Some(rounds) }
     }
 
-    /// The process in every id.
+    /// Returns the process index that every id contains.
     pub const fn process(&self) -> ProcessIndex {
         self.process
     }
 
-    /// The next id that is not taken; `None` after 2^24 attempts.
+    /// Returns the next id that is not taken; `None` after 2^24 attempts.
     pub(super) fn next(&mut self, taken: impl Fn(CommId) -> bool) -> Option<CommId> {
         (0..=COUNTER_MASK).find_map(|_| {
             let count = self.rounds.as_ref().map_or(self.next, |keys| scatter(self.next, keys));
@@ -55,7 +55,7 @@ impl IdSource {
     }
 }
 
-/// A one-to-one map of 24 bits: a Feistel network of two halves of 12.
+/// Maps 24 bits one-to-one: a Feistel network of two halves of 12 bits.
 fn scatter(count: u32, keys: &[u64; ROUNDS]) -> u32 {
     let (left, right) = keys.iter().fold((count >> 12, count & 0xfff), |(left, right), key| {
         (right, left ^ (mix(key ^ u64::from(right)) as u32 & 0xfff))
@@ -63,7 +63,7 @@ fn scatter(count: u32, keys: &[u64; ROUNDS]) -> u32 {
     left << 12 | right
 }
 
-/// The output function of SplitMix64: every bit of the result depends on every bit of the value.
+/// Computes the output function of SplitMix64: every bit of the result depends on every bit of the value.
 fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -96,7 +96,7 @@ mod tests {
         let (one, other) = (ids(1), ids(2));
         assert_eq!(one, ids(1), "the same seed, the same ids");
         assert_eq!(one.iter().filter(|id| other.contains(id)).count(), 0);
-        // No step between neighbours comes often, as it would if they were counted.
+        // No difference between consecutive ids is frequent, as it would be if the ids were counted.
         let steps: BTreeSet<u32> =
             one.windows(2).map(|two| two[1].wrapping_sub(two[0]) & COUNTER_MASK).collect();
         assert!(steps.len() > 990, "{}", steps.len());

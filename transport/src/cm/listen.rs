@@ -1,4 +1,4 @@
-//! Beginning and ending to listen.
+//! Adding and removing listeners.
 
 use alloc::vec::Vec;
 
@@ -6,11 +6,11 @@ use super::{Cm, CmError, ListenParams, ListenerId};
 use crate::mad::CommId;
 
 impl Cm {
-    /// Begins to listen.
+    /// Begins to listen for the services of `params`.
     ///
     /// # Errors
-    /// [`CmError::ServiceInUse`] if the same services are listened for at the same addresses,
-    /// [`CmError::TooManyListeners`].
+    /// Fails with [`CmError::ServiceInUse`] if another listener has the same services at the same addresses,
+    /// and with [`CmError::TooManyListeners`].
     pub fn listen(&mut self, params: &ListenParams) -> Result<ListenerId, CmError> {
         if self.listeners.is_taken(params) {
             return Err(CmError::ServiceInUse(params.service_id));
@@ -21,10 +21,10 @@ impl Cm {
         Ok(self.listeners.add(params))
     }
 
-    /// Ends listening. Requests that wait are destroyed, hence rejected; those that were taken stay.
+    /// Removes a listener. Requests that wait are destroyed, hence rejected; requests that were taken stay.
     ///
     /// # Errors
-    /// [`CmError::UnknownListener`].
+    /// Fails with [`CmError::UnknownListener`] if there is no such listener.
     pub fn unlisten(&mut self, listener: ListenerId, now_ns: u64) -> Result<(), CmError> {
         self.listeners.remove(listener).ok_or(CmError::UnknownListener)?;
         let waiting = self.table.ids().filter(|(_, connection)| connection.waiting_at == Some(listener));
@@ -35,8 +35,8 @@ impl Cm {
         Ok(())
     }
 
-    /// The consumer has taken the event of a request: it counts no longer against the backlog.
-    /// Answering or destroying a request does the same.
+    /// Removes a request from its listener's backlog because the consumer has taken its event. Answering or
+    /// destroying a request does the same.
     pub fn take_request(&mut self, id: CommId) {
         if let Some(connection) = self.table.get_mut(id)
             && let Some(listener) = connection.waiting_at.take()

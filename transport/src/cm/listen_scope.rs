@@ -1,29 +1,29 @@
-//! Where a service is offered.
+//! Addresses at which a listener offers its service.
 
 use crate::types::Gid;
 
-/// At which of the host's addresses a service is offered. Of several that serve a request, the last in this
-/// order has it.
+/// Addresses of the host at which a service is offered. If several listeners fit a request, the last one in
+/// this order gets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum ListenScope {
-    /// At all addresses.
+    /// All addresses.
     #[default]
     Everywhere,
-    /// At all IPv4 addresses.
+    /// All IPv4 addresses.
     Ipv4,
-    /// At all IPv6 addresses.
+    /// All IPv6 addresses.
     Ipv6,
-    /// At one.
+    /// A single address.
     At(Gid),
 }
 
 impl ListenScope {
-    /// All addresses of this one's family.
+    /// Returns the scope of all addresses of this address's family.
     pub const fn family_of(address: Gid) -> ListenScope {
         if address.is_ipv4() { ListenScope::Ipv4 } else { ListenScope::Ipv6 }
     }
 
-    /// Whether a request to this address is meant.
+    /// Reports whether the scope contains an address.
     pub fn serves(self, address: Gid) -> bool {
         match self {
             ListenScope::Everywhere => true,
@@ -32,7 +32,7 @@ impl ListenScope {
         }
     }
 
-    /// Whether a request to some address is meant for both.
+    /// Reports whether the two scopes have an address in common.
     pub fn overlaps(self, other: ListenScope) -> bool {
         match (self, other) {
             (ListenScope::Everywhere, _) | (_, ListenScope::Everywhere) => true,

@@ -1,4 +1,4 @@
-//! Who may be asked for what.
+//! The listeners of a process, and the search for the one that a request is for.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -6,51 +6,55 @@ use super::ListenScope;
 use crate::mad::{ServiceId, TransportType};
 use crate::types::Gid;
 
-/// A listener.
+/// Identifier of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId(pub u32);
 
-/// What a request meets that finds the backlog full.
+/// Answer to a request that finds the backlog full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum BacklogOverflow {
     /// A REJ with the reason "no resources" (a SIDR_REP with "no queue pair").
     #[default]
     Reject,
-    /// Silence, as in Linux: the peer asks again after its timeout.
+    /// No answer, as in Linux: the peer asks again after its timeout.
     Ignore,
 }
 
-/// What a listener serves. A request for something else is rejected in the consumer's name, as Linux does it.
+/// Kinds of request that a listener serves. A request of another kind is rejected in the consumer's name, as
+/// in Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Served {
     /// Connections of any transport, and datagrams.
     Anything,
+    /// Connections of any transport. Questions for datagram queue pairs are rejected: the program takes none,
+    /// so they would stay in its backlog.
+    AnyConnection,
     /// Connections of one transport.
     Connections(TransportType),
     /// Questions for a datagram queue pair.
     Datagrams,
 }
 
-/// What to listen for.
+/// Parameters of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenParams {
-    /// The service, or with a mask several.
+    /// The service, or with a mask several services.
     pub service_id: ServiceId,
-    /// Bits of the service id that count.
+    /// Mask of the service id's significant bits.
     pub mask: u64,
-    /// At which addresses.
+    /// Addresses at which the service is offered.
     pub scope: ListenScope,
-    /// For what.
+    /// Kinds of request that are served.
     pub served: Served,
-    /// Requests that may wait: neither taken (see [`Cm::take_request`](super::Cm::take_request)) nor
-    /// answered.
+    /// Largest number of requests that wait: neither taken (see
+    /// [`Cm::take_request`](super::Cm::take_request)) nor answered.
     pub backlog: usize,
-    /// What happens to more.
+    /// Answer to requests beyond the backlog.
     pub overflow: BacklogOverflow,
 }
 
 impl ListenParams {
-    /// One service at all addresses, for requests of every kind.
+    /// Creates the parameters of one service at all addresses, for requests of every kind.
     pub const fn new(service_id: ServiceId, backlog: usize) -> ListenParams {
         ListenParams {
             service_id,
@@ -76,7 +80,7 @@ impl ListenParams {
 }
 
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct CmListener {
     params: ListenParams,
     waiting: usize,
 }
@@ -86,10 +90,10 @@ pub(super) struct Listener {
 pub(super) struct Listeners {
     limit: usize,
     next: u32,
-    listeners: BTreeMap<ListenerId, Listener>,
-    /// Those for one service, by service and scope: there may be thousands.
+    listeners: BTreeMap<ListenerId, CmListener>,
+    /// Listeners for one service, by service and scope: there may be thousands.
     single: BTreeMap<(ServiceId, ListenScope), ListenerId>,
-    /// Those for several services, of which there are few.
+    /// Listeners for several services, of which there are few.
     several: BTreeSet<ListenerId>,
 }
 
@@ -112,10 +116,10 @@ impl Listeners {
         self.listeners.is_empty()
     }
 
-    /// Who serves this service at this address.
+    /// Finds the listener that serves this service at this address.
     pub(super) fn find(&self, service_id: ServiceId, local: Gid) -> Option<ListenerId> {
         let serves =
-            |listener: &Listener| listener.params.serves(service_id) && listener.params.scope.serves(local);
+            |listener: &CmListener| listener.params.serves(service_id) && listener.params.scope.serves(local);
         let scopes = [ListenScope::At(local), ListenScope::family_of(local), ListenScope::Everywhere];
         let single = scopes.map(|scope| self.single.get(&(service_id, scope)));
         let candidates = single.into_iter().flatten().chain(&self.several);
@@ -124,7 +128,7 @@ impl Listeners {
         found.max_by_key(|(id, listener)| (listener.params.scope, u32::MAX - id.0)).map(|(id, _)| *id)
     }
 
-    /// Whether the same services are listened for at the same addresses.
+    /// Reports whether another listener has the same services at the same addresses.
     pub(super) fn is_taken(&self, params: &ListenParams) -> bool {
         let same = |other: &ListenParams| {
             other.scope == params.scope
@@ -137,14 +141,14 @@ impl Listeners {
         self.listeners.values().any(|other| same(&other.params))
     }
 
-    /// How many there are, if there is no room for another.
+    /// Returns the limit of listeners if it is reached.
     pub(super) fn full(&self) -> Option<usize> {
         (self.listeners.len() >= self.limit).then_some(self.limit)
     }
 
-    /// Adds a listener if [`Listeners::full`] has not said that there is no room.
+    /// Adds a listener. The caller has checked with [`Listeners::full`] that there is room.
     pub(super) fn add(&mut self, params: &ListenParams) -> ListenerId {
-        // Fewer listeners than numbers: one is free.
+        // There are fewer listeners than numbers, so one is free.
         while self.listeners.contains_key(&ListenerId(self.next)) {
             self.next = self.next.wrapping_add(1);
         }
@@ -160,10 +164,10 @@ impl Listeners {
         } else {
             self.several.insert(id);
         }
-        self.listeners.insert(id, Listener { params: *params, waiting: 0 });
+        self.listeners.insert(id, CmListener { params: *params, waiting: 0 });
     }
 
-    pub(super) fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+    pub(super) fn remove(&mut self, id: ListenerId) -> Option<CmListener> {
         let listener = self.listeners.remove(&id)?;
         if listener.params.is_single() {
             self.single.remove(&listener.params.key());
@@ -173,16 +177,20 @@ impl Listeners {
         Some(listener)
     }
 
-    /// Whether a listener serves what is asked for.
+    /// Reports whether a listener serves requests of the kind `wanted`.
     pub(super) fn serves(&self, id: ListenerId, wanted: Served) -> bool {
         let served = self.listeners.get(&id).map(|listener| listener.params.served);
-        served.is_some_and(|served| served == Served::Anything || served == wanted)
+        served.is_some_and(|served| match served {
+            Served::Anything => true,
+            Served::AnyConnection => matches!(wanted, Served::Connections(_)),
+            one => one == wanted,
+        })
     }
 
-    /// One more request waits, if there is room.
+    /// Counts one more waiting request of a listener.
     ///
     /// # Errors
-    /// What is to happen to the request.
+    /// If the backlog is full, fails with the answer that the request is to get.
     pub(super) fn enqueue(&mut self, id: ListenerId) -> Result<(), BacklogOverflow> {
         let Some(listener) = self.listeners.get_mut(&id) else { return Err(BacklogOverflow::Reject) };
         if listener.waiting >= listener.params.backlog {

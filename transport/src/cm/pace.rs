@@ -1,46 +1,47 @@
-//! How many messages that want an answer are under way to one peer.
+//! Pacing: a limit on the unanswered messages to one peer.
 //!
-//! A peer has room for so many MADs (the receive queue of its queue pair 1, a socket's buffer) and its
-//! listener for so many requests; what does not fit is lost, and found missing seconds later. So a burst
-//! waits here: a request, a disconnection or a question goes when an earlier one to the same address has been
-//! answered, or has been under way for [`HOLD_NS`] without an answer, which may take its time or never come.
+//! A peer has room for a limited number of MADs (the receive queue of its queue pair 1, a socket's buffer)
+//! and its listener for a limited number of requests. MADs beyond that are lost, and repeated only seconds
+//! later. So a burst waits here: a request, a disconnection or a question is sent when an earlier one to the
+//! same address has been answered, or has been unanswered for [`HOLD_NS`], because its answer may take long
+//! or never arrive.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::mad::CommId;
 use crate::types::Gid;
 
-/// Messages without an answer that are under way to one address at once.
+/// Largest number of unanswered messages to one address.
 pub(super) const WINDOW: usize = 128;
-/// How long a message counts as under way.
+/// Time for which an unanswered message counts as under way, in nanoseconds.
 pub(super) const HOLD_NS: u64 = 20_000_000;
 
-/// Where the message of a connection is.
+/// Pacing state of a connection's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Pace {
-    /// It waits for no answer, or does not count any more.
+    /// The message waits for no answer, or does not count any more.
     #[default]
     Free,
-    /// It counts as under way until this time.
+    /// The message counts as under way until this time.
     UnderWay(u64),
-    /// It has this number in the queue.
+    /// The message waits to be sent, with this number in the queue.
     Waiting(u64),
 }
 
 #[derive(Debug, Default)]
-struct Peer {
+struct PeerPacing {
     under_way: BTreeSet<(u64, CommId)>,
     waiting: BTreeMap<u64, CommId>,
 }
 
-/// What is under way to each address.
+/// The unanswered and the waiting messages of each address.
 #[derive(Debug)]
 pub(super) struct Pacer {
     window: usize,
-    peers: BTreeMap<[u8; 16], Peer>,
-    /// Those of them for which something waits.
+    peers: BTreeMap<[u8; 16], PeerPacing>,
+    /// Addresses for which a message waits to be sent.
     crowded: BTreeSet<[u8; 16]>,
-    /// A number for the next that waits: first come, first sent.
+    /// Number of the next waiting message; messages are sent in this order.
     next_number: u64,
 }
 
@@ -51,7 +52,7 @@ impl Default for Pacer {
 }
 
 impl Pacer {
-    /// A connection has something to say.
+    /// Admits a new message of a connection: it may be sent at once, or has to wait.
     pub(super) fn admit(&mut self, id: CommId, peer: &Gid, now_ns: u64) -> Pace {
         let entry = self.peers.entry(peer.0).or_default();
         entry.forget(now_ns);
@@ -65,7 +66,7 @@ impl Pacer {
         Pace::Waiting(number)
     }
 
-    /// An answer came, or none is wanted any more.
+    /// Removes the message of a connection, because an answer arrived or none is wanted any more.
     pub(super) fn settle(&mut self, id: CommId, peer: &Gid, pace: Pace) {
         let Some(entry) = self.peers.get_mut(&peer.0) else { return };
         match pace {
@@ -76,7 +77,7 @@ impl Pacer {
         self.tidy(&peer.0);
     }
 
-    /// The next connection whose turn it is, and what is to be remembered of it.
+    /// Returns the next connection that may send, and its new pacing state.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<(CommId, Pace)> {
         let window = self.window;
         let (peer, id, pace) = self.crowded.iter().find_map(|peer| {
@@ -102,7 +103,7 @@ impl Pacer {
         }
     }
 
-    /// When something that waits may go although nothing was answered.
+    /// Returns the time at which a waiting message may be sent although no other was answered.
     #[inline]
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         let first = |peer| {
@@ -113,12 +114,12 @@ impl Pacer {
         self.crowded.iter().filter_map(first).min()
     }
 
-    /// From now on as many messages as there are may be under way.
+    /// Removes the limit, so that every waiting message may be sent.
     pub(super) fn open_window(&mut self) {
         self.window = usize::MAX;
     }
 
-    /// Whether a message waits for others to be answered.
+    /// Reports whether a message waits for others to be answered.
     pub(super) fn has_waiting(&self) -> bool {
         !self.crowded.is_empty()
     }
@@ -128,14 +129,14 @@ impl Pacer {
     }
 }
 
-impl Peer {
+impl PeerPacing {
     fn send(&mut self, id: CommId, now_ns: u64) -> Pace {
         let until_ns = now_ns.saturating_add(HOLD_NS);
         self.under_way.insert((until_ns, id));
         Pace::UnderWay(until_ns)
     }
 
-    /// What has been under way for long counts no longer.
+    /// Stops counting messages that have been under way for [`HOLD_NS`].
     fn forget(&mut self, now_ns: u64) {
         while self.under_way.first().is_some_and(|(until_ns, _)| *until_ns <= now_ns) {
             self.under_way.pop_first();
@@ -163,12 +164,12 @@ mod tests {
         assert!(matches!(paces[WINDOW..], [Pace::Waiting(0), Pace::Waiting(1), Pace::Waiting(2)]));
         assert_eq!(pacer.admit(id(999), &OTHER, 5), Pace::UnderWay(HOLD_NS + 5));
         assert_eq!((pacer.next(1), pacer.next_deadline_ns()), (None, Some(HOLD_NS)));
-        // One is answered, and one that waits gives up.
+        // One message is answered, and one that waits gives up.
         pacer.settle(id(7), &ONE, paces[7]);
         pacer.settle(id(WINDOW), &ONE, paces[WINDOW]);
         assert_eq!(pacer.next(1), Some((id(WINDOW + 1), Pace::UnderWay(HOLD_NS + 1))));
         assert_eq!(pacer.next(1), None);
-        // Nothing is answered any more.
+        // No message is answered any more.
         let last = Some((id(WINDOW + 2), Pace::UnderWay(2 * HOLD_NS)));
         assert_eq!((pacer.next(HOLD_NS), pacer.next_deadline_ns()), (last, None));
         for (n, pace) in [(WINDOW + 1, HOLD_NS + 1), (WINDOW + 2, 2 * HOLD_NS)] {

@@ -1,14 +1,13 @@
-//! What the consumer says when it calls.
+//! Parameters of the consumer's calls.
 
 use crate::mad::{Ece, RejectReason, ServiceId, SidrStatus, TransportType};
 use crate::types::{Gid, Mtu};
 use crate::wire::{Psn, Qpn};
 
-/// How MADs travel between this process and a peer, seen from here. Replies go back the way the
-/// message came.
+/// Route of MADs between this process and a peer, seen from here. Replies take the route of the message back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct MadRoute {
-    /// Our address: the source of what is sent, the destination of what was received.
+    /// Own address: the source of what is sent, the destination of what was received.
     pub local: Gid,
     /// The peer's address.
     pub remote: Gid,
@@ -23,7 +22,7 @@ pub struct MadRoute {
 /// A resolved path, for MADs and for the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CmPath {
-    /// Addresses and marks. A hop limit of 0 or 1 says that the peer is on the same link.
+    /// Addresses and packet marks. A hop limit of 0 or 1 says that the peer is on the same link.
     pub route: MadRoute,
     /// Service level (4 bits).
     pub sl: u8,
@@ -31,35 +30,35 @@ pub struct CmPath {
     pub pkey: u16,
     /// Path MTU.
     pub mtu: Mtu,
-    /// A rate of the verbs enumeration; 0 for that of the port, as rdma_rxe says.
+    /// Packet rate of the verbs enumeration; 0 means the rate of the port, as rdma_rxe says.
     pub packet_rate: u8,
     /// Packet life time as a time code; Linux: 16.
     pub packet_life_time: u8,
 }
 
 impl CmPath {
-    /// What Linux says of a path over rdma_rxe.
+    /// Creates the path that Linux describes for rdma_rxe.
     pub const fn new(route: MadRoute, mtu: Mtu) -> CmPath {
         CmPath { route, sl: 0, pkey: 0xffff, mtu, packet_rate: 0, packet_life_time: 16 }
     }
 }
 
-/// A request for a connection.
+/// Parameters of a request for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectParams<'a> {
-    /// What is asked for.
+    /// Service that the request is for.
     pub service_id: ServiceId,
-    /// Which way.
+    /// Path to the peer.
     pub path: CmPath,
-    /// RC, UC or XRC.
+    /// Transport: RC, UC or XRC.
     pub transport: TransportType,
-    /// Our queue pair, in INIT.
+    /// Number of the own queue pair, which is in INIT.
     pub local_qpn: Qpn,
-    /// Where the peer's PSNs begin: random.
+    /// First PSN of the peer's packets: random.
     pub starting_psn: Psn,
-    /// READs and atomics that our queue pair serves at once.
+    /// READs and atomics that the own queue pair serves at once.
     pub responder_resources: u8,
-    /// READs and atomics that we want to have outstanding.
+    /// READs and atomics that the own queue pair wants to have outstanding.
     pub initiator_depth: u8,
     /// End-to-end flow control.
     pub flow_control: bool,
@@ -67,22 +66,22 @@ pub struct ConnectParams<'a> {
     pub retry_count: u8,
     /// RNR retries of the peer, 0 to 7; 7 is for ever.
     pub rnr_retry_count: u8,
-    /// Our queue pair has a shared receive queue.
+    /// True if the own queue pair has a shared receive queue.
     pub srq: bool,
-    /// Within what time the peer has to answer: a time code. Linux: 20, four seconds.
+    /// Time within which the peer has to answer: a time code. Linux: 20, four seconds.
     pub remote_response_timeout: u8,
-    /// Within what time we answer.
+    /// Time within which this side answers: a time code.
     pub local_response_timeout: u8,
-    /// How often a message without answer is repeated, 0 to 15. Linux: 15.
+    /// Number of repetitions of a message without answer, 0 to 15. Linux: 15.
     pub max_cm_retries: u8,
-    /// Options of vendors.
+    /// Enhanced connection establishment: options of vendors.
     pub ece: Ece,
-    /// Up to 92 bytes; RDMA-CM's begin with [`IpHeader`](crate::mad::IpHeader).
+    /// Private data, up to 92 bytes; RDMA-CM's begin with [`IpHeader`](crate::mad::IpHeader).
     pub private_data: &'a [u8],
 }
 
 impl<'a> ConnectParams<'a> {
-    /// A reliable connection with the times and retries that Linux uses.
+    /// Creates the request for a reliable connection with the times and retries that Linux uses.
     pub const fn new(service_id: ServiceId, path: CmPath, local_qpn: Qpn, starting_psn: Psn) -> Self {
         ConnectParams {
             service_id,
@@ -105,31 +104,31 @@ impl<'a> ConnectParams<'a> {
     }
 }
 
-/// The consent of the passive side. Its queue pair must be in RTS: data may come at once.
+/// Parameters of the passive side's consent. Its queue pair must be in RTS: data may arrive at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptParams<'a> {
-    /// Our queue pair.
+    /// Number of the own queue pair.
     pub local_qpn: Qpn,
-    /// Where the peer's PSNs begin: random, and what our queue pair expects.
+    /// First PSN of the peer's packets: random; the own queue pair expects it.
     pub starting_psn: Psn,
-    /// READs and atomics that our queue pair serves at once; no more than the peer wants.
+    /// READs and atomics that the own queue pair serves at once; no more than the peer wants.
     pub responder_resources: u8,
-    /// READs and atomics that we will have outstanding; no more than the peer serves.
+    /// READs and atomics that the own queue pair will have outstanding; no more than the peer serves.
     pub initiator_depth: u8,
     /// End-to-end flow control.
     pub flow_control: bool,
     /// RNR retries of the peer, 0 to 7.
     pub rnr_retry_count: u8,
-    /// Our queue pair has a shared receive queue.
+    /// True if the own queue pair has a shared receive queue.
     pub srq: bool,
-    /// Options of vendors.
+    /// Enhanced connection establishment: options of vendors.
     pub ece: Ece,
-    /// Up to 196 bytes.
+    /// Private data, up to 196 bytes.
     pub private_data: &'a [u8],
 }
 
 impl AcceptParams<'_> {
-    /// Consent with one READ at a time, and RNR retries for ever.
+    /// Creates the consent with one READ at a time, and RNR retries for ever.
     pub const fn new(local_qpn: Qpn, starting_psn: Psn) -> Self {
         AcceptParams {
             local_qpn,
@@ -145,43 +144,43 @@ impl AcceptParams<'_> {
     }
 }
 
-/// A rejection.
+/// Parameters of a rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RejectParams<'a> {
-    /// Why.
+    /// Reason of the rejection.
     pub reason: RejectReason,
     /// Additional information, up to 72 bytes.
     pub info: &'a [u8],
-    /// Up to 148 bytes.
+    /// Private data, up to 148 bytes.
     pub private_data: &'a [u8],
 }
 
 impl<'a> RejectParams<'a> {
-    /// The consumer does not want to.
+    /// Creates a rejection by the consumer.
     pub const fn consumer(private_data: &'a [u8]) -> Self {
         RejectParams { reason: RejectReason::CONSUMER, info: &[], private_data }
     }
 }
 
-/// A question for a datagram queue pair.
+/// Parameters of a question for a datagram queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResolveParams<'a> {
-    /// What is asked for.
+    /// Service that the question is for.
     pub service_id: ServiceId,
-    /// Which way.
+    /// Route to the peer.
     pub route: MadRoute,
     /// Partition key: 0xffff.
     pub pkey: u16,
-    /// After what time the question is repeated: a time code. Linux: 20, four seconds.
+    /// Time after which the question is repeated: a time code. Linux: 20, four seconds.
     pub response_timeout: u8,
-    /// How often, 0 to 15. Linux: 15.
+    /// Number of repetitions, 0 to 15. Linux: 15.
     pub max_cm_retries: u8,
-    /// Up to 216 bytes; RDMA-CM's begin with [`IpHeader`](crate::mad::IpHeader).
+    /// Private data, up to 216 bytes; RDMA-CM's begin with [`IpHeader`](crate::mad::IpHeader).
     pub private_data: &'a [u8],
 }
 
 impl<'a> ResolveParams<'a> {
-    /// With the times and retries that Linux uses.
+    /// Creates a question with the times and retries that Linux uses.
     pub const fn new(service_id: ServiceId, route: MadRoute, private_data: &'a [u8]) -> Self {
         ResolveParams {
             service_id,
@@ -194,34 +193,34 @@ impl<'a> ResolveParams<'a> {
     }
 }
 
-/// The answer to such a question.
+/// The answer to a question for a datagram queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SidrReply<'a> {
-    /// [`SidrStatus::SUCCESS`], or why not.
+    /// [`SidrStatus::SUCCESS`], or the reason of the refusal.
     pub status: SidrStatus,
-    /// The queue pair; 0 if there is none.
+    /// Number of the queue pair; 0 if there is none.
     pub qpn: Qpn,
-    /// Its Q_Key.
+    /// Q_Key of the queue pair.
     pub q_key: u32,
     /// Additional information, up to 72 bytes.
     pub info: &'a [u8],
-    /// Up to 136 bytes.
+    /// Private data, up to 136 bytes.
     pub private_data: &'a [u8],
 }
 
 impl<'a> SidrReply<'a> {
-    /// "This queue pair."
+    /// Creates the answer that names a queue pair.
     pub const fn queue_pair(qpn: Qpn, q_key: u32, private_data: &'a [u8]) -> Self {
         SidrReply { status: SidrStatus::SUCCESS, qpn, q_key, info: &[], private_data }
     }
 
-    /// "No, because."
+    /// Creates a refusal.
     pub const fn refused(status: SidrStatus, private_data: &'a [u8]) -> Self {
         SidrReply { status, qpn: Qpn::new(0), q_key: 0, info: &[], private_data }
     }
 }
 
-/// What both sides agreed on, as a queue pair needs it.
+/// Values that both sides agreed on, as a queue pair needs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QpParameters {
     /// Kind of connection.
@@ -242,16 +241,16 @@ pub struct QpParameters {
     pub pkey: u16,
     /// Path MTU.
     pub path_mtu: Mtu,
-    /// The peer's queue pair.
+    /// Number of the peer's queue pair.
     pub dest_qpn: Qpn,
-    /// First PSN to expect: the own starting PSN. `None` on the passive side before `accept`, which
-    /// is told it.
+    /// First PSN to expect: the own starting PSN. `None` on the passive side before `accept`, which gets it
+    /// as a parameter.
     pub rq_psn: Option<Psn>,
     /// First PSN to send: the peer's starting PSN.
     pub sq_psn: Psn,
     /// READs and atomics that the peer may have outstanding here.
     pub max_dest_rd_atomic: u8,
-    /// READs and atomics to have outstanding there.
+    /// READs and atomics that may be outstanding at the peer.
     pub max_rd_atomic: u8,
     /// ACK timeout (time code).
     pub timeout: u8,

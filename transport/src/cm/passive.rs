@@ -1,34 +1,35 @@
-//! The passive side: a REQ arrives, the consumer accepts, an RTU or data follows.
+//! The passive side of a connection: a REQ arrives, the consumer accepts, an RTU or data follows.
 
 use alloc::boxed::Box;
 
 use super::active::within;
-use super::connection::{Connection, RemoteEnd, SaidMad};
+use super::connection::{CmConnection, RemoteEnd, SentMad};
 use super::pace::Pace;
 use super::{
-    AcceptParams, BacklogOverflow, Cm, CmError, Event, Ignored, ListenerId, MadRoute, QpParameters, Served,
-    State, time_code_ns,
+    AcceptParams, BacklogOverflow, Cm, CmError, CmEvent, CmState, IgnoredMad, ListenerId, MadRoute,
+    QpParameters, Served, time_code_ns,
 };
 use crate::mad::{
-    CmMessage, CommId, IpHeader, PortSpace, PrivateData, Rej, RejectReason, Rejected, Rep, Req, Rtu,
-    ServiceId, TransportType,
+    CmMessage, CommId, IpHeader, IpHeaderError, PortSpace, PrivateData, Rej, RejectReason, Rejected, Rep,
+    Req, Rtu, ServiceId, TransportType,
 };
 use crate::types::{Gid, Mtu};
 
 impl Cm {
-    /// Sends a REP. The queue pair must be in RTS before: data may come at once. The answer is
-    /// [`Event::Established`], [`Event::Rejected`] or [`Event::Unreachable`].
+    /// Sends a REP. The queue pair must be in RTS before: data may arrive at once. The peer's answer arrives
+    /// as [`CmEvent::Established`], [`CmEvent::Rejected`] or [`CmEvent::Unreachable`].
     ///
     /// # Errors
-    /// The request is not open any more, values that do not fit their fields, private data.
+    /// Fails if the request is not open any more, if a value does not fit its field, or if there is too much
+    /// private data.
     pub fn accept(&mut self, id: CommId, params: &AcceptParams<'_>, now_ns: u64) -> Result<(), CmError> {
         within("RNR retry count", params.rnr_retry_count, 7)?;
         let private_data = PrivateData::new(params.private_data)?;
         let config = self.config;
         let connection = self.consumers(id, "a request that is not answered yet", |state| {
-            matches!(state, State::ReqReceived | State::MraReqSent)
+            matches!(state, CmState::ReqReceived | CmState::MraReqSent)
         })?;
-        // An XRC target initiates nothing; its number is looked for in the EE context's place.
+        // An XRC target initiates nothing; its number is looked for in the field of the EE context.
         let xrc = connection.qp.transport == TransportType::Xrc;
         let rep = Rep {
             local_id: id,
@@ -51,8 +52,8 @@ impl Cm {
             private_data,
         };
         let (route, mad) = (connection.route, CmMessage::Rep(rep).emit(connection.transaction));
-        connection.state = State::RepSent;
-        connection.said = Some(SaidMad::new(&mad));
+        connection.state = CmState::RepSent;
+        connection.last_sent = Some(SentMad::new(&mad));
         connection.local_qpn = params.local_qpn;
         connection.qp.rq_psn = Some(params.starting_psn);
         connection.qp.max_dest_rd_atomic = params.responder_resources;
@@ -66,18 +67,19 @@ impl Cm {
         Ok(())
     }
 
-    /// Data has come for the queue pair, so the peer is ready whether or not its RTU arrives (the
-    /// asynchronous event COMM_EST). Gives [`Event::Established`] unless it was given.
+    /// Establishes a connection because data has arrived for its queue pair (the asynchronous event
+    /// COMM_EST): the peer is ready whether or not its RTU arrives. Produces [`CmEvent::Established`] unless
+    /// that was done before.
     ///
     /// # Errors
-    /// There is no such connection, or it was not accepted.
+    /// Fails if there is no such connection, or if it was not accepted.
     pub fn establish(&mut self, id: CommId) -> Result<(), CmError> {
         let connection = self.consumers(id, "a connection that was accepted", |state| {
-            matches!(state, State::RepSent | State::MraRepReceived | State::Established)
+            matches!(state, CmState::RepSent | CmState::MraRepReceived | CmState::Established)
         })?;
         //= linux:cm.c#cm_establish
         //| Data that comes before the RTU establishes the connection.
-        if connection.state != State::Established {
+        if connection.state != CmState::Established {
             self.become_established(id, PrivateData::NONE);
         }
         Ok(())
@@ -86,11 +88,11 @@ impl Cm {
     pub(super) fn on_req(
         &mut self,
         route: &MadRoute,
-        asked_at: Gid,
+        requested_address: Gid,
         transaction: u64,
         req: &Req,
         now_ns: u64,
-    ) -> Result<(), Ignored> {
+    ) -> Result<(), IgnoredMad> {
         let end = |number| RemoteEnd { address: route.remote.0, ca_guid: req.local_ca_guid, number };
         //= linux:cm.c#cm_match_req
         //| A REQ with a known communication ID and GUID makes no second connection.
@@ -104,87 +106,89 @@ impl Cm {
         if let Some(old) = self.table.by_remote_queue_pair(&end(req.local_qpn.value()))
             && self.is_stale(old)
         {
-            self.ask_whether_it_lives(old, now_ns);
+            self.probe_liveness(old, now_ns);
             //= linux:cm.c#cm_match_req
             //| A REQ of a connected queue pair with another ID is rejected as stale.
-            return refuse(self, RejectReason::STALE_CONNECTION, Ignored::Stale);
+            return refuse(self, RejectReason::STALE_CONNECTION, IgnoredMad::Stale);
         }
-        let Some(listener) = self.listeners.find(req.service_id, asked_at) else {
+        let Some(listener) = self.listeners.find(req.service_id, requested_address) else {
             //= linux:cm.c#cm_match_req
             //| A REQ for a service without a listener is rejected with the reason 8.
-            return refuse(self, RejectReason::INVALID_SERVICE_ID, Ignored::NoListener);
+            return refuse(self, RejectReason::INVALID_SERVICE_ID, IgnoredMad::NoListener);
         };
         if !matches!(req.transport, TransportType::Rc | TransportType::Uc | TransportType::Xrc) {
-            return refuse(self, RejectReason::INVALID_TRANSPORT_TYPE, Ignored::Refused);
+            return refuse(self, RejectReason::INVALID_TRANSPORT_TYPE, IgnoredMad::Refused);
         }
         if !self.listeners.serves(listener, Served::Connections(req.transport))
             || !is_addressed(req.service_id, &req.private_data)
         {
-            return refuse(self, RejectReason::CONSUMER, Ignored::Refused);
+            return refuse(self, RejectReason::CONSUMER, IgnoredMad::Refused);
         }
         if req.primary.remote_gid != route.local {
             self.reject_request(route, transaction, req, RejectReason::INVALID_GID, &route.local.0);
-            return Err(Ignored::Refused);
+            return Err(IgnoredMad::Refused);
         }
         let Some(mtu) = req.mtu() else {
-            return refuse(self, RejectReason::INVALID_MTU, Ignored::Refused);
+            return refuse(self, RejectReason::INVALID_MTU, IgnoredMad::Refused);
         };
         let Ok(id) = self.new_id() else {
-            return refuse(self, RejectReason::NO_RESOURCES, Ignored::Full);
+            return refuse(self, RejectReason::NO_RESOURCES, IgnoredMad::Full);
         };
         match self.listeners.enqueue(listener) {
             Ok(()) => {}
-            Err(BacklogOverflow::Reject) => return refuse(self, RejectReason::NO_RESOURCES, Ignored::Full),
-            Err(BacklogOverflow::Ignore) => return Err(Ignored::Full),
+            Err(BacklogOverflow::Reject) => {
+                return refuse(self, RejectReason::NO_RESOURCES, IgnoredMad::Full);
+            }
+            Err(BacklogOverflow::Ignore) => return Err(IgnoredMad::Full),
         }
         self.table.insert(id, requested(listener, route, transaction, req, mtu));
         self.table.index_remote(id);
         let request = Box::new(*req);
-        self.tell(id, Event::ConnectRequest { listener, id, route: *route, request });
+        self.push_event(id, CmEvent::ConnectRequest { listener, id, route: *route, request });
         Ok(())
     }
 
-    pub(super) fn on_rtu(&mut self, route: &MadRoute, rtu: &Rtu) -> Result<(), Ignored> {
+    pub(super) fn on_rtu(&mut self, route: &MadRoute, rtu: &Rtu) -> Result<(), IgnoredMad> {
         let id = rtu.remote_id;
-        let connection = self.table.between(id, rtu.local_id, route).ok_or(Ignored::UnknownId)?;
+        let connection = self.table.between(id, rtu.local_id, route).ok_or(IgnoredMad::UnknownId)?;
         match connection.state {
             //= linux:cm.c#cm_rtu_handler
             //| The RTU establishes the connection on the passive side.
-            State::RepSent | State::MraRepReceived => {
+            CmState::RepSent | CmState::MraRepReceived => {
                 self.become_established(id, rtu.private_data);
                 Ok(())
             }
-            State::Established => Err(Ignored::Duplicate),
-            state => Err(Ignored::WrongState(state)),
+            CmState::Established => Err(IgnoredMad::Duplicate),
+            state => Err(IgnoredMad::WrongState(state)),
         }
     }
 
     fn become_established(&mut self, id: CommId, private_data: PrivateData<{ Rtu::PRIVATE_DATA_BYTES }>) {
         self.table.disarm(id);
         if let Some(connection) = self.table.get_mut(id) {
-            connection.state = State::Established;
-            connection.said = None;
+            connection.state = CmState::Established;
+            connection.last_sent = None;
         }
-        self.tell(id, Event::Established { id, private_data: Box::new(private_data) });
+        self.push_event(id, CmEvent::Established { id, private_data: Box::new(private_data) });
     }
 
-    /// The peer repeats its REQ: it has not got the answer.
-    fn on_repeated_req(&mut self, id: CommId) -> Result<(), Ignored> {
+    /// Handles a repeated REQ: the peer has not got the answer.
+    fn on_repeated_req(&mut self, id: CommId) -> Result<(), IgnoredMad> {
         match self.table.get(id).map(|connection| connection.state) {
-            Some(State::ReqReceived) => self.ask_for_time(id),
+            Some(CmState::ReqReceived) => self.ask_for_time(id),
             //= linux:cm.c#cm_dup_req_handler
             //| A repeated REQ that has got an MRA gets it again.
-            Some(State::MraReqSent | State::RepSent) => self.say_again(id),
+            Some(CmState::MraReqSent | CmState::RepSent) => self.resend(id),
             //= linux:cm.c#cm_dup_req_handler
             //| A repeated REQ of a connection in timewait is rejected as stale.
-            Some(State::Timewait) => self.say_stale(id),
+            Some(CmState::Timewait) => self.reject_stale(id),
             _ => {}
         }
-        Err(Ignored::Duplicate)
+        Err(IgnoredMad::Duplicate)
     }
 
-    /// The peer repeats a REQ whose connection is over.
-    fn say_stale(&mut self, id: CommId) {
+    /// Rejects a repeated REQ whose connection is over.
+    fn reject_stale(&mut self, id: CommId) {
         let Some(connection) = self.table.get(id) else { return };
         let rej = Rej {
             local_id: id,
@@ -199,12 +203,12 @@ impl Cm {
         self.send(route, &CmMessage::Rej(rej), transaction);
     }
 
-    /// Whether a connection contradicts a new one with the same queue pair at the peer. One that is
-    /// ending does not: the peer's end is gone, or it would not use the queue pair again.
+    /// Reports whether a connection contradicts a new one with the same queue pair at the peer. A connection
+    /// that is ending does not: the peer's end is gone, or the peer would not use the queue pair again.
     pub(super) fn is_stale(&self, id: CommId) -> bool {
         !matches!(
             self.table.get(id).map(|connection| connection.state),
-            None | Some(State::Idle | State::Timewait | State::DreqSent | State::DreqReceived)
+            None | Some(CmState::Idle | CmState::Timewait | CmState::DreqSent | CmState::DreqReceived)
         )
     }
 
@@ -232,23 +236,29 @@ impl Cm {
     }
 }
 
-/// Whether a request for a service of RDMA-CM says whose it is: with a unicast source, and both
-/// addresses of one family. Other services have no such header; InfiniBand's own may have none.
+/// Reports whether a request for a service of RDMA-CM names its sender: with a unicast source, and both
+/// addresses of one family. Other services have no such header. Nor has a request of a peer that names both
+/// ends by GID, which the path has: its private data begins with the header's version, and with no version of
+/// IP.
 pub(super) fn is_addressed(service_id: ServiceId, private_data: &[u8]) -> bool {
     match service_id.to_rdma_cm() {
         None | Some((PortSpace::Ib, _)) => true,
-        Some(_) => IpHeader::parse(private_data).is_ok_and(|header| {
-            let source = header.source;
-            !source.is_unspecified() && !Gid::from(source).is_multicast()
-        }),
+        Some(_) => match IpHeader::parse(private_data) {
+            Ok(IpHeader { source, .. }) => !source.is_unspecified() && !Gid::from(source).is_multicast(),
+            // Such a header has no IP version at all, so that noise is seldom taken for a request.
+            //= linux:cma.c#cma_ib_id_from_event
+            //| A request with another version of IP than 4 and 6 is one of AF_IB.
+            Err(IpHeaderError::IpVersion(0)) => true,
+            Err(_) => false,
+        },
     }
 }
 
-/// The connection that a request asks for.
-fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req, mtu: Mtu) -> Connection {
+/// Creates the connection that a request asks for.
+fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req, mtu: Mtu) -> CmConnection {
     let path = &req.primary;
-    Connection {
-        state: State::ReqReceived,
+    CmConnection {
+        state: CmState::ReqReceived,
         consumer: true,
         waiting_at: Some(listener),
         route: *route,
@@ -261,7 +271,7 @@ fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req
         max_retries: req.max_cm_retries,
         interval_ns: 0,
         retries_left: 0,
-        said: None,
+        last_sent: None,
         pace: Pace::Free,
         qp: QpParameters {
             transport: req.transport,
@@ -284,7 +294,7 @@ fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req
             retry_count: req.retry_count,
             rnr_retry_count: req.rnr_retry_count,
         },
-        asked_ns: None,
+        liveness_asked_ns: None,
         deadline_ns: None,
     }
 }

@@ -1,9 +1,9 @@
-//! A MAD arrives: which message is it, and for which connection?
+//! The arrival of a MAD: its message, and the connection that it is for.
 
 use core::net::IpAddr;
 
 use super::connection::RemoteEnd;
-use super::{Cm, Ignored, MadRoute};
+use super::{Cm, IgnoredMad, MadRoute};
 use crate::mad::{
     ApStatus, Apr, CmMessage, CommId, IpHeader, Lap, Mad, MadError, PrivateData, ServiceId, refuse,
 };
@@ -15,28 +15,28 @@ impl Cm {
     /// Queries of other management classes are answered with "not supported".
     ///
     /// # Errors
-    /// Why the MAD changed nothing. It may have been answered even so; there is nothing to do about it
-    /// but to count.
-    pub fn handle_mad(&mut self, route: &MadRoute, bytes: &[u8], now_ns: u64) -> Result<(), Ignored> {
-        let mad = Mad::parse(bytes).map_err(Ignored::Mad)?;
+    /// Fails with the reason why the MAD changed nothing. It may have been answered nevertheless; the caller
+    /// only has to count it.
+    pub fn handle_mad(&mut self, route: &MadRoute, bytes: &[u8], now_ns: u64) -> Result<(), IgnoredMad> {
+        let mad = Mad::parse(bytes).map_err(IgnoredMad::Mad)?;
         let message = match CmMessage::parse(&mad) {
             Ok(message) => message,
             Err(error) => {
                 self.answer_foreign(route, &mad, error);
-                return Err(Ignored::Mad(error));
+                return Err(IgnoredMad::Mad(error));
             }
         };
         let transaction = mad.header().transaction;
-        let asked_at = Cm::asked_at(route, &message).unwrap_or(route.local);
+        let requested_address = Cm::requested_address(route, &message).unwrap_or(route.local);
         let outcome = match &message {
-            CmMessage::Req(req) => self.on_req(route, asked_at, transaction, req, now_ns),
+            CmMessage::Req(req) => self.on_req(route, requested_address, transaction, req, now_ns),
             CmMessage::Rep(rep) => self.on_rep(route, transaction, rep, now_ns),
             CmMessage::Rtu(rtu) => self.on_rtu(route, rtu),
             CmMessage::Rej(rej) => self.on_rej(route, rej, now_ns),
             CmMessage::Mra(mra) => self.on_mra(route, mra, now_ns),
             CmMessage::Dreq(dreq) => self.on_dreq(route, transaction, dreq, now_ns),
             CmMessage::Drep(drep) => self.on_drep(route, drep, now_ns),
-            CmMessage::SidrReq(req) => self.on_sidr_req(route, asked_at, transaction, req),
+            CmMessage::SidrReq(req) => self.on_sidr_req(route, requested_address, transaction, req),
             CmMessage::SidrRep(rep) => self.on_sidr_rep(route, rep),
         };
         // An answer makes room for the next question.
@@ -44,13 +44,13 @@ impl Cm {
         outcome
     }
 
-    /// Whether a message belongs to a connection of this process. If several processes share one address, a
-    /// process that receives a message of another one forwards it.
+    /// Reports whether a message belongs to a connection of this process. If several processes share one
+    /// address, a process that receives a message of another one forwards it.
     pub fn recognises(&self, route: &MadRoute, message: &CmMessage) -> bool {
         let end = |ca_guid, id: CommId| RemoteEnd { address: route.remote.0, ca_guid, number: id.0 };
         match message {
             CmMessage::Req(req) => self.table.by_remote_id(&end(req.local_ca_guid, req.local_id)).is_some(),
-            CmMessage::SidrReq(req) => self.table.by_question(&end(0, req.request_id)).is_some(),
+            CmMessage::SidrReq(req) => self.table.by_sidr_request(&end(0, req.request_id)).is_some(),
             CmMessage::Rej(rej) if rej.remote_id == CommId::NONE => rej
                 .timeout_ca_guid()
                 .is_some_and(|guid| self.table.by_remote_id(&end(guid, rej.local_id)).is_some()),
@@ -58,10 +58,10 @@ impl Cm {
         }
     }
 
-    /// The address at which a request looks for its service; none if the message is no request. It is where
-    /// the packet arrived, except that what this host sends to itself for 127.0.0.1 or ::1 travels between
-    /// addresses of the device, and only RDMA-CM's header says that loopback was asked for.
-    pub fn asked_at(route: &MadRoute, message: &CmMessage) -> Option<Gid> {
+    /// Returns the address at which a request looks for its service; `None` if the message is no request. It
+    /// is where the packet arrived, with one exception: what this host sends to itself for 127.0.0.1 or ::1
+    /// travels between addresses of the device, and only RDMA-CM's header says that loopback was asked for.
+    pub fn requested_address(route: &MadRoute, message: &CmMessage) -> Option<Gid> {
         let private_data: &[u8] = match message {
             CmMessage::Req(req) => &req.private_data.0,
             CmMessage::SidrReq(req) => &req.private_data.0,
@@ -74,13 +74,13 @@ impl Cm {
         Some(asked.filter(IpAddr::is_loopback).map_or(route.local, Gid::from))
     }
 
-    /// Whether this process listens for a service at an address.
+    /// Reports whether this process listens for a service at an address.
     pub fn serves(&self, service_id: ServiceId, local: Gid) -> bool {
         self.listeners.find(service_id, local).is_some()
     }
 
-    /// A peer offers an alternate path for a connection: it is told that none is loaded this way. Of a
-    /// connection that this process does not have, another process may know.
+    /// Answers a peer that offers an alternate path for a connection: no path is loaded this way. A
+    /// connection that this process does not have may belong to another process, so nothing is answered.
     fn answer_lap(&mut self, route: &MadRoute, lap: &Lap, transaction: u64) {
         if self.table.between(lap.remote_id, lap.local_id, route).is_none() {
             return;

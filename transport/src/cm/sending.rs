@@ -1,4 +1,4 @@
-//! Messages on their way out: at once, or as soon as the pace of their peer allows.
+//! Outgoing messages: sent at once, or as soon as the pacing of their peer allows.
 
 use super::pace::Pace;
 use super::{Cm, MadOut, MadRoute};
@@ -15,29 +15,29 @@ impl Cm {
         }
     }
 
-    /// Sends what a connection has to say, with its timer, as soon as the pace allows.
+    /// Sends the message of a connection and starts its timer, as soon as the pacing allows.
     pub(super) fn send_in_turn(&mut self, id: CommId, now_ns: u64) {
         self.settle(id);
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.pace = self.pacer.admit(id, &connection.route.remote, now_ns);
         match connection.pace {
             Pace::Waiting(_) => self.table.disarm(id),
-            _ => self.go(id, now_ns),
+            _ => self.send_now(id, now_ns),
         }
     }
 
-    /// What waits may go, if there is room. Every call that can make room ends with this.
+    /// Sends waiting messages if there is room. Every call that can make room ends with this.
     pub(super) fn send_waiting(&mut self, now_ns: u64) {
         for _ in 0..Cm::TIMEOUTS_PER_CALL {
             let Some((id, pace)) = self.pacer.next(now_ns) else { return };
             if let Some(connection) = self.table.get_mut(id) {
                 connection.pace = pace;
-                self.go(id, now_ns);
+                self.send_now(id, now_ns);
             }
         }
     }
 
-    /// A connection waits for no answer any more.
+    /// Ends the pacing of a connection's message, because it waits for no answer any more.
     pub(super) fn settle(&mut self, id: CommId) {
         if let Some(connection) = self.table.get_mut(id) {
             let pace = core::mem::take(&mut connection.pace);
@@ -45,23 +45,23 @@ impl Cm {
         }
     }
 
-    /// Whether what a connection has to say was never sent.
+    /// Reports whether the message of a connection is still waiting to be sent.
     pub(super) fn has_to_wait(&self, id: CommId) -> bool {
         self.table.get(id).is_some_and(|connection| matches!(connection.pace, Pace::Waiting(_)))
     }
 
-    /// Nothing waits for others' answers any more: there is no time left for them. Drain the outputs, and
-    /// call again while it says so: what one call has to send is bounded.
+    /// Sends waiting messages without waiting for answers to others, because the process is about to end.
+    /// Drain the outputs, and call again while it returns true: what one call sends is bounded.
     #[must_use = "it has to be called again if this is true"]
-    pub fn hurry(&mut self, now_ns: u64) -> bool {
+    pub fn send_all_waiting(&mut self, now_ns: u64) -> bool {
         self.pacer.open_window();
         self.send_waiting(now_ns);
         self.pacer.has_waiting()
     }
 
-    fn go(&mut self, id: CommId, now_ns: u64) {
+    fn send_now(&mut self, id: CommId, now_ns: u64) {
         let Some(interval_ns) = self.table.get(id).map(|connection| connection.interval_ns) else { return };
         self.table.arm(id, now_ns.saturating_add(interval_ns));
-        self.say_again(id);
+        self.resend(id);
     }
 }

@@ -1,25 +1,25 @@
-//! The connections, the ways to find one, and their timers.
+//! The table of connections, its indexes, and its timers.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use super::MadRoute;
-use super::connection::{Connection, RemoteEnd};
+use super::connection::{CmConnection, RemoteEnd};
 use crate::mad::CommId;
 
 /// All connections of a process.
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    connections: BTreeMap<CommId, Connection>,
-    /// By the peer's communication id: repeated requests, rejections by timeout.
+pub(super) struct ConnectionTable {
+    connections: BTreeMap<CommId, CmConnection>,
+    /// Index by the peer's communication id: repeated requests, rejections by timeout.
     remote_ids: BTreeMap<RemoteEnd, CommId>,
-    /// By the peer's queue pair: connections that the peer has forgotten.
+    /// Index by the peer's queue pair: connections that the peer has lost.
     remote_queue_pairs: BTreeMap<RemoteEnd, CommId>,
-    /// By the peer's request id: repeated questions for a datagram queue pair.
-    questions: BTreeMap<RemoteEnd, CommId>,
+    /// Index by the peer's request id: repeated questions for a datagram queue pair.
+    sidr_requests: BTreeMap<RemoteEnd, CommId>,
     timers: BTreeSet<(u64, CommId)>,
 }
 
-impl Table {
+impl ConnectionTable {
     pub(super) fn len(&self) -> usize {
         self.connections.len()
     }
@@ -28,11 +28,11 @@ impl Table {
         self.connections.is_empty()
             && self.remote_ids.is_empty()
             && self.remote_queue_pairs.is_empty()
-            && self.questions.is_empty()
+            && self.sidr_requests.is_empty()
             && self.timers.is_empty()
     }
 
-    pub(super) fn insert(&mut self, id: CommId, connection: Connection) {
+    pub(super) fn insert(&mut self, id: CommId, connection: CmConnection) {
         self.connections.insert(id, connection);
     }
 
@@ -40,36 +40,36 @@ impl Table {
         self.connections.contains_key(&id)
     }
 
-    pub(super) fn get(&self, id: CommId) -> Option<&Connection> {
+    pub(super) fn get(&self, id: CommId) -> Option<&CmConnection> {
         self.connections.get(&id)
     }
 
-    pub(super) fn get_mut(&mut self, id: CommId) -> Option<&mut Connection> {
+    pub(super) fn get_mut(&mut self, id: CommId) -> Option<&mut CmConnection> {
         self.connections.get_mut(&id)
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = (CommId, &Connection)> {
+    pub(super) fn ids(&self) -> impl Iterator<Item = (CommId, &CmConnection)> {
         self.connections.iter().map(|(id, connection)| (*id, connection))
     }
 
-    /// The connection `local` if its other end is `remote` at the sender's address.
+    /// Returns the connection `local` if its other end is `remote` at the sender's address.
     pub(super) fn between(
         &mut self,
         local: CommId,
         remote: CommId,
         route: &MadRoute,
-    ) -> Option<&mut Connection> {
+    ) -> Option<&mut CmConnection> {
         self.connections
             .get_mut(&local)
             .filter(|connection| connection.remote_id == remote && connection.route.remote == route.remote)
     }
 
-    /// Removes a connection and everything that leads to it.
+    /// Removes a connection and all index entries that lead to it.
     pub(super) fn remove(&mut self, id: CommId) {
         self.disarm(id);
         self.forget_remote_id(id);
         self.forget_remote_queue_pair(id);
-        self.forget_question(id);
+        self.forget_sidr_request(id);
         self.connections.remove(&id);
     }
 
@@ -81,11 +81,11 @@ impl Table {
         self.remote_queue_pairs.get(end).copied()
     }
 
-    pub(super) fn by_question(&self, end: &RemoteEnd) -> Option<CommId> {
-        self.questions.get(end).copied()
+    pub(super) fn by_sidr_request(&self, end: &RemoteEnd) -> Option<CommId> {
+        self.sidr_requests.get(end).copied()
     }
 
-    /// The connection can be found by the peer's id and queue pair from now on.
+    /// Adds a connection to the indexes by the peer's id and by the peer's queue pair.
     pub(super) fn index_remote(&mut self, id: CommId) {
         if let Some(connection) = self.connections.get(&id) {
             self.remote_ids.insert(connection.remote_end(), id);
@@ -93,9 +93,9 @@ impl Table {
         }
     }
 
-    pub(super) fn index_question(&mut self, id: CommId) {
+    pub(super) fn index_sidr_request(&mut self, id: CommId) {
         if let Some(connection) = self.connections.get(&id) {
-            self.questions.insert(connection.remote_end(), id);
+            self.sidr_requests.insert(connection.remote_end(), id);
         }
     }
 
@@ -111,9 +111,9 @@ impl Table {
         }
     }
 
-    pub(super) fn forget_question(&mut self, id: CommId) {
+    pub(super) fn forget_sidr_request(&mut self, id: CommId) {
         if let Some(connection) = self.connections.get(&id) {
-            forget(&mut self.questions, &connection.remote_end(), id);
+            forget(&mut self.sidr_requests, &connection.remote_end(), id);
         }
     }
 
@@ -139,7 +139,7 @@ impl Table {
         self.timers.first().map(|(deadline_ns, _)| *deadline_ns)
     }
 
-    /// Takes the timer of a connection that is due, the earliest first.
+    /// Takes the earliest timer that is due and returns its connection.
     pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<CommId> {
         let (deadline_ns, id) = *self.timers.first()?;
         if deadline_ns > now_ns {
@@ -150,7 +150,7 @@ impl Table {
     }
 }
 
-/// Removes an entry, unless it leads to another connection by now.
+/// Removes an index entry, unless it leads to another connection by now.
 fn forget(index: &mut BTreeMap<RemoteEnd, CommId>, end: &RemoteEnd, id: CommId) {
     if index.get(end) == Some(&id) {
         index.remove(end);

@@ -1,6 +1,7 @@
-//! Times of CM: five bits t mean 4.096 µs · 2^t, and Linux counts in milliseconds.
+//! Time codes of CM: five bits t stand for 4.096 µs · 2^t; Linux counts in milliseconds.
 
-/// Duration of a time code in nanoseconds, as Linux takes it: 2^(t − 8) milliseconds, at least one.
+/// Returns the duration of a time code in nanoseconds, as Linux computes it: 2^(t − 8) milliseconds, at least
+/// one.
 pub const fn time_code_ns(code: u8) -> u64 {
     let code = if code > 31 { 31 } else { code };
     //= linux:cm.c#cm_convert_to_ms
@@ -8,13 +9,13 @@ pub const fn time_code_ns(code: u8) -> u64 {
     (1 << code.saturating_sub(8)) * 1_000_000
 }
 
-/// The time code of a queue pair's ACK timeout: twice the packet life time, plus the remote adapter's
-/// delay; a power of two that is not too long.
+/// Returns the time code of a queue pair's ACK timeout: twice the packet life time, plus the remote adapter's
+/// delay, rounded up to a power of two.
 pub const fn ack_timeout(ca_ack_delay: u8, packet_life_time: u8) -> u8 {
     //= linux:cm.c#cm_ack_timeout
     //| The ACK timeout is two packet life times and the delay of the adapter of the peer.
     let round_trip = packet_life_time.saturating_add(1);
-    // The sum of two powers of two is at most twice the larger one: one more if they are close.
+    // The sum of two powers of two is at most twice the larger one: the code is one more if they are close.
     let sum = if round_trip >= ca_ack_delay {
         round_trip.saturating_add((ca_ack_delay >= packet_life_time) as u8)
     } else {

@@ -1,4 +1,4 @@
-//! What a packet is, in words that do not depend on this run's numbers, clock or batches.
+//! Identity of a packet that does not depend on this run's numbers, clock or batches.
 
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -7,40 +7,41 @@ use crate::path::Path;
 use crate::types::QpType;
 use crate::wire::{Opcode, Psn, Qpn, Syndrome};
 
-/// Passes that are remembered for counting transmissions; older ones are forgotten.
+/// Passes that are remembered for counting transmissions; older ones are dropped.
 const MAX_PASSES: usize = 64;
 /// PSNs that are remembered. A sender goes back less far, and PSNs can be compared over twice this distance.
 const REACH: u32 = 1 << 22;
 
-/// Which side of a queue pair a packet comes from.
+/// The side of a queue pair that sent a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Side {
-    /// Requests: the requester sends them.
+pub enum PacketSide {
+    /// The requester: it sends requests.
     Requester,
-    /// Answers: the responder sends them.
+    /// The responder: it sends answers.
     Responder,
     /// Congestion notifications, which have no PSN.
     Notification,
 }
 
-/// A packet of a queue pair, by what it carries: the same in every run in which the program sends the same
-/// messages.
+/// Identity of a queue pair's packet by its contents: the same in every run in which the program sends the
+/// same messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PacketIdentity {
-    /// Who sends it.
-    pub side: Side,
-    /// The message that it belongs to, from 0: of a request, the ordinal of the send request on the queue
-    /// pair; of an answer, the ordinal of the request that it answers or refuses, as the responder counts
-    /// requests (modulo 2^24). An ACK answers the last of the requests that it acknowledges.
+    /// Side that sends the packet.
+    pub side: PacketSide,
+    /// Ordinal of the message that the packet belongs to, from 0. For a request it is the ordinal of the send
+    /// request on the queue pair; for an answer, the ordinal of the request that it answers or refuses, as
+    /// the responder counts requests (modulo 2^24). An ACK answers the last of the requests that it
+    /// acknowledges.
     pub message: u64,
     /// PSN relative to the first of this side, modulo 2^24.
     pub relative_psn: u32,
-    /// Which transmission of this PSN it is, from 1.
+    /// Number of this transmission of the PSN, from 1.
     pub transmission: u32,
 }
 
 impl PacketIdentity {
-    /// A PSN relative to the first one.
+    /// Returns a PSN relative to the first one.
     pub const fn relative(psn: Psn, first: Psn) -> u32 {
         psn.value().wrapping_sub(first.value()) & 0x00ff_ffff
     }
@@ -53,29 +54,29 @@ impl fmt::Display for PacketIdentity {
     }
 }
 
-/// A packet that is about to leave, or an ACK that is owed: what a host is told of it when it decides the
-/// packet's [`Fate`](crate::types::Fate).
+/// A packet that is about to leave, or an ACK that is owed, as described to a host that decides the packet's
+/// [`Fate`](crate::types::Fate).
 #[derive(Debug, Clone, Copy)]
-pub struct Departure<'a> {
-    /// Which packet of which message it is.
+pub struct OutgoingPacket<'a> {
+    /// Identity of the packet.
     pub identity: PacketIdentity,
-    /// The ordinal of the queue pair's connection: how often it was reset before.
+    /// Ordinal of the queue pair's connection: the number of resets before it.
     pub connection: u32,
-    /// What the queue pair is that sends it: of SRD and DC, packets have opcodes of UD.
+    /// Type of the sending queue pair: packets of SRD and DC have opcodes of UD.
     pub qp_type: QpType,
-    /// Its opcode.
+    /// Opcode of the packet.
     pub opcode: Opcode,
-    /// Of an answer of the kind ACK or NAK: which one.
+    /// Kind of an ACK or NAK; `None` for other packets.
     pub syndrome: Option<Syndrome>,
-    /// PSNs that it takes: of a READ request, those of its answer.
+    /// PSNs that the packet takes; for a READ request, those of its answer.
     pub psn_count: u32,
     /// Bytes from the BTH to the ICRC.
     pub length_bytes: u32,
     /// Bytes of payload.
     pub payload_bytes: u32,
-    /// Its way.
+    /// Path of the packet.
     pub path: &'a Path,
-    /// The queue pair that it is for.
+    /// Number of the queue pair that the packet is for.
     pub destination: Qpn,
 }
 
@@ -100,11 +101,11 @@ impl Pass {
 }
 
 impl Transmissions {
-    /// Notes that `count` PSNs from `psn` on are sent, and says which transmission of the first one it is. A
-    /// gap counts as sent: a coalesced acknowledgement speaks for the PSNs before it.
+    /// Records that `count` PSNs from `psn` on are sent, and returns the number of the first one's
+    /// transmission. A gap counts as sent: a coalesced acknowledgement speaks for the PSNs before it.
     #[inline]
     pub fn note(&mut self, psn: Psn, count: u32) -> u32 {
-        // Nearly always it is the next one, and nothing was sent twice.
+        // Nearly always the PSN is the next one, and no PSN was sent twice.
         if let Some(current) = &mut self.current
             && self.earlier.is_empty()
             && current.end == psn

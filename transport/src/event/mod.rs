@@ -1,9 +1,10 @@
-//! What happens to a queue pair: the protocol's part of the device's one stream of events.
+//! Events of a queue pair: the protocol's part of the device's one stream of events.
 //!
-//! The protocol says everything that it does with [`Host::emit`](crate::host::Host::emit): an event borrows
-//! what it tells of, and making one allocates nothing. What the host counts follows from the event
-//! ([`QpEvent::counter`]), so that counters and other subscribers cannot disagree. Before a frequent event is
-//! put together, the protocol asks [`Host::listens`](crate::host::Host::listens) for its [`Topic`].
+//! The protocol reports everything that it does with [`Host::emit`](crate::host::Host::emit): an event
+//! borrows what it describes, and making one allocates nothing. The counter that the host increments follows
+//! from the event ([`QpEvent::counter`]), so that counters and other subscribers cannot disagree. Before a
+//! frequent event is put together, the protocol asks [`Host::listens`](crate::host::Host::listens) for its
+//! [`Topic`].
 //!
 //! These are not the asynchronous events of verbs ([`AsyncEventType`](crate::types::AsyncEventType)).
 
@@ -18,9 +19,9 @@ use crate::types::{
 };
 use crate::wire::{NakCode, Opcode, OperationClass, Packet, Psn, Qpn, Syndrome};
 
-pub use identity::{Departure, PacketIdentity, Side, Transmissions};
+pub use identity::{OutgoingPacket, PacketIdentity, PacketSide, Transmissions};
 
-/// What an event is about: subscribers choose by it.
+/// Subject of an event, by which subscribers choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Topic {
@@ -30,36 +31,37 @@ pub enum Topic {
     Posts,
     /// Packets sent and received, answers apart; frequent.
     Packets,
-    /// Packets of answers, sent and received; frequent. Who wants these has to want those of `Packets`.
+    /// Packets of answers, sent and received; frequent. A subscriber of these has to subscribe to
+    /// [`Topic::Packets`] too.
     Answers,
     /// Packets that were dropped, repeated or out of turn.
     Drops,
     /// ACK and NAK traffic that refuses, and congestion notifications.
     Refusals,
-    /// What the requester does about loss: timers, repetitions, waits.
+    /// Reaction of the requester to loss: timers, repetitions, waits.
     Recovery,
     /// Requests completed.
     Completions,
-    /// What peers do with registered memory.
+    /// Accesses of peers to registered memory.
     Accesses,
-    /// Sentences for the operator.
+    /// Messages for the operator.
     Log,
 }
 
 impl Topic {
-    /// The number of topics of the protocol: a host numbers its own ones from here on.
+    /// Number of topics of the protocol: a host numbers its own ones from here on.
     pub const COUNT: u32 = Topic::Log as u32 + 1;
 
-    /// The topic as a bit of a set.
+    /// Returns the topic as a bit of a set.
     #[inline]
     pub const fn bit(self) -> u32 {
         1 << self as u32
     }
 }
 
-/// Who changed the state of a queue pair.
+/// Component that changed the state of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Actor {
+pub enum StateChangeActor {
     /// The program, by `ibv_modify_qp`.
     Program,
     /// The requester: a send request failed.
@@ -70,69 +72,69 @@ pub enum Actor {
     Device,
 }
 
-/// Why the requester sends packets again.
+/// Reason why the requester sends packets again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repetition {
+pub enum RetransmitReason {
     /// The acknowledgement timer expired.
     Timeout,
     /// The path is known to lose packets, and the peer was silent for longer than its answers take.
     Silence,
     /// The peer sent a sequence NAK.
     SequenceNak,
-    /// The peer answered something later: an earlier answer was lost.
+    /// The peer answered a later request: an earlier answer was lost.
     MissingAnswer,
     /// The peer had no receive request.
     ReceiverNotReady,
 }
 
-/// Something that happened to a queue pair.
+/// An event of a queue pair.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum QpEvent<'a> {
-    /// Its state changed.
+    /// The state changed.
     StateChanged {
-        /// Before.
+        /// State before.
         from: QpState,
-        /// After.
+        /// State after.
         to: QpState,
-        /// Who changed it.
-        by: Actor,
-        /// The ordinal of its connection: how often it was reset before.
+        /// Component that changed the state.
+        by: StateChangeActor,
+        /// Ordinal of the connection: the number of resets before it.
         connection: u32,
-        /// The peer that it is connected to.
+        /// Peer that the queue pair is connected to.
         peer: Option<Peer>,
-        /// Requests that its send queue has room for.
+        /// Requests that the send queue has room for.
         requests: u32,
-        /// READs and atomics that it may have under way: `max_rd_atomic`.
+        /// READs and atomics that may be outstanding: `max_rd_atomic`.
         reads: u8,
     },
-    /// Its path leaves from another UDP source port than the one that its flow label or its numbers say:
-    /// another program has that one, or the process has as many as it may have.
+    /// The path leaves from another UDP source port than the one computed from its flow label or its numbers:
+    /// another program has that port, or the process has as many as it may have.
     SourcePortReplaced {
-        /// The port that was computed.
+        /// Port that was computed.
         computed: u16,
-        /// The port that it sends from.
+        /// Port that is used.
         given: u16,
     },
     /// A send request was posted.
     SendPosted {
-        /// Of the request.
+        /// Identifier that the program gave the request.
         wr_id: u64,
-        /// The ordinal of the request since the queue pair was reset.
+        /// Ordinal of the request since the queue pair was reset.
         message: u64,
-        /// Its operation.
+        /// Operation of the request.
         opcode: SendOpcode,
-        /// Its length.
+        /// Length of the request in bytes.
         length_bytes: u32,
-        /// PSN of its first packet.
+        /// PSN of the first packet.
         psn: Psn,
-        /// PSNs that it takes.
+        /// PSNs that the request takes.
         packet_count: u32,
-        /// It makes a completion when it succeeds.
+        /// True if the request makes a completion when it succeeds.
         signaled: bool,
-        /// Its payload was taken when it was posted.
+        /// True if the payload was copied when the request was posted.
         inline: bool,
-        /// The request as it was given.
+        /// The request as it was posted.
         request: &'a SendRequest<'a>,
     },
     /// A receive request was posted.
@@ -142,189 +144,191 @@ pub enum QpEvent<'a> {
     },
     /// A packet was given to the device to be sent.
     PacketSent {
-        /// Which packet of which message it is.
+        /// Identity of the packet.
         identity: PacketIdentity,
-        /// Its opcode.
+        /// Opcode of the packet.
         opcode: Opcode,
-        /// Its PSN.
+        /// PSN of the packet.
         psn: Psn,
         /// Bytes from the BTH to the ICRC.
         length_bytes: u32,
-        /// The queue pair that it is for.
+        /// Number of the queue pair that the packet is for.
         destination: Qpn,
-        /// Its way.
+        /// Path of the packet.
         path: &'a Path,
     },
-    /// A packet arrived for it, before anything is checked.
+    /// A packet for the queue pair arrived; it is not checked yet.
     PacketReceived {
-        /// It is an answer of the responder at the other end, by its opcode.
+        /// True if the opcode is that of an answer of the other end's responder.
         is_answer: bool,
-        /// Its opcode.
+        /// Opcode of the packet.
         opcode: Opcode,
-        /// Its PSN.
+        /// PSN of the packet.
         psn: Psn,
-        /// The PSN relative to the first of its direction, modulo 2^24; `None` while there is no first one.
+        /// PSN relative to the first of its direction, modulo 2^24; `None` while there is no first one.
         relative_psn: Option<u32>,
         /// Bytes from the BTH to the ICRC.
         length_bytes: u32,
-        /// Of a datagram: the queue pair that sent it.
+        /// Number of the queue pair that sent a datagram; `None` for other packets.
         source: Option<Qpn>,
-        /// Where it came from.
+        /// Addresses and ports that the packet arrived with.
         flow: &'a Flow,
     },
-    /// The peer has acknowledged what is before a PSN that it had not acknowledged before.
+    /// The peer acknowledged all PSNs before one, some of them for the first time.
     Acknowledged {
-        /// The first PSN without an acknowledgement.
+        /// First PSN without an acknowledgement.
         before: Psn,
     },
-    /// What the requester knows of the path: when an acknowledgement came, and at most once a millisecond.
+    /// The requester's measurements of the path, reported when an acknowledgement arrived, at most once a
+    /// millisecond.
     Measured {
-        /// Round trip time, smoothed, in ns; none before the first sample.
+        /// Round trip time, smoothed, in ns; `None` before the first sample.
         rtt_ns: Option<u64>,
         /// Request packets that may be unacknowledged.
         window_packets: u32,
         /// Request packets that were unacknowledged before the acknowledgement came.
         in_flight_packets: u32,
     },
-    /// The rate of its packets changed; told when the next packet leaves, or a CNP comes.
+    /// The rate of the packets changed; reported when the next packet leaves, or a CNP arrives.
     RateChanged {
-        /// The current rate, in bit/s.
+        /// Current rate, in bit/s.
         rate: u64,
-        /// The rate that it grows to, in bit/s.
+        /// Rate that it grows to, in bit/s.
         target: u64,
-        /// The estimate of congestion, in 2^-20.
+        /// Estimate of congestion, in units of 2^-20.
         alpha: u32,
     },
     /// A packet was dropped.
     Dropped {
-        /// The counter that has it, by the name that `pumice stat` prints.
+        /// Counter of the drop, whose name `pumice stat` prints.
         reason: Counter,
-        /// What it was.
+        /// Opcode of the packet.
         opcode: Opcode,
-        /// Its PSN.
+        /// PSN of the packet.
         psn: Psn,
     },
-    /// A request came after a gap in the PSNs.
+    /// A request arrived after a gap in the PSNs.
     OutOfSequence {
-        /// Its PSN.
+        /// PSN of the packet.
         psn: Psn,
-        /// The PSN that was expected.
+        /// PSN that was expected.
         expected: Psn,
     },
-    /// A request came that was executed before.
+    /// A request arrived that was executed before.
     DuplicateRequest {
-        /// What it asks for.
+        /// Opcode of the request.
         opcode: Opcode,
-        /// Its PSN.
+        /// PSN of the packet.
         psn: Psn,
     },
     /// The responder queued a NAK.
     NakSent {
-        /// Its kind.
+        /// Kind of the NAK.
         syndrome: Syndrome,
-        /// Its PSN.
+        /// PSN of the packet.
         psn: Psn,
     },
-    /// A NAK came.
+    /// A NAK arrived.
     NakReceived {
-        /// Its kind.
+        /// Kind of the NAK.
         syndrome: Syndrome,
-        /// Its PSN.
+        /// PSN of the packet.
         psn: Psn,
     },
     /// An answer shows that an earlier one was lost.
     ImpliedNak {
-        /// The PSN whose answer is missing.
+        /// PSN whose answer is missing.
         psn: Psn,
     },
-    /// A packet came that a switch marked as congested.
+    /// A packet arrived that a switch marked as congested.
     CongestionMarked {
-        /// Its PSN.
+        /// PSN of the packet.
         psn: Psn,
     },
     /// A congestion notification was sent.
     CnpSent,
-    /// A congestion notification came.
+    /// A congestion notification arrived.
     CnpReceived,
-    /// Everything from a PSN on is sent again.
+    /// All packets from a PSN on are sent again.
     SentAgain {
-        /// The first one.
+        /// First PSN that is sent again.
         psn: Psn,
-        /// PSNs that were under way.
+        /// PSNs that were outstanding.
         packet_count: u32,
-        /// Why.
-        why: Repetition,
+        /// Reason of the repetition.
+        why: RetransmitReason,
     },
     /// The acknowledgement timer expired.
     TimedOut {
-        /// The oldest PSN without an answer.
+        /// Oldest PSN without an answer.
         psn: Psn,
         /// Retries that are left.
         retries_left: u8,
-        /// The queue pair's attribute `timeout`: 4.096 µs × 2^`timeout` is waited for at least.
+        /// Attribute `timeout` of the queue pair: the timer is at least 4.096 µs × 2^`timeout`.
         timeout: u8,
     },
     /// The peer was silent for longer than its answers take, on a path that is known to lose packets.
     FellSilent {
-        /// The oldest PSN without an answer.
+        /// Oldest PSN without an answer.
         psn: Psn,
     },
-    /// The acknowledgement timer expired and costs no retry: the peer's process on this host had no
+    /// The acknowledgement timer expired without using up a retry: the peer's process on this host had no
     /// processor.
     PeerStarved {
-        /// The oldest PSN without an answer.
+        /// Oldest PSN without an answer.
         psn: Psn,
     },
-    /// The peer has no receive request posted: nothing is sent for a while.
+    /// The peer has no receive request posted: the requester pauses.
     ReceiverNotReady {
         /// PSN that it refused.
         psn: Psn,
         /// Retries that are left; 7 means for ever.
         retries_left: u8,
-        /// For how long nothing is sent, as the peer asks.
+        /// Length of the pause in nanoseconds, as the peer asks.
         wait_ns: u64,
     },
     /// A request completed.
     Completed {
-        /// Its completion.
+        /// Completion of the request.
         completion: &'a WorkCompletion,
         /// Handle of the completion queue.
         cq: u32,
-        /// Of a send request: requests that it ends, itself and the unsignaled ones before it. Else 0.
+        /// Send queue entries that a send completion frees: its own and those of the unsignaled requests
+        /// before it. 0 for a receive request.
         released: u32,
     },
     /// The peer writes or changes registered memory: the first packet of its request, or the only one, was
     /// executed.
     RemoteAccess {
-        /// A WRITE or an atomic.
+        /// Kind of operation: a WRITE or an atomic.
         class: OperationClass,
-        /// The whole range of the request.
+        /// Whole range of the request.
         range: RemoteRange,
-        /// It was the only packet.
+        /// True if the request has only this packet.
         ends: bool,
     },
-    /// The last packet of a WRITE was executed, of which there was an [`QpEvent::RemoteAccess`] before.
+    /// The last packet of a WRITE was executed, for which there was an [`QpEvent::RemoteAccess`] before.
     RemoteWriteEnded {
-        /// An immediate came with it, so a receive request completes.
+        /// True if an immediate came with it, so that a receive request completes.
         has_imm: bool,
     },
-    /// Something went wrong, in words for the operator.
+    /// An error, described for the operator.
     Logged(&'a Cause),
 }
 
 impl QpEvent<'_> {
-    /// A packet is dropped; the counter says why.
+    /// Creates the event of a dropped packet; the counter says why.
     pub const fn dropped(packet: &Packet<'_>, reason: Counter) -> QpEvent<'static> {
         QpEvent::Dropped { reason, opcode: packet.bth().opcode, psn: packet.bth().psn }
     }
 
-    /// What it is about.
+    /// Returns the topic of the event.
     #[inline]
     pub const fn topic(&self) -> Topic {
         match self {
             QpEvent::StateChanged { .. } | QpEvent::SourcePortReplaced { .. } => Topic::States,
             QpEvent::SendPosted { .. } | QpEvent::RecvPosted { .. } => Topic::Posts,
-            QpEvent::PacketSent { identity: PacketIdentity { side: Side::Responder, .. }, .. }
+            QpEvent::PacketSent { identity: PacketIdentity { side: PacketSide::Responder, .. }, .. }
             | QpEvent::PacketReceived { is_answer: true, .. } => Topic::Answers,
             QpEvent::PacketSent { .. }
             | QpEvent::PacketReceived { .. }
@@ -351,7 +355,7 @@ impl QpEvent<'_> {
         }
     }
 
-    /// The counter that has it, and by how much it grows.
+    /// Returns the counter of the event, and by how much it grows.
     #[inline]
     pub const fn counter(&self) -> Option<(Counter, u64)> {
         let counter = match self {

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::wire::ProcessIndex;
 
-/// A communication id: names a connection at one of its ends; 0 is none.
+/// A communication id: names a connection at one of its ends; 0 stands for no connection.
 ///
 /// The top byte is the index of the process, so that a process that gets a message for a connection knows
 /// which process has the connection.
@@ -12,15 +12,15 @@ use crate::wire::ProcessIndex;
 pub struct CommId(pub u32);
 
 impl CommId {
-    /// No connection.
+    /// The id that stands for no connection.
     pub const NONE: CommId = CommId(0);
 
-    /// The id with this number, of which the low 24 bits count, in this process.
+    /// Returns the id with this number, of which the low 24 bits count, in this process.
     pub const fn of(process: ProcessIndex, number: u32) -> CommId {
         CommId((process.value() as u32) << 24 | number & 0xff_ffff)
     }
 
-    /// The process that chose this id.
+    /// Returns the process that chose this id.
     pub const fn process(self) -> ProcessIndex {
         ProcessIndex::new((self.0 >> 24) as u8)
     }

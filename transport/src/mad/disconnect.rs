@@ -1,41 +1,41 @@
 //! DREQ and DREP: the end of a connection.
 
-use super::field::{Bytes, CmBody, Field};
+use super::field::{CmBody, MadBytes, MadField};
 use super::{CommId, PrivateData};
 use crate::wire::Qpn;
 
 /// A request to disconnect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dreq {
-    /// Of the sender.
+    /// Communication id of the sender.
     pub local_id: CommId,
-    /// Of the receiver.
+    /// Communication id of the receiver.
     pub remote_id: CommId,
-    /// The receiver's queue pair: proves that the sender knows what it disconnects.
+    /// Queue pair number of the receiver: proves that the sender knows the connection that it disconnects.
     pub remote_qpn: Qpn,
-    /// What the consumer says.
+    /// Private data of the consumer.
     pub private_data: PrivateData<{ Dreq::PRIVATE_DATA_BYTES }>,
 }
 
 /// The reply to a [`Dreq`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drep {
-    /// Of the sender.
+    /// Communication id of the sender.
     pub local_id: CommId,
-    /// Of the receiver.
+    /// Communication id of the receiver.
     pub remote_id: CommId,
-    /// What the consumer says.
+    /// Private data of the consumer.
     pub private_data: PrivateData<{ Drep::PRIVATE_DATA_BYTES }>,
 }
 
-const LOCAL_ID: Field = Field::bytes(0, 4);
-const REMOTE_ID: Field = Field::bytes(4, 4);
-const REMOTE_QPN: Field = Field::bytes(8, 3);
-const DREQ_PRIVATE_DATA: Bytes<{ Dreq::PRIVATE_DATA_BYTES }> = Bytes::at(12);
-const DREP_PRIVATE_DATA: Bytes<{ Drep::PRIVATE_DATA_BYTES }> = Bytes::at(8);
+const LOCAL_ID: MadField = MadField::bytes(0, 4);
+const REMOTE_ID: MadField = MadField::bytes(4, 4);
+const REMOTE_QPN: MadField = MadField::bytes(8, 3);
+const DREQ_PRIVATE_DATA: MadBytes<{ Dreq::PRIVATE_DATA_BYTES }> = MadBytes::at(12);
+const DREP_PRIVATE_DATA: MadBytes<{ Drep::PRIVATE_DATA_BYTES }> = MadBytes::at(8);
 
 impl Dreq {
-    /// Room for private data.
+    /// Bytes of private data that the message has room for.
     pub const PRIVATE_DATA_BYTES: usize = 220;
 
     pub(super) fn read(body: &CmBody) -> Dreq {
@@ -56,7 +56,7 @@ impl Dreq {
 }
 
 impl Drep {
-    /// Room for private data.
+    /// Bytes of private data that the message has room for.
     pub const PRIVATE_DATA_BYTES: usize = 224;
 
     pub(super) fn read(body: &CmBody) -> Drep {

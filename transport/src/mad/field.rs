@@ -2,7 +2,7 @@
 
 use super::private_data::PrivateData;
 
-/// What follows the header of a MAD.
+/// Bytes of a MAD behind its header.
 pub(super) const CM_BYTES: usize = 232;
 
 /// The body of a CM message.
@@ -10,23 +10,23 @@ pub(super) type CmBody = [u8; CM_BYTES];
 
 /// A field of up to 64 bits, most significant bit first.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Field {
+pub(super) struct MadField {
     first_byte: usize,
     skip: u32,
     bits: u32,
 }
 
-impl Field {
-    /// Whole bytes.
-    pub(super) const fn bytes(offset: usize, length: usize) -> Field {
-        Field::bits(offset, 0, length as u32 * 8)
+impl MadField {
+    /// Creates a field of whole bytes.
+    pub(super) const fn bytes(offset: usize, length: usize) -> MadField {
+        MadField::bits(offset, 0, length as u32 * 8)
     }
 
-    /// Bits after the first `skip` bits of the byte at `offset`. Constants only: a field that does not
-    /// fit does not compile.
-    pub(super) const fn bits(offset: usize, skip: u32, bits: u32) -> Field {
+    /// Creates a field of bits after the first `skip` bits of the byte at `offset`. Use it in constants only,
+    /// so that a field that does not fit does not compile.
+    pub(super) const fn bits(offset: usize, skip: u32, bits: u32) -> MadField {
         assert!(skip < 8 && bits > 0 && bits <= 64 && (skip == 0 || skip + bits <= 56));
-        let field = Field { first_byte: offset, skip, bits };
+        let field = MadField { first_byte: offset, skip, bits };
         assert!(offset + field.length() <= CM_BYTES);
         field
     }
@@ -35,7 +35,7 @@ impl Field {
         (self.skip + self.bits).div_ceil(8) as usize
     }
 
-    /// Bits behind the field in its last byte.
+    /// Returns the number of bits behind the field in its last byte.
     const fn shift(self) -> u32 {
         self.length() as u32 * 8 - self.skip - self.bits
     }
@@ -50,7 +50,7 @@ impl Field {
         word >> self.shift() & self.mask()
     }
 
-    /// Writes the low bits of the value; bits around the field stay.
+    /// Writes the low bits of the value; bits around the field keep their values.
     pub(super) fn write(self, body: &mut CmBody, value: u64) {
         let value = (value & self.mask()) << self.shift();
         let mask = self.mask() << self.shift();
@@ -80,13 +80,14 @@ impl Field {
 
 /// A run of bytes: a GID, private data.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bytes<const N: usize>(usize);
+pub(super) struct MadBytes<const N: usize>(usize);
 
-impl<const N: usize> Bytes<N> {
-    /// Constants only: bytes that do not fit do not compile.
-    pub(super) const fn at(offset: usize) -> Bytes<N> {
+impl<const N: usize> MadBytes<N> {
+    /// Creates a run of bytes at an offset. Use it in constants only, so that bytes that do not fit do not
+    /// compile.
+    pub(super) const fn at(offset: usize) -> MadBytes<N> {
         assert!(offset + N <= CM_BYTES);
-        Bytes(offset)
+        MadBytes(offset)
     }
 
     pub(super) fn read(self, body: &CmBody) -> [u8; N] {
@@ -111,21 +112,21 @@ mod tests {
     #[test]
     fn fields_are_where_the_tables_say_and_leave_their_neighbours_alone() {
         let mut body = [0xff; CM_BYTES];
-        const TIMEOUT: Field = Field::bits(43, 0, 5);
-        const KIND: Field = Field::bits(43, 5, 2);
-        const FLOW: Field = Field::bits(43, 7, 1);
+        const TIMEOUT: MadField = MadField::bits(43, 0, 5);
+        const KIND: MadField = MadField::bits(43, 5, 2);
+        const FLOW: MadField = MadField::bits(43, 7, 1);
         TIMEOUT.write(&mut body, 20);
         KIND.write(&mut body, 0);
         FLOW.write(&mut body, 0);
         assert_eq!(body[42..45], [0xff, 0xa0, 0xff]);
         assert_eq!((TIMEOUT.u8(&body), KIND.u8(&body), FLOW.flag(&body)), (20, 0, false));
 
-        const LABEL: Field = Field::bits(88, 0, 20);
+        const LABEL: MadField = MadField::bits(88, 0, 20);
         LABEL.write(&mut body, 0xfff_3255);
         assert_eq!(body[88..92], [0xf3, 0x25, 0x5f, 0xff]);
         assert_eq!(LABEL.u32(&body), 0xf_3255);
 
-        const WIDE: Field = Field::bytes(8, 8);
+        const WIDE: MadField = MadField::bytes(8, 8);
         WIDE.write(&mut body, 0x0102_0304_0506_0708);
         assert_eq!(body[7..17], [0xff, 1, 2, 3, 4, 5, 6, 7, 8, 0xff]);
         assert_eq!(WIDE.read(&body), 0x0102_0304_0506_0708);
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn bytes_reach_to_the_end() {
         let mut body = [0; CM_BYTES];
-        const LAST: Bytes<4> = Bytes::at(228);
+        const LAST: MadBytes<4> = MadBytes::at(228);
         LAST.write(&mut body, &[1, 2, 3, 4]);
         assert_eq!(body[227..], [0, 1, 2, 3, 4]);
         assert_eq!(LAST.read(&body), [1, 2, 3, 4]);

@@ -1,21 +1,21 @@
-//! The 24 bytes at the start of every MAD, and the checked view of a whole one.
+//! The 24 bytes at the start of every MAD, and the checked view of a whole MAD.
 
 use core::fmt;
 
 use super::field::CmBody;
 
-/// Bytes of a MAD.
+/// Length of a MAD in bytes.
 pub const MAD_BYTES: usize = 256;
-/// Bytes of its header.
+/// Length of a MAD's header in bytes.
 pub const MAD_HEADER_BYTES: usize = 24;
 
-/// Management classes.
+/// Management classes of MADs.
 pub mod class {
     /// Subnet management by LID: belongs to queue pair 0.
     pub const SUBNET_LID: u8 = 0x01;
     /// Subnet management by directed route: belongs to queue pair 0.
     pub const SUBNET_DIRECTED: u8 = 0x81;
-    /// Subnet administration: path and multicast records. RoCE has none.
+    /// Subnet administration: path and multicast records. RoCE has no subnet administrator.
     pub const SUBNET_ADMINISTRATION: u8 = 0x03;
     /// Performance counters.
     pub const PERFORMANCE: u8 = 0x04;
@@ -23,13 +23,13 @@ pub mod class {
     pub const COMMUNICATION: u8 = 0x07;
 }
 
-/// Methods.
+/// Methods of MADs.
 pub mod method {
     /// Read an attribute.
     pub const GET: u8 = 0x01;
     /// Change an attribute.
     pub const SET: u8 = 0x02;
-    /// A message of its own: all of CM.
+    /// Send a message that is no access to an attribute: the method of all CM messages.
     pub const SEND: u8 = 0x03;
     /// The answer to GET and SET.
     pub const GET_RESPONSE: u8 = 0x81;
@@ -63,34 +63,34 @@ pub mod attribute {
     pub const APR: u16 = 0x001a;
 }
 
-/// The header.
+/// The header of a MAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MadHeader {
-    /// 1.
+    /// Version of the MAD format: 1.
     pub base_version: u8,
-    /// See [`class`].
+    /// Management class; see [`class`].
     pub class: u8,
-    /// 2 for communication management.
+    /// Version of the class: 2 for communication management.
     pub class_version: u8,
-    /// See [`method`].
+    /// Method; see [`method`].
     pub method: u8,
-    /// 0 is no error.
+    /// Status; 0 is no error.
     pub status: u16,
-    /// Meaning depends on the class.
+    /// Field whose meaning depends on the class.
     pub class_specific: u16,
-    /// Transaction: chosen by who begins, repeated by who answers.
+    /// Transaction id: chosen by the side that begins, repeated by the side that answers.
     pub transaction: u64,
-    /// See [`attribute`].
+    /// Attribute; see [`attribute`].
     pub attribute: u16,
-    /// Meaning depends on the attribute.
+    /// Field whose meaning depends on the attribute.
     pub modifier: u32,
 }
 
 impl MadHeader {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = MAD_HEADER_BYTES;
 
-    /// The header of a CM message.
+    /// Creates the header of a CM message.
     pub const fn communication(attribute: u16, transaction: u64, modifier: u32) -> MadHeader {
         MadHeader {
             base_version: 1,
@@ -145,10 +145,10 @@ pub struct Mad<'a> {
 }
 
 impl<'a> Mad<'a> {
-    /// Checks size and base version.
+    /// Checks size and base version of a MAD.
     ///
     /// # Errors
-    /// [`MadError::Length`] and [`MadError::BaseVersion`].
+    /// Fails with [`MadError::Length`] or [`MadError::BaseVersion`].
     pub fn parse(bytes: &'a [u8]) -> Result<Mad<'a>, MadError> {
         let bytes: &[u8; MAD_BYTES] =
             bytes.try_into().map_err(|_| MadError::Length { length_bytes: bytes.len() })?;
@@ -159,41 +159,42 @@ impl<'a> Mad<'a> {
         Ok(Mad { bytes, header })
     }
 
-    /// The header.
+    /// Returns the header.
     pub const fn header(&self) -> &MadHeader {
         &self.header
     }
 
-    /// All of it.
+    /// Returns all bytes of the MAD.
     pub const fn bytes(&self) -> &'a [u8; MAD_BYTES] {
         self.bytes
     }
 
-    /// What follows the header.
+    /// Returns the bytes behind the header.
     pub(super) fn body(&self) -> CmBody {
         self.bytes.last_chunk().copied().unwrap_or([0; 232])
     }
 }
 
-/// Why bytes are no CM message.
+/// Reason why bytes are no CM message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MadError {
-    /// Not 256 bytes.
+    /// The length is not 256 bytes.
     Length {
-        /// Bytes there were.
+        /// Number of bytes.
         length_bytes: usize,
     },
-    /// Base version other than 1.
+    /// The base version is not 1.
     BaseVersion(u8),
-    /// Not communication management.
+    /// The class is not communication management.
     Class(u8),
-    /// Version of the class other than 2.
+    /// The version of the class is not 2.
     ClassVersion(u8),
-    /// Communication management, but no SEND.
+    /// The class is communication management, but the method is not SEND.
     Method(u8),
-    /// A message that CM does not know.
+    /// The attribute is no message of CM.
     Attribute(u16),
-    /// LAP and APR: alternate paths are loaded by the programs, not by communication management.
+    /// The message is LAP or APR: alternate paths are loaded by the programs, not by communication
+    /// management.
     AlternatePath,
 }
 
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        // The REQ of rping against Linux 6.12.
+        // The REQ that rping sent against Linux 6.12.
         let bytes = [
             0x01, 0x07, 0x02, 0x03, 0, 0, 0, 0, 0, 0, 0, 4, 0x2b, 0xe8, 0x8a, 0xc0, 0, 0x10, 0, 0, 0, 0, 0, 0,
         ];

@@ -3,10 +3,10 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const IP_HEADER_BYTES: usize = 36;
 
-/// Who wants to connect to whom: the version is 0.0, the IP version that of the addresses. The
+/// The addresses of both sides of a connection: the version is 0.0, the IP version that of the addresses. The
 /// destination port is in the service id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpHeader {
@@ -14,29 +14,29 @@ pub struct IpHeader {
     pub source_port: u16,
     /// Address of the active side.
     pub source: IpAddr,
-    /// Address of the passive side; of the same family.
+    /// Address of the passive side, of the same family.
     pub destination: IpAddr,
 }
 
-/// Why private data does not begin with the header.
+/// Reason why private data does not begin with the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IpHeaderError {
-    /// Fewer than 36 bytes.
+    /// There are fewer than 36 bytes.
     Truncated,
-    /// A version other than 0.0.
+    /// The version is not 0.0.
     Version(u8),
-    /// An IP version other than 4 and 6.
+    /// The IP version is not 4 or 6.
     IpVersion(u8),
 }
 
 impl IpHeader {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = IP_HEADER_BYTES;
 
     /// Reads the first 36 bytes of private data. Reserved bits are ignored.
     ///
     /// # Errors
-    /// What [`IpHeaderError`] lists.
+    /// Fails as [`IpHeaderError`] lists.
     pub fn parse(bytes: &[u8]) -> Result<IpHeader, IpHeaderError> {
         let bytes: &[u8; IP_HEADER_BYTES] = bytes.first_chunk().ok_or(IpHeaderError::Truncated)?;
         let [version, ip_version, p0, p1, addresses @ ..] = bytes;
@@ -59,8 +59,17 @@ impl IpHeader {
         Ok(IpHeader { source_port: u16::from_be_bytes([*p0, *p1]), source, destination })
     }
 
-    /// The header. A destination of another family than the source is written in the source's: an
-    /// IPv4 address as its last four bytes.
+    /// Splits private data into the header that it begins with, and the data behind it. Without a header all
+    /// is data: a peer that names both ends by GID (AF_IB) writes no header.
+    pub fn split(private_data: &[u8]) -> (Option<IpHeader>, &[u8]) {
+        match (IpHeader::parse(private_data), private_data.get(IP_HEADER_BYTES..)) {
+            (Ok(header), Some(data)) => (Some(header), data),
+            _ => (None, private_data),
+        }
+    }
+
+    /// Returns the header's bytes. If the destination's family is not the source's, it is written in the
+    /// source's family: an IPv4 address as its last four bytes.
     pub fn emit(&self) -> [u8; IP_HEADER_BYTES] {
         let mut out = [0; IP_HEADER_BYTES];
         //= linux:cma.c#cma_format_hdr
@@ -99,7 +108,7 @@ mod tests {
 
     #[test]
     fn golden_bytes_for_ipv4() {
-        // Of udaddy against Linux 6.12.
+        // The header of udaddy against Linux 6.12.
         let mut bytes = [0; 36];
         bytes[1..4].copy_from_slice(&[0x40, 0xdf, 0xa6]);
         bytes[16..20].copy_from_slice(&[10, 9, 0, 2]);
@@ -111,6 +120,10 @@ mod tests {
         };
         assert_eq!(header.emit(), bytes);
         assert_eq!(IpHeader::parse(&bytes), Ok(header));
+        let said = [&bytes[..], b"said"].concat();
+        assert_eq!(IpHeader::split(&said), (Some(header), &b"said"[..]));
+        assert_eq!(IpHeader::split(&said[..35]), (None, &said[..35]));
+        assert_eq!(IpHeader::split(&[0; 92]), (None, &[0; 92][..]));
     }
 
     #[test]

@@ -1,90 +1,90 @@
-//! LAP and APR: an alternate path for a connection, and what became of it.
+//! LAP and APR: an alternate path for a connection, and the answer to it.
 
-use super::field::{Bytes, CM_BYTES, CmBody, Field};
+use super::field::{CM_BYTES, CmBody, MadBytes, MadField};
 use super::{CommId, MAD_BYTES, Mad, MadHeader, PathFields, PrivateData, attribute};
 use crate::types::Gid;
 use crate::wire::Qpn;
 
-/// Load alternate path: the sender of the REQ offers one for the connection.
+/// Load alternate path: the sender of the REQ offers a path for the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lap {
-    /// Of the sender.
+    /// Communication id of the sender.
     pub local_id: CommId,
-    /// Of the receiver.
+    /// Communication id of the receiver.
     pub remote_id: CommId,
-    /// The receiver's queue pair.
+    /// Queue pair number of the receiver.
     pub remote_qpn: Qpn,
-    /// Within what time the receiver has to answer (5 bits: 4.096 µs · 2^t).
+    /// Time within which the receiver has to answer (5 bits: 4.096 µs · 2^t).
     pub remote_response_timeout: u8,
     /// The path, seen from the sender.
     pub alternate: PathFields,
-    /// What the consumer says.
+    /// Private data of the consumer.
     pub private_data: PrivateData<{ Lap::PRIVATE_DATA_BYTES }>,
 }
 
-/// What became of an alternate path.
+/// Outcome of loading an alternate path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ApStatus(pub u8);
 
 impl ApStatus {
-    /// It is loaded.
+    /// The path is loaded.
     pub const LOADED: ApStatus = ApStatus(0);
     /// The receiver has no such connection.
     pub const INVALID_COMM_ID: ApStatus = ApStatus(1);
     /// The receiver does not load alternate paths by LAP.
     pub const UNSUPPORTED: ApStatus = ApStatus(2);
-    /// The consumer does not want it.
+    /// The consumer does not want the path.
     pub const REJECTED: ApStatus = ApStatus(3);
 }
 
 /// Alternate path response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Apr {
-    /// Of the sender.
+    /// Communication id of the sender.
     pub local_id: CommId,
-    /// Of the receiver.
+    /// Communication id of the receiver.
     pub remote_id: CommId,
-    /// What became of the path.
+    /// Outcome of loading the path.
     pub status: ApStatus,
-    /// How many bytes of `info` count.
+    /// Number of bytes of `info` that are valid.
     pub info_length: u8,
-    /// More about the status.
+    /// Additional information about the status.
     pub info: PrivateData<{ Apr::INFO_BYTES }>,
-    /// What the consumer says.
+    /// Private data of the consumer.
     pub private_data: PrivateData<{ Apr::PRIVATE_DATA_BYTES }>,
 }
 
-const LOCAL_ID: Field = Field::bytes(0, 4);
-const REMOTE_ID: Field = Field::bytes(4, 4);
-const REMOTE_QPN: Field = Field::bits(12, 0, 24);
-const REMOTE_RESPONSE_TIMEOUT: Field = Field::bits(15, 0, 5);
-const LOCAL_LID: Field = Field::bytes(20, 2);
-const REMOTE_LID: Field = Field::bytes(22, 2);
-const LOCAL_GID: Bytes<16> = Bytes::at(24);
-const REMOTE_GID: Bytes<16> = Bytes::at(40);
-const FLOW_LABEL: Field = Field::bits(56, 0, 20);
-const TRAFFIC_CLASS: Field = Field::bytes(59, 1);
-const HOP_LIMIT: Field = Field::bytes(60, 1);
-const PACKET_RATE: Field = Field::bits(61, 2, 6);
-const SL: Field = Field::bits(62, 0, 4);
-const SUBNET_LOCAL: Field = Field::bits(62, 4, 1);
-const LOCAL_ACK_TIMEOUT: Field = Field::bits(63, 0, 5);
-const LAP_PRIVATE_DATA: Bytes<{ Lap::PRIVATE_DATA_BYTES }> = Bytes::at(64);
-const INFO_LENGTH: Field = Field::bytes(8, 1);
-const STATUS: Field = Field::bytes(9, 1);
-const INFO: Bytes<{ Apr::INFO_BYTES }> = Bytes::at(12);
-const APR_PRIVATE_DATA: Bytes<{ Apr::PRIVATE_DATA_BYTES }> = Bytes::at(84);
+const LOCAL_ID: MadField = MadField::bytes(0, 4);
+const REMOTE_ID: MadField = MadField::bytes(4, 4);
+const REMOTE_QPN: MadField = MadField::bits(12, 0, 24);
+const REMOTE_RESPONSE_TIMEOUT: MadField = MadField::bits(15, 0, 5);
+const LOCAL_LID: MadField = MadField::bytes(20, 2);
+const REMOTE_LID: MadField = MadField::bytes(22, 2);
+const LOCAL_GID: MadBytes<16> = MadBytes::at(24);
+const REMOTE_GID: MadBytes<16> = MadBytes::at(40);
+const FLOW_LABEL: MadField = MadField::bits(56, 0, 20);
+const TRAFFIC_CLASS: MadField = MadField::bytes(59, 1);
+const HOP_LIMIT: MadField = MadField::bytes(60, 1);
+const PACKET_RATE: MadField = MadField::bits(61, 2, 6);
+const SL: MadField = MadField::bits(62, 0, 4);
+const SUBNET_LOCAL: MadField = MadField::bits(62, 4, 1);
+const LOCAL_ACK_TIMEOUT: MadField = MadField::bits(63, 0, 5);
+const LAP_PRIVATE_DATA: MadBytes<{ Lap::PRIVATE_DATA_BYTES }> = MadBytes::at(64);
+const INFO_LENGTH: MadField = MadField::bytes(8, 1);
+const STATUS: MadField = MadField::bytes(9, 1);
+const INFO: MadBytes<{ Apr::INFO_BYTES }> = MadBytes::at(12);
+const APR_PRIVATE_DATA: MadBytes<{ Apr::PRIVATE_DATA_BYTES }> = MadBytes::at(84);
 
 impl Lap {
-    /// Room for private data.
+    /// Bytes of private data that the message has room for.
     pub const PRIVATE_DATA_BYTES: usize = 168;
 
-    /// The LAP in a MAD of communication management, if it is one.
+    /// Returns the LAP in a MAD of communication management, if it is one.
     pub fn of(mad: &Mad<'_>) -> Option<Lap> {
         (mad.header().attribute == attribute::LAP).then(|| Lap::read(&mad.body()))
     }
 
-    /// The MAD of this message in this transaction.
+    /// Returns the MAD of this message in a transaction.
     pub fn emit(&self, transaction: u64) -> [u8; MAD_BYTES] {
         let mut body = [0; CM_BYTES];
         self.write(&mut body);
@@ -136,17 +136,17 @@ impl Lap {
 }
 
 impl Apr {
-    /// Room for more about the status.
+    /// Bytes of additional information that the message has room for.
     pub const INFO_BYTES: usize = 72;
-    /// Room for private data.
+    /// Bytes of private data that the message has room for.
     pub const PRIVATE_DATA_BYTES: usize = 148;
 
-    /// The APR in a MAD of communication management, if it is one.
+    /// Returns the APR in a MAD of communication management, if it is one.
     pub fn of(mad: &Mad<'_>) -> Option<Apr> {
         (mad.header().attribute == attribute::APR).then(|| Apr::read(&mad.body()))
     }
 
-    /// The MAD of this message in this transaction.
+    /// Returns the MAD of this message in a transaction.
     pub fn emit(&self, transaction: u64) -> [u8; MAD_BYTES] {
         let mut body = [0; CM_BYTES];
         self.write(&mut body);
@@ -186,7 +186,7 @@ fn mad(attribute: u16, transaction: u64, body: &CmBody) -> [u8; MAD_BYTES] {
 mod tests {
     use super::*;
 
-    /// A LAP with another value in each field, as the table of its fields has them.
+    /// Returns a LAP with another value in each field, and its body written by the table of its fields.
     fn golden() -> (Lap, CmBody) {
         let (local_gid, remote_gid) = (Gid([0x11; 16]), Gid([0x22; 16]));
         let alternate = PathFields {

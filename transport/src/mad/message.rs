@@ -1,4 +1,4 @@
-//! A CM message: which one it is, and its value.
+//! A CM message: its type, and its value.
 
 use super::{
     CommId, Drep, Dreq, MAD_BYTES, Mad, MadError, MadHeader, Mra, Rej, Rep, Req, Rtu, ServiceId, SidrRep,
@@ -22,11 +22,11 @@ pub enum CmMessage {
 }
 
 impl CmMessage {
-    /// The message in a MAD. Reserved bits are ignored.
+    /// Reads the message in a MAD. Reserved bits are ignored.
     ///
     /// # Errors
-    /// Another class, version or method, and messages that RoCE does not have: all to be ignored, or
-    /// to be answered as [`refuse`](super::refuse) says.
+    /// Fails for another class, version or method, and for messages that RoCE does not have: all of them are
+    /// to be ignored, or to be answered as [`refuse`](super::refuse) says.
     pub fn parse(mad: &Mad<'_>) -> Result<CmMessage, MadError> {
         let header = mad.header();
         if header.class != class::COMMUNICATION {
@@ -56,7 +56,7 @@ impl CmMessage {
         })
     }
 
-    /// The MAD of this message in this transaction.
+    /// Returns the MAD of this message in a transaction.
     pub fn emit(&self, transaction: u64) -> [u8; MAD_BYTES] {
         let mut body = [0; CM_BYTES];
         let (attribute, modifier) = match self {
@@ -83,9 +83,9 @@ impl CmMessage {
         mad
     }
 
-    /// The connection at the receiver that the message is for, if it names one. A request names a
-    /// service instead (see [`CmMessage::service`]), and a REJ by timeout may name nothing: it is
-    /// known by the sender's node GUID and id.
+    /// Returns the connection at the receiver that the message is for, if it names one. A request names a
+    /// service instead (see [`CmMessage::service`]), and a REJ by timeout may name no connection: it is
+    /// identified by the sender's node GUID and id.
     pub fn recipient(&self) -> Option<CommId> {
         let id = match self {
             CmMessage::Req(_) | CmMessage::SidrReq(_) => CommId::NONE,
@@ -100,7 +100,7 @@ impl CmMessage {
         (id != CommId::NONE).then_some(id)
     }
 
-    /// The service that a request asks for.
+    /// Returns the service that a request asks for.
     pub const fn service(&self) -> Option<ServiceId> {
         match self {
             CmMessage::Req(req) => Some(req.service_id),

@@ -1,13 +1,13 @@
 //! Management datagrams (MADs): the 256 bytes that queue pair 1 carries.
 //!
-//! [`Mad`] is the checked view of one; [`CmMessage`] is the value of a communication management (CM)
-//! message: `parse` and `emit` are inverses on messages whose reserved bits are zero. [`ServiceId`] and
-//! [`IpHeader`] are what RDMA-CM puts on top to address by IP address and port. [`refuse`] answers the
-//! queries of management classes that a RoCE port of ours does not serve.
+//! [`Mad`] is the checked view of one; [`CmMessage`] is the value of a communication management (CM) message:
+//! `parse` and `emit` are inverses on messages whose reserved bits are zero. RDMA-CM uses [`ServiceId`] and
+//! [`IpHeader`] to address by IP address and port. [`refuse`] answers the queries of management classes that
+//! a RoCE port of this device does not serve.
 //!
-//! Layouts are those of the IBTA specification; where Linux fills reserved bits (connection options of
-//! vendors, [`Ece`]) they are fields here. The envelope (a UD SEND to queue pair 1 with
-//! [`GSI_Q_KEY`]) is the device's.
+//! Layouts are those of the IBTA specification; bits that are reserved there and filled by Linux (connection
+//! options of vendors, [`Ece`]) are fields here. The device adds the envelope (a UD SEND to queue pair 1 with
+//! [`GSI_Q_KEY`]).
 
 mod comm_id;
 mod disconnect;

@@ -1,46 +1,46 @@
-//! MRA: "I have your message, the answer will take a while".
+//! MRA: acknowledges a message whose answer will take a while.
 
-use super::field::{Bytes, CmBody, Field};
+use super::field::{CmBody, MadBytes, MadField};
 use super::{CommId, PrivateData};
 
-/// Which message an MRA acknowledges (two bits).
+/// Message that an MRA acknowledges (two bits).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum MraOf {
-    /// The request.
+    /// The request (REQ).
     #[default]
     Req = 0,
-    /// The reply.
+    /// The reply (REP).
     Rep = 1,
-    /// The alternate path.
+    /// The alternate path (LAP).
     Lap = 2,
-    /// Reserved.
+    /// Reserved value.
     Reserved = 3,
 }
 
 /// A message receipt acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mra {
-    /// Of the sender.
+    /// Communication id of the sender.
     pub local_id: CommId,
-    /// Of the receiver.
+    /// Communication id of the receiver.
     pub remote_id: CommId,
-    /// Of which message.
+    /// Message that is acknowledged.
     pub of: MraOf,
-    /// How long the answer may take from now (5 bits: 4.096 µs · 2^t).
+    /// Time that the answer may take from now (5 bits: 4.096 µs · 2^t).
     pub service_timeout: u8,
-    /// What the consumer says.
+    /// Private data of the consumer.
     pub private_data: PrivateData<{ Mra::PRIVATE_DATA_BYTES }>,
 }
 
-const LOCAL_ID: Field = Field::bytes(0, 4);
-const REMOTE_ID: Field = Field::bytes(4, 4);
-const OF: Field = Field::bits(8, 0, 2);
-const SERVICE_TIMEOUT: Field = Field::bits(9, 0, 5);
-const PRIVATE_DATA: Bytes<{ Mra::PRIVATE_DATA_BYTES }> = Bytes::at(10);
+const LOCAL_ID: MadField = MadField::bytes(0, 4);
+const REMOTE_ID: MadField = MadField::bytes(4, 4);
+const OF: MadField = MadField::bits(8, 0, 2);
+const SERVICE_TIMEOUT: MadField = MadField::bits(9, 0, 5);
+const PRIVATE_DATA: MadBytes<{ Mra::PRIVATE_DATA_BYTES }> = MadBytes::at(10);
 
 impl Mra {
-    /// Room for private data.
+    /// Bytes of private data that the message has room for.
     pub const PRIVATE_DATA_BYTES: usize = 222;
 
     pub(super) fn read(body: &CmBody) -> Mra {

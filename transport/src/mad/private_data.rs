@@ -1,4 +1,4 @@
-//! Private data: what the consumers tell each other in a message. Its length is not on the wire; the
+//! Private data: bytes that the consumers send each other in a message. Its length is not on the wire; the
 //! rest of the space is zero.
 
 use core::fmt;
@@ -8,23 +8,23 @@ use core::ops::Deref;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PrivateData<const N: usize>(pub [u8; N]);
 
-/// More private data than the message has room for.
+/// Error of private data that the message has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrivateDataTooLong {
-    /// Bytes given.
+    /// Number of bytes given.
     pub length_bytes: usize,
-    /// Bytes that fit.
+    /// Number of bytes that fit.
     pub limit_bytes: usize,
 }
 
 impl<const N: usize> PrivateData<N> {
-    /// None: all zeros.
+    /// Empty private data: all zeros.
     pub const NONE: PrivateData<N> = PrivateData([0; N]);
 
-    /// These bytes, padded.
+    /// Creates private data of these bytes, padded with zeros.
     ///
     /// # Errors
-    /// More than `N` bytes.
+    /// Fails if there are more than `N` bytes.
     pub fn new(bytes: &[u8]) -> Result<PrivateData<N>, PrivateDataTooLong> {
         let mut padded = [0; N];
         let error = PrivateDataTooLong { length_bytes: bytes.len(), limit_bytes: N };
@@ -50,7 +50,7 @@ impl<const N: usize> Deref for PrivateData<N> {
 }
 
 impl<const N: usize> fmt::Debug for PrivateData<N> {
-    /// Without the padding.
+    /// Prints the bytes without the padding.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let used = self.0.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         write!(f, "PrivateData<{N}>{:02x?}", self.0.get(..used).unwrap_or(&[]))

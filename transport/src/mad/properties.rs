@@ -15,7 +15,7 @@ fn bytes() -> impl Strategy<Value = [u8; MAD_BYTES]> {
 }
 
 proptest! {
-    /// Emitting what was parsed changes reserved bits only, and what it means stays.
+    /// Emitting a parsed message changes reserved bits only, and keeps its meaning.
     #[test]
     fn what_was_parsed_is_written_again(bytes in bytes()) {
         let mad = Mad::parse(&bytes).unwrap();
@@ -31,7 +31,7 @@ proptest! {
         }
     }
 
-    /// Anything at all is refused or understood.
+    /// Arbitrary bytes are refused or parsed, without a panic.
     #[test]
     fn nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         if let Ok(mad) = Mad::parse(&bytes) {
@@ -52,12 +52,13 @@ proptest! {
     }
 }
 
-/// How many bits of each message mean something: a field that is missing or read twice changes it.
+/// Checks how many bits of each message have a meaning: a field that is missing or read twice changes the
+/// number.
 #[test]
 fn no_field_is_missing() {
     let expected = [
-        // (attribute, reserved bits of the body): REQ has 32 + 8 + (6 + 3 + 3) * 2; XRC is its transport
-        // here.
+        // Each row has an attribute and the reserved bits of its body: REQ has 32 + 8 + (6 + 3 + 3) * 2; XRC
+        // is its transport here.
         (attribute::REQ, 32 + 8 + 12 * 2 + 2),
         (attribute::MRA, 6 + 3),
         (attribute::REJ, 6 + 1),
@@ -72,7 +73,7 @@ fn no_field_is_missing() {
         let mut bytes = [0xff; MAD_BYTES];
         MadHeader::communication(attribute, 0, 0).emit(&mut bytes);
         if attribute == attribute::REQ {
-            // Extended transport type 1.
+            // The extended transport type 1, which is XRC.
             bytes[24 + 51] = 0b1111_1001;
         }
         let message = CmMessage::parse(&Mad::parse(&bytes).unwrap()).unwrap();

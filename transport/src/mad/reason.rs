@@ -1,19 +1,19 @@
-//! Why a request was refused: reasons of REJ and states of SIDR_REP, by number and by name.
+//! Reasons of a refusal: those of REJ and the states of SIDR_REP, by number and by name.
 
 use core::fmt;
 
-/// The reason in a REJ. Any number can arrive; those that have names print them.
+/// The reason in a REJ. Any number can arrive; the numbers that have names print them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RejectReason(pub u16);
 
-/// Number, constant and text of every reason: one list makes the constants and the names.
+/// Defines number, constant and text of every reason: one list makes the constants and the names.
 macro_rules! reasons {
     ($($number:literal $name:ident $text:literal,)*) => {
         impl RejectReason {
             $(#[doc = concat!("REJ reason ", $number, ": ", $text, ".")]
             pub const $name: RejectReason = RejectReason($number);)*
 
-            /// What the number means; `None` if it has no meaning.
+            /// Returns the meaning of the number; `None` if it has no meaning.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($number => Some($text),)*
@@ -70,23 +70,23 @@ impl fmt::Display for RejectReason {
     }
 }
 
-/// Which message a REJ refuses (two bits).
+/// Message that a REJ refuses (two bits).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Rejected {
-    /// The request.
+    /// The request (REQ).
     Req = 0,
-    /// The reply.
+    /// The reply (REP).
     Rep = 1,
-    /// None of both: the connection.
+    /// Neither a request nor a reply, but the connection.
     #[default]
     Other = 2,
-    /// Reserved.
+    /// Reserved value.
     Reserved = 3,
 }
 
 impl Rejected {
-    /// From the low two bits.
+    /// Returns the value of the low two bits.
     pub(super) const fn from_bits(bits: u8) -> Rejected {
         match bits & 3 {
             0 => Rejected::Req,
@@ -106,13 +106,13 @@ impl SidrStatus {
     pub const SUCCESS: SidrStatus = SidrStatus(0);
     /// No process offers the service.
     pub const UNSUPPORTED: SidrStatus = SidrStatus(1);
-    /// Rejected by the consumer.
+    /// The consumer rejects the question.
     pub const REJECT: SidrStatus = SidrStatus(2);
-    /// No queue pair.
+    /// There is no queue pair.
     pub const NO_QP: SidrStatus = SidrStatus(3);
-    /// Redirection.
+    /// The question is redirected.
     pub const REDIRECT: SidrStatus = SidrStatus(4);
-    /// Version not supported.
+    /// The version is not supported.
     pub const UNSUPPORTED_VERSION: SidrStatus = SidrStatus(5);
 }
 

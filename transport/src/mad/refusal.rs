@@ -1,13 +1,13 @@
-//! Queries of management classes that are not served: counters, path records, port information.
+//! Answers to queries of management classes that are not served: counters, path records, port information.
 
 use super::{MAD_BYTES, Mad, MadHeader, class, method};
 
-/// Status "this method and attribute are not supported".
+/// The status "this method and attribute are not supported".
 const UNSUPPORTED_METHOD_ATTRIBUTE: u16 = 0x000c;
 
-/// The answer to a query that no class serves, as the Linux MAD layer gives it for rdma_rxe: the query
-/// itself as a GET_RESPONSE with the status "not supported". Only GET and SET are answered, and
-/// subnet management not at all, because it belongs to queue pair 0.
+/// Returns the answer to a query that no class serves, as the Linux MAD layer gives it for rdma_rxe: the
+/// query itself as a GET_RESPONSE with the status "not supported". Only GET and SET are answered; subnet
+/// management is never answered, because it belongs to queue pair 0.
 pub fn refuse(mad: &Mad<'_>) -> Option<[u8; MAD_BYTES]> {
     let header = mad.header();
     let subnet_management = matches!(header.class, class::SUBNET_LID | class::SUBNET_DIRECTED);

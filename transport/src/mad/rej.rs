@@ -1,43 +1,44 @@
 //! REJ: refuses a request, a reply or a connection.
 
-use super::field::{Bytes, CmBody, Field};
+use super::field::{CmBody, MadBytes, MadField};
 use super::{CommId, PrivateData, RejectReason, Rejected};
 
 /// A rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rej {
-    /// Of the sender; none if it refuses a request that it has given no id.
+    /// Communication id of the sender; none if it refuses a request that it has given no id.
     pub local_id: CommId,
-    /// Of the receiver; none if the sender gives up a request that was never answered.
+    /// Communication id of the receiver; none if the sender gives up a request that was never answered.
     pub remote_id: CommId,
-    /// Which message is refused.
+    /// Message that is refused.
     pub rejected: Rejected,
-    /// Bytes of `info` that mean something (7 bits; those that arrive may claim more than there are).
+    /// Number of bytes of `info` that are valid (7 bits; a message that arrives may claim more than there
+    /// are).
     pub info_length: u8,
-    /// Why.
+    /// Reason of the rejection.
     pub reason: RejectReason,
-    /// Additional information: what it is depends on the reason. Linux gives its node GUID with
+    /// Additional information, whose meaning depends on the reason. Linux gives its node GUID with
     /// [`RejectReason::TIMEOUT`].
     pub info: PrivateData<{ Rej::INFO_BYTES }>,
-    /// What the consumer says.
+    /// Private data of the consumer.
     pub private_data: PrivateData<{ Rej::PRIVATE_DATA_BYTES }>,
 }
 
-const LOCAL_ID: Field = Field::bytes(0, 4);
-const REMOTE_ID: Field = Field::bytes(4, 4);
-const REJECTED: Field = Field::bits(8, 0, 2);
-const INFO_LENGTH: Field = Field::bits(9, 0, 7);
-const REASON: Field = Field::bytes(10, 2);
-const INFO: Bytes<{ Rej::INFO_BYTES }> = Bytes::at(12);
-const PRIVATE_DATA: Bytes<{ Rej::PRIVATE_DATA_BYTES }> = Bytes::at(84);
+const LOCAL_ID: MadField = MadField::bytes(0, 4);
+const REMOTE_ID: MadField = MadField::bytes(4, 4);
+const REJECTED: MadField = MadField::bits(8, 0, 2);
+const INFO_LENGTH: MadField = MadField::bits(9, 0, 7);
+const REASON: MadField = MadField::bytes(10, 2);
+const INFO: MadBytes<{ Rej::INFO_BYTES }> = MadBytes::at(12);
+const PRIVATE_DATA: MadBytes<{ Rej::PRIVATE_DATA_BYTES }> = MadBytes::at(84);
 
 impl Rej {
-    /// Room for additional information.
+    /// Bytes of additional information that the message has room for.
     pub const INFO_BYTES: usize = 72;
-    /// Room for private data.
+    /// Bytes of private data that the message has room for.
     pub const PRIVATE_DATA_BYTES: usize = 148;
 
-    /// The node GUID that comes with a timeout.
+    /// Returns the node GUID that comes with the reason [`RejectReason::TIMEOUT`].
     pub fn timeout_ca_guid(&self) -> Option<u64> {
         //= linux:cm.c#cm_acquire_rejected_id
         //| A REJ because of a timeout names the sender by its node GUID.

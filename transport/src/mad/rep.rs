@@ -1,69 +1,69 @@
 //! REP: the reply to a REQ.
 
-use super::field::{Bytes, CmBody, Field};
+use super::field::{CmBody, MadBytes, MadField};
 use super::{CommId, Ece, PrivateData};
 use crate::wire::{Psn, Qpn};
 
 /// A reply: the passive side accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rep {
-    /// Of the sender.
+    /// Communication id of the sender.
     pub local_id: CommId,
-    /// Of the receiver: that of the REQ.
+    /// Communication id of the receiver, from the REQ.
     pub remote_id: CommId,
     /// Q_Key of the sender (datagrams only).
     pub local_q_key: u32,
-    /// The sender's queue pair.
+    /// Queue pair number of the sender.
     pub local_qpn: Qpn,
-    /// Options of vendors.
+    /// Enhanced connection establishment: options of vendors.
     pub ece: Ece,
     /// EE context of the sender (24 bits); Linux puts the queue pair of an XRC target here.
     //= linux:cm.c#cm_format_rep
     //| The number of an XRC target stands in the place of the EE context.
     pub local_eecn: u32,
-    /// Where the receiver's PSNs begin.
+    /// First PSN of the receiver's packets.
     pub starting_psn: Psn,
     /// READs and atomics that the sender serves at once.
     pub responder_resources: u8,
     /// READs and atomics that the sender will have outstanding.
     pub initiator_depth: u8,
-    /// How long the sender's adapter takes to acknowledge (5 bits).
+    /// Time that the sender's adapter takes to acknowledge (5 bits: 4.096 µs · 2^t).
     pub target_ack_delay: u8,
-    /// What became of the alternate path (2 bits).
+    /// Outcome for the alternate path (2 bits).
     pub failover_accepted: u8,
-    /// The sender's queue pair does end-to-end flow control.
+    /// True if the sender's queue pair does end-to-end flow control.
     pub flow_control: bool,
     /// RNR retries that the receiver is to use (3 bits).
     pub rnr_retry_count: u8,
-    /// The sender's queue pair uses a shared receive queue.
+    /// True if the sender's queue pair uses a shared receive queue.
     pub srq: bool,
-    /// The sender's node GUID.
+    /// Node GUID of the sender.
     pub local_ca_guid: u64,
-    /// What the consumer says.
+    /// Private data of the consumer.
     pub private_data: PrivateData<{ Rep::PRIVATE_DATA_BYTES }>,
 }
 
-const LOCAL_ID: Field = Field::bytes(0, 4);
-const REMOTE_ID: Field = Field::bytes(4, 4);
-const LOCAL_Q_KEY: Field = Field::bytes(8, 4);
-const LOCAL_QPN: Field = Field::bytes(12, 3);
-const VENDOR_ID_LOW: Field = Field::bytes(15, 1);
-const LOCAL_EECN: Field = Field::bytes(16, 3);
-const VENDOR_ID_MIDDLE: Field = Field::bytes(19, 1);
-const STARTING_PSN: Field = Field::bytes(20, 3);
-const VENDOR_ID_HIGH: Field = Field::bytes(23, 1);
-const RESPONDER_RESOURCES: Field = Field::bytes(24, 1);
-const INITIATOR_DEPTH: Field = Field::bytes(25, 1);
-const TARGET_ACK_DELAY: Field = Field::bits(26, 0, 5);
-const FAILOVER_ACCEPTED: Field = Field::bits(26, 5, 2);
-const FLOW_CONTROL: Field = Field::bits(26, 7, 1);
-const RNR_RETRY_COUNT: Field = Field::bits(27, 0, 3);
-const SRQ: Field = Field::bits(27, 3, 1);
-const LOCAL_CA_GUID: Field = Field::bytes(28, 8);
-const PRIVATE_DATA: Bytes<{ Rep::PRIVATE_DATA_BYTES }> = Bytes::at(36);
+const LOCAL_ID: MadField = MadField::bytes(0, 4);
+const REMOTE_ID: MadField = MadField::bytes(4, 4);
+const LOCAL_Q_KEY: MadField = MadField::bytes(8, 4);
+const LOCAL_QPN: MadField = MadField::bytes(12, 3);
+const VENDOR_ID_LOW: MadField = MadField::bytes(15, 1);
+const LOCAL_EECN: MadField = MadField::bytes(16, 3);
+const VENDOR_ID_MIDDLE: MadField = MadField::bytes(19, 1);
+const STARTING_PSN: MadField = MadField::bytes(20, 3);
+const VENDOR_ID_HIGH: MadField = MadField::bytes(23, 1);
+const RESPONDER_RESOURCES: MadField = MadField::bytes(24, 1);
+const INITIATOR_DEPTH: MadField = MadField::bytes(25, 1);
+const TARGET_ACK_DELAY: MadField = MadField::bits(26, 0, 5);
+const FAILOVER_ACCEPTED: MadField = MadField::bits(26, 5, 2);
+const FLOW_CONTROL: MadField = MadField::bits(26, 7, 1);
+const RNR_RETRY_COUNT: MadField = MadField::bits(27, 0, 3);
+const SRQ: MadField = MadField::bits(27, 3, 1);
+const LOCAL_CA_GUID: MadField = MadField::bytes(28, 8);
+const PRIVATE_DATA: MadBytes<{ Rep::PRIVATE_DATA_BYTES }> = MadBytes::at(36);
 
 impl Rep {
-    /// Room for private data.
+    /// Bytes of private data that the message has room for.
     pub const PRIVATE_DATA_BYTES: usize = 196;
 
     pub(super) fn read(body: &CmBody, modifier: u32) -> Rep {

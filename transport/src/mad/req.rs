@@ -1,6 +1,6 @@
 //! REQ: the request for a connection.
 
-use super::field::{Bytes, CmBody, Field};
+use super::field::{CmBody, MadBytes, MadField};
 use super::{CommId, Ece, PrivateData, ServiceId};
 use crate::types::{Gid, Mtu};
 use crate::wire::{Psn, Qpn};
@@ -12,7 +12,7 @@ pub enum TransportType {
     Rc,
     /// Unreliable connection.
     Uc,
-    /// Reliable datagram: no RoCE device has it.
+    /// Reliable datagram, which no RoCE device has.
     Rd,
     /// Extended reliable connection.
     Xrc,
@@ -47,17 +47,18 @@ impl TransportType {
 /// A path as a REQ describes it, seen from the sender of the REQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathFields {
-    /// 0xffff on RoCE, 0 on one link.
+    /// LID of the sender: 0xffff on RoCE, 0 on one link.
     pub local_lid: u16,
-    /// As `local_lid`. Linux takes an alternate path for present when its local LID is not 0.
+    /// LID of the receiver, as `local_lid`. Linux takes an alternate path for present when its local LID is
+    /// not 0.
     pub remote_lid: u16,
-    /// Of the sender.
+    /// GID of the sender.
     pub local_gid: Gid,
-    /// Of the receiver.
+    /// GID of the receiver.
     pub remote_gid: Gid,
-    /// 20 bits.
+    /// IPv6 flow label (20 bits).
     pub flow_label: u32,
-    /// A rate of the verbs enumeration (6 bits); 0 for that of the port.
+    /// Packet rate of the verbs enumeration (6 bits); 0 means the rate of the port.
     pub packet_rate: u8,
     /// TOS byte / IPv6 traffic class.
     pub traffic_class: u8,
@@ -65,44 +66,44 @@ pub struct PathFields {
     pub hop_limit: u8,
     /// Service level (4 bits).
     pub sl: u8,
-    /// Both ends are on one link.
+    /// True if both ends are on one link.
     pub subnet_local: bool,
-    /// The transport timeout that the sender's queue pair uses (5 bits).
+    /// Transport timeout that the sender's queue pair uses (5 bits).
     pub local_ack_timeout: u8,
 }
 
-/// A request.
+/// A request for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Req {
-    /// Of the sender.
+    /// Communication id of the sender.
     pub local_id: CommId,
-    /// What is asked for.
+    /// Service that the request is for.
     pub service_id: ServiceId,
-    /// The sender's node GUID: with an id or a queue pair number it names the sender's end for ever.
+    /// Node GUID of the sender: together with an id or a queue pair number it identifies the sender's end.
     pub local_ca_guid: u64,
-    /// Options of vendors.
+    /// Enhanced connection establishment: options of vendors.
     pub ece: Ece,
     /// Q_Key of the sender (datagrams only).
     pub local_q_key: u32,
-    /// The sender's queue pair.
+    /// Queue pair number of the sender.
     pub local_qpn: Qpn,
     /// READs and atomics that the sender can serve at once.
     pub responder_resources: u8,
-    /// EE context of the sender (24 bits); not on RoCE.
+    /// EE context of the sender (24 bits); unused on RoCE.
     pub local_eecn: u32,
     /// READs and atomics that the sender wants to have outstanding.
     pub initiator_depth: u8,
     /// EE context of the receiver (24 bits).
     pub remote_eecn: u32,
-    /// Within what time the receiver has to answer (5 bits: 4.096 µs · 2^t).
+    /// Time within which the receiver has to answer (5 bits: 4.096 µs · 2^t).
     pub remote_response_timeout: u8,
-    /// What kind of connection.
+    /// Transport of the connection.
     pub transport: TransportType,
-    /// The sender's queue pair does end-to-end flow control.
+    /// True if the sender's queue pair does end-to-end flow control.
     pub flow_control: bool,
-    /// Where the receiver's PSNs begin.
+    /// First PSN of the receiver's packets.
     pub starting_psn: Psn,
-    /// Within what time the sender will answer (5 bits).
+    /// Time within which the sender will answer (5 bits: 4.096 µs · 2^t).
     pub local_response_timeout: u8,
     /// Transport retries that the receiver is to use (3 bits).
     pub retry_count: u8,
@@ -110,54 +111,54 @@ pub struct Req {
     pub pkey: u16,
     /// Path MTU by verbs number (4 bits); see [`Req::mtu`].
     pub path_mtu: u8,
-    /// RDC exists.
+    /// True if an RDC exists.
     pub rdc_exists: bool,
     /// RNR retries that the receiver is to use (3 bits).
     pub rnr_retry_count: u8,
-    /// How often to repeat a message that is not answered (4 bits).
+    /// Number of repetitions of a message that is not answered (4 bits).
     pub max_cm_retries: u8,
-    /// The sender's queue pair uses a shared receive queue.
+    /// True if the sender's queue pair uses a shared receive queue.
     pub srq: bool,
-    /// The path.
+    /// Primary path of the connection.
     pub primary: PathFields,
-    /// All zero on RoCE.
+    /// Alternate path; all zero on RoCE.
     pub alternate: PathFields,
-    /// What the consumer says.
+    /// Private data of the consumer.
     pub private_data: PrivateData<{ Req::PRIVATE_DATA_BYTES }>,
 }
 
-const LOCAL_ID: Field = Field::bytes(0, 4);
-const SERVICE_ID: Field = Field::bytes(8, 8);
-const LOCAL_CA_GUID: Field = Field::bytes(16, 8);
-const VENDOR_ID: Field = Field::bytes(24, 3);
-const LOCAL_Q_KEY: Field = Field::bytes(28, 4);
-const LOCAL_QPN: Field = Field::bytes(32, 3);
-const RESPONDER_RESOURCES: Field = Field::bytes(35, 1);
-const LOCAL_EECN: Field = Field::bytes(36, 3);
-const INITIATOR_DEPTH: Field = Field::bytes(39, 1);
-const REMOTE_EECN: Field = Field::bytes(40, 3);
-const REMOTE_RESPONSE_TIMEOUT: Field = Field::bits(43, 0, 5);
-const TRANSPORT_TYPE: Field = Field::bits(43, 5, 2);
-const FLOW_CONTROL: Field = Field::bits(43, 7, 1);
-const STARTING_PSN: Field = Field::bytes(44, 3);
-const LOCAL_RESPONSE_TIMEOUT: Field = Field::bits(47, 0, 5);
-const RETRY_COUNT: Field = Field::bits(47, 5, 3);
-const PKEY: Field = Field::bytes(48, 2);
-const PATH_MTU: Field = Field::bits(50, 0, 4);
-const RDC_EXISTS: Field = Field::bits(50, 4, 1);
-const RNR_RETRY_COUNT: Field = Field::bits(50, 5, 3);
-const MAX_CM_RETRIES: Field = Field::bits(51, 0, 4);
-const SRQ: Field = Field::bits(51, 4, 1);
-const EXTENDED_TRANSPORT_TYPE: Field = Field::bits(51, 5, 3);
+const LOCAL_ID: MadField = MadField::bytes(0, 4);
+const SERVICE_ID: MadField = MadField::bytes(8, 8);
+const LOCAL_CA_GUID: MadField = MadField::bytes(16, 8);
+const VENDOR_ID: MadField = MadField::bytes(24, 3);
+const LOCAL_Q_KEY: MadField = MadField::bytes(28, 4);
+const LOCAL_QPN: MadField = MadField::bytes(32, 3);
+const RESPONDER_RESOURCES: MadField = MadField::bytes(35, 1);
+const LOCAL_EECN: MadField = MadField::bytes(36, 3);
+const INITIATOR_DEPTH: MadField = MadField::bytes(39, 1);
+const REMOTE_EECN: MadField = MadField::bytes(40, 3);
+const REMOTE_RESPONSE_TIMEOUT: MadField = MadField::bits(43, 0, 5);
+const TRANSPORT_TYPE: MadField = MadField::bits(43, 5, 2);
+const FLOW_CONTROL: MadField = MadField::bits(43, 7, 1);
+const STARTING_PSN: MadField = MadField::bytes(44, 3);
+const LOCAL_RESPONSE_TIMEOUT: MadField = MadField::bits(47, 0, 5);
+const RETRY_COUNT: MadField = MadField::bits(47, 5, 3);
+const PKEY: MadField = MadField::bytes(48, 2);
+const PATH_MTU: MadField = MadField::bits(50, 0, 4);
+const RDC_EXISTS: MadField = MadField::bits(50, 4, 1);
+const RNR_RETRY_COUNT: MadField = MadField::bits(50, 5, 3);
+const MAX_CM_RETRIES: MadField = MadField::bits(51, 0, 4);
+const SRQ: MadField = MadField::bits(51, 4, 1);
+const EXTENDED_TRANSPORT_TYPE: MadField = MadField::bits(51, 5, 3);
 const PRIMARY: PathLayout = PathLayout::at(52);
 const ALTERNATE: PathLayout = PathLayout::at(96);
-const PRIVATE_DATA: Bytes<{ Req::PRIVATE_DATA_BYTES }> = Bytes::at(140);
+const PRIVATE_DATA: MadBytes<{ Req::PRIVATE_DATA_BYTES }> = MadBytes::at(140);
 
 impl Req {
-    /// Room for private data; RDMA-CM uses the first 36 bytes.
+    /// Bytes of private data that the message has room for; RDMA-CM uses the first 36.
     pub const PRIVATE_DATA_BYTES: usize = 92;
 
-    /// The path MTU, if its number has a meaning.
+    /// Returns the path MTU, if its number has a meaning.
     pub const fn mtu(&self) -> Option<Mtu> {
         Mtu::from_verbs(self.path_mtu as u32)
     }
@@ -223,36 +224,36 @@ impl Req {
     }
 }
 
-/// Where the fields of a path are.
+/// Fields of a path in a message.
 #[derive(Debug, Clone, Copy)]
 struct PathLayout {
-    local_lid: Field,
-    remote_lid: Field,
-    local_gid: Bytes<16>,
-    remote_gid: Bytes<16>,
-    flow_label: Field,
-    packet_rate: Field,
-    traffic_class: Field,
-    hop_limit: Field,
-    sl: Field,
-    subnet_local: Field,
-    local_ack_timeout: Field,
+    local_lid: MadField,
+    remote_lid: MadField,
+    local_gid: MadBytes<16>,
+    remote_gid: MadBytes<16>,
+    flow_label: MadField,
+    packet_rate: MadField,
+    traffic_class: MadField,
+    hop_limit: MadField,
+    sl: MadField,
+    subnet_local: MadField,
+    local_ack_timeout: MadField,
 }
 
 impl PathLayout {
     const fn at(offset: usize) -> PathLayout {
         PathLayout {
-            local_lid: Field::bytes(offset, 2),
-            remote_lid: Field::bytes(offset + 2, 2),
-            local_gid: Bytes::at(offset + 4),
-            remote_gid: Bytes::at(offset + 20),
-            flow_label: Field::bits(offset + 36, 0, 20),
-            packet_rate: Field::bits(offset + 39, 2, 6),
-            traffic_class: Field::bytes(offset + 40, 1),
-            hop_limit: Field::bytes(offset + 41, 1),
-            sl: Field::bits(offset + 42, 0, 4),
-            subnet_local: Field::bits(offset + 42, 4, 1),
-            local_ack_timeout: Field::bits(offset + 43, 0, 5),
+            local_lid: MadField::bytes(offset, 2),
+            remote_lid: MadField::bytes(offset + 2, 2),
+            local_gid: MadBytes::at(offset + 4),
+            remote_gid: MadBytes::at(offset + 20),
+            flow_label: MadField::bits(offset + 36, 0, 20),
+            packet_rate: MadField::bits(offset + 39, 2, 6),
+            traffic_class: MadField::bytes(offset + 40, 1),
+            hop_limit: MadField::bytes(offset + 41, 1),
+            sl: MadField::bits(offset + 42, 0, 4),
+            subnet_local: MadField::bits(offset + 42, 4, 1),
+            local_ack_timeout: MadField::bits(offset + 43, 0, 5),
         }
     }
 

@@ -1,25 +1,25 @@
 //! RTU: the active side is ready to use the connection.
 
-use super::field::{Bytes, CmBody, Field};
+use super::field::{CmBody, MadBytes, MadField};
 use super::{CommId, PrivateData};
 
-/// Ready to use.
+/// A message of the active side that it is ready to use the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rtu {
-    /// Of the sender.
+    /// Communication id of the sender.
     pub local_id: CommId,
-    /// Of the receiver.
+    /// Communication id of the receiver.
     pub remote_id: CommId,
-    /// What the consumer says.
+    /// Private data of the consumer.
     pub private_data: PrivateData<{ Rtu::PRIVATE_DATA_BYTES }>,
 }
 
-const LOCAL_ID: Field = Field::bytes(0, 4);
-const REMOTE_ID: Field = Field::bytes(4, 4);
-const PRIVATE_DATA: Bytes<{ Rtu::PRIVATE_DATA_BYTES }> = Bytes::at(8);
+const LOCAL_ID: MadField = MadField::bytes(0, 4);
+const REMOTE_ID: MadField = MadField::bytes(4, 4);
+const PRIVATE_DATA: MadBytes<{ Rtu::PRIVATE_DATA_BYTES }> = MadBytes::at(8);
 
 impl Rtu {
-    /// Room for private data.
+    /// Bytes of private data that the message has room for.
     pub const PRIVATE_DATA_BYTES: usize = 224;
 
     pub(super) fn read(body: &CmBody) -> Rtu {

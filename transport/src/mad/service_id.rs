@@ -1,4 +1,4 @@
-//! Service ids: what a request asks for. RDMA-CM makes them of a port space and a port.
+//! Service ids, which name the service that a request is for. RDMA-CM makes them of a port space and a port.
 
 use core::fmt;
 
@@ -12,36 +12,36 @@ pub struct ServiceId(pub u64);
 pub enum PortSpace {
     /// IP over InfiniBand (datagrams).
     IpoIb = 0x0002,
-    /// Connections.
+    /// Connections (`RDMA_PS_TCP`).
     Tcp = 0x0106,
-    /// Datagrams.
+    /// Datagrams (`RDMA_PS_UDP`).
     Udp = 0x0111,
-    /// InfiniBand's own.
+    /// InfiniBand's own port space.
     Ib = 0x013f,
 }
 
 impl PortSpace {
-    /// All of them.
+    /// All port spaces.
     pub const ALL: [PortSpace; 4] = [PortSpace::IpoIb, PortSpace::Tcp, PortSpace::Udp, PortSpace::Ib];
 
-    /// The port space with this number.
+    /// Returns the port space with this number.
     pub fn from_number(number: u16) -> Option<PortSpace> {
         PortSpace::ALL.into_iter().find(|space| *space as u16 == number)
     }
 }
 
 impl ServiceId {
-    /// Bits of a service id that name the port space of RDMA-CM.
+    /// Mask of the bits of a service id that name the port space of RDMA-CM.
     pub const PORT_SPACE_MASK: u64 = !0xffff;
 
-    /// The service id of a port.
+    /// Returns the service id of a port.
     pub const fn rdma_cm(space: PortSpace, port: u16) -> ServiceId {
         //= linux:cma.c#rdma_get_service_id
         //| The service ID of RDMA-CM is the port space followed by the port.
         ServiceId((space as u64) << 16 | port as u64)
     }
 
-    /// Port space and port, if this is a service id of RDMA-CM.
+    /// Returns port space and port, if this is a service id of RDMA-CM.
     pub fn to_rdma_cm(self) -> Option<(PortSpace, u16)> {
         let space = u16::try_from(self.0 >> 16).ok().and_then(PortSpace::from_number)?;
         Some((space, self.0 as u16))

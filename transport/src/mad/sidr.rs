@@ -1,59 +1,59 @@
-//! SIDR_REQ and SIDR_REP: "which queue pair serves datagrams for this service?"
+//! SIDR_REQ and SIDR_REP: the question which queue pair serves datagrams for a service, and its answer.
 
-use super::field::{Bytes, CmBody, Field};
+use super::field::{CmBody, MadBytes, MadField};
 use super::{CommId, PrivateData, ServiceId, SidrStatus};
 use crate::wire::Qpn;
 
-/// A question for a queue pair.
+/// A question for a datagram queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SidrReq {
-    /// Chosen by the sender as a communication id.
+    /// Id of the question, which the sender chooses as it chooses communication ids.
     pub request_id: CommId,
     /// Partition key.
     pub pkey: u16,
-    /// What is asked for.
+    /// Service that the question is for.
     pub service_id: ServiceId,
-    /// What the consumer says; RDMA-CM uses the first 36 bytes.
+    /// Private data of the consumer; RDMA-CM uses the first 36 bytes.
     pub private_data: PrivateData<{ SidrReq::PRIVATE_DATA_BYTES }>,
 }
 
-/// The answer.
+/// The answer to a [`SidrReq`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SidrRep {
-    /// Of the question.
+    /// Id of the question.
     pub request_id: CommId,
-    /// Whether the queue pair is valid.
+    /// Status: says whether the queue pair is valid.
     pub status: SidrStatus,
-    /// Bytes of `info` that mean something.
+    /// Number of bytes of `info` that are valid.
     pub info_length: u8,
-    /// The queue pair.
+    /// Number of the queue pair.
     pub qpn: Qpn,
-    /// Of the question.
+    /// Service that the question was for.
     pub service_id: ServiceId,
-    /// Its Q_Key.
+    /// Q_Key of the queue pair.
     pub q_key: u32,
     /// Additional information.
     pub info: PrivateData<{ SidrRep::INFO_BYTES }>,
-    /// What the consumer says.
+    /// Private data of the consumer.
     pub private_data: PrivateData<{ SidrRep::PRIVATE_DATA_BYTES }>,
 }
 
-const REQUEST_ID: Field = Field::bytes(0, 4);
+const REQUEST_ID: MadField = MadField::bytes(0, 4);
 
-const REQ_PKEY: Field = Field::bytes(4, 2);
-const REQ_SERVICE_ID: Field = Field::bytes(8, 8);
-const REQ_PRIVATE_DATA: Bytes<{ SidrReq::PRIVATE_DATA_BYTES }> = Bytes::at(16);
+const REQ_PKEY: MadField = MadField::bytes(4, 2);
+const REQ_SERVICE_ID: MadField = MadField::bytes(8, 8);
+const REQ_PRIVATE_DATA: MadBytes<{ SidrReq::PRIVATE_DATA_BYTES }> = MadBytes::at(16);
 
-const REP_STATUS: Field = Field::bytes(4, 1);
-const REP_INFO_LENGTH: Field = Field::bytes(5, 1);
-const REP_QPN: Field = Field::bytes(8, 3);
-const REP_SERVICE_ID: Field = Field::bytes(12, 8);
-const REP_Q_KEY: Field = Field::bytes(20, 4);
-const REP_INFO: Bytes<{ SidrRep::INFO_BYTES }> = Bytes::at(24);
-const REP_PRIVATE_DATA: Bytes<{ SidrRep::PRIVATE_DATA_BYTES }> = Bytes::at(96);
+const REP_STATUS: MadField = MadField::bytes(4, 1);
+const REP_INFO_LENGTH: MadField = MadField::bytes(5, 1);
+const REP_QPN: MadField = MadField::bytes(8, 3);
+const REP_SERVICE_ID: MadField = MadField::bytes(12, 8);
+const REP_Q_KEY: MadField = MadField::bytes(20, 4);
+const REP_INFO: MadBytes<{ SidrRep::INFO_BYTES }> = MadBytes::at(24);
+const REP_PRIVATE_DATA: MadBytes<{ SidrRep::PRIVATE_DATA_BYTES }> = MadBytes::at(96);
 
 impl SidrReq {
-    /// Room for private data.
+    /// Bytes of private data that the message has room for.
     pub const PRIVATE_DATA_BYTES: usize = 216;
 
     pub(super) fn read(body: &CmBody) -> SidrReq {
@@ -74,9 +74,9 @@ impl SidrReq {
 }
 
 impl SidrRep {
-    /// Room for additional information.
+    /// Bytes of additional information that the message has room for.
     pub const INFO_BYTES: usize = 72;
-    /// Room for private data.
+    /// Bytes of private data that the message has room for.
     pub const PRIVATE_DATA_BYTES: usize = 136;
 
     pub(super) fn read(body: &CmBody) -> SidrRep {

@@ -1,12 +1,12 @@
-//! Attributes of a queue pair as `modify_qp` receives them and `query_qp` reports them.
+//! Attributes of a queue pair as `modify_qp` sets them and `query_qp` reports them.
 
 use core::fmt;
 
 use crate::types::{AddressVector, Mtu, QpCapacity};
 
 bitflags::bitflags! {
-    /// Which attributes a `modify_qp` call sets (`IBV_QP_*`). Keep bits that have no name here
-    /// (`from_bits_retain`): the check refuses them by name of bit.
+    /// Mask of the attributes that a `modify_qp` call sets (`IBV_QP_*`). Keep bits that have no name here
+    /// (`from_bits_retain`): the check refuses them by their bit.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct AttributeMask: u32 {
         /// `qp_state`: the state to move to.
@@ -56,7 +56,7 @@ bitflags::bitflags! {
     }
 }
 
-/// Each attribute's bit and the verbs name of its field, ascending.
+/// The bit of each attribute and the verbs name of its field, ascending.
 const NAMES: [(AttributeMask, &str); 22] = [
     (AttributeMask::STATE, "qp_state"),
     (AttributeMask::CUR_STATE, "cur_qp_state"),
@@ -82,7 +82,7 @@ const NAMES: [(AttributeMask, &str); 22] = [
     (AttributeMask::RATE_LIMIT, "rate_limit"),
 ];
 
-/// The fields by the names the application wrote, joined by commas; nameless bits in hex.
+/// Prints the field names of verbs, joined by commas; nameless bits in hex.
 impl fmt::Display for AttributeMask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
@@ -118,9 +118,9 @@ pub struct QpAttributes {
     pub rq_psn: u32,
     /// First PSN sent; the low 24 bits count.
     pub sq_psn: u32,
-    /// The peer's queue pair; the low 24 bits count.
+    /// Number of the peer's queue pair; the low 24 bits count.
     pub dest_qp_num: u32,
-    /// Operations the peer may ask for (`IBV_ACCESS_*`); other bits are ignored.
+    /// Operations that the peer may ask for (`IBV_ACCESS_*`); other bits are ignored.
     pub access: u32,
     /// Sizes of the queues: reported, never changed.
     pub cap: QpCapacity,
@@ -132,15 +132,15 @@ pub struct QpAttributes {
     pub pkey_index: u16,
     /// P_Key index of the alternate path.
     pub alt_pkey_index: u16,
-    /// Raise SQ_DRAINED when the send queue has drained.
+    /// True to raise SQ_DRAINED when the send queue has drained.
     pub en_sqd_async_notify: bool,
-    /// Reported: the send queue is draining.
+    /// True, when reported, if the send queue is draining.
     pub sq_draining: bool,
     /// READs and atomics outstanding as requester.
     pub max_rd_atomic: u8,
     /// READs and atomics accepted as responder.
     pub max_dest_rd_atomic: u8,
-    /// Wait asked for in RNR NAKs: a code of the RNR timer table, 0…31.
+    /// Delay that RNR NAKs ask for: a code of the RNR timer table, 0…31.
     pub min_rnr_timer: u8,
     /// Primary port, counted from 1.
     pub port_num: u8,
@@ -158,7 +158,7 @@ pub struct QpAttributes {
     pub rate_limit: u32,
 }
 
-/// What the device and its port allow a `modify_qp` call to ask for.
+/// Limits that the device and its port set for `modify_qp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModifyLimits {
     /// Active MTU of the port: the largest path MTU.
@@ -173,7 +173,7 @@ pub struct ModifyLimits {
     pub gid_table_len: u32,
     /// Ports of the device, counted from 1.
     pub port_count: u8,
-    /// The caller may use Q_Keys with the top bit set.
+    /// True if the caller may use Q_Keys with the top bit set.
     pub privileged_qkey: bool,
 }
 

@@ -1,11 +1,11 @@
-//! The completer: what responses do to the requester.
+//! The completer: the effect of responses on the requester.
 
 use super::peer_port::Fit;
 use super::requester::{Outstanding, Requester, SendFailure};
-use super::settings::Settings;
-use crate::event::{QpEvent, Repetition, Topic};
+use super::settings::QpSettings;
+use crate::event::{QpEvent, RetransmitReason, Topic};
 use crate::host::{Counter, Host, fault_of};
-use crate::types::{Answer, Heard, WcStatus, WrClass};
+use crate::types::{IgnoredAnswer, IgnoredAnswers, WcStatus, WrClass};
 use crate::wire::{NakCode, OperationClass, Packet, Position, Psn, Syndrome, rnr_timer_ns};
 
 /// RNR retry count that means "for ever".
@@ -14,13 +14,13 @@ use crate::wire::{NakCode, OperationClass, Packet, Position, Psn, Syndrome, rnr_
 const RNR_RETRY_INFINITE: u8 = 7;
 
 impl Requester {
-    /// A response packet of this queue pair's peer.
+    /// Handles a response packet of this queue pair's peer.
     ///
     /// # Errors
-    /// The request at the head of the send queue failed.
+    /// Fails if the request at the head of the send queue failed.
     pub(crate) fn handle_response<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         packet: &Packet<'_>,
         host: &mut H,
@@ -29,7 +29,7 @@ impl Requester {
         //= statement:21
         //| An ACK of a PSN that was never sent changes nothing.
         if !psn.is_before(self.sent_end) {
-            self.heard.note(Answer::NeverSent(psn));
+            self.ignored_answers.note(IgnoredAnswer::NeverSent(psn));
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxUnexpectedResponse));
             return Ok(());
         }
@@ -38,20 +38,20 @@ impl Requester {
             OperationClass::AtomicAnswer => self.handle_atomic_ack(settings, now_ns, packet, host),
             _ => self.handle_read_response(settings, now_ns, packet, host),
         }?;
-        if self.has_forged() {
-            self.answer_if_due(settings, now_ns, host)?;
+        if self.has_injected_answer() {
+            self.apply_injected_answer(settings, now_ns, host)?;
         }
         self.fail_if_due(settings)
     }
 
-    /// How well a response from a new port of the peer's fits. Until the peer's port is known, every answer
-    /// to a request that is under way fits. Then an answer must say that all that was sent has arrived, or
-    /// that the oldest request has not: a fatal NAK is for the port that is known.
+    /// Rates how well a response from a new port of the peer's fits. Until the peer's port is known, every
+    /// answer to an outstanding request fits. Afterwards an answer must say that all that was sent has
+    /// arrived, or that the oldest request has not: fatal NAKs are accepted only from the known port.
     pub(crate) fn fit(&self, packet: &Packet<'_>, port_is_known: bool) -> Fit {
         let psn = packet.bth().psn;
         let asked = !psn.is_before(self.acked) && psn.is_before(self.sent_end);
         if !port_is_known {
-            // Others change nothing. They may be late answers to an earlier life of the queue pair.
+            // Others change nothing. They may be late answers to the queue pair's connection before a reset.
             return if asked { Fit::Answer } else { Fit::Behind };
         }
         if !asked {
@@ -70,7 +70,7 @@ impl Requester {
 
     fn handle_acknowledge<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         packet: &Packet<'_>,
         host: &mut H,
@@ -116,7 +116,7 @@ impl Requester {
 
     fn handle_ack<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         packet: &Packet<'_>,
         host: &mut H,
@@ -125,7 +125,7 @@ impl Requester {
         if self.acknowledge_before(settings, psn.next(), now_ns, host) {
             return Ok(());
         }
-        // The newest PSN of a responder that is still answering a READ lies inside it.
+        // While a responder is still answering a READ, its newest PSN lies inside the READ.
         let head = self.queue.entry(self.queue.head());
         if head.is_some_and(|wqe| psn.is_before(wqe.end_psn())) {
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxStaleResponse));
@@ -138,31 +138,31 @@ impl Requester {
 
     fn handle_sequence_nak<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         psn: Psn,
         host: &mut H,
     ) -> Result<(), SendFailure> {
         if !self.acknowledge_before(settings, psn, now_ns, host) {
-            self.heard.note(Answer::Later(psn));
+            self.ignored_answers.note(IgnoredAnswer::Later(psn));
             return self.implied_nak(settings, now_ns, host);
         }
-        self.heard.note(Answer::Repeat(psn));
+        self.ignored_answers.note(IgnoredAnswer::Repeat(psn));
         // rdma_rxe sends one for the packets behind the refused one too. After a short wait it arrives when
         // all have been sent again, and would cost a retry for each RNR NAK.
         let says_nothing_new = core::mem::take(&mut self.refused_for_now);
         if says_nothing_new || self.rnr_until_ns.is_some() || !psn.is_before(self.cursor_psn()) {
             return Ok(());
         }
-        self.retry(settings, Repetition::SequenceNak, now_ns, host)
+        self.retry(settings, RetransmitReason::SequenceNak, now_ns, host)
     }
 
-    /// Acknowledges everything before `end`, but never a request that needs a response of its own.
-    /// False: such a request stands in the way, so its response was lost.
+    /// Acknowledges all requests before `end` that need no response of their own. Returns false at a request
+    /// that needs one: its response was lost.
     #[inline]
     fn acknowledge_before<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         end: Psn,
         now_ns: u64,
         host: &mut H,
@@ -191,8 +191,8 @@ impl Requester {
         clear
     }
 
-    /// `acked` moves forward to `reached`: completions, window, timers.
-    fn advance_to<H: Host>(&mut self, settings: &Settings, reached: Psn, now_ns: u64, host: &mut H) {
+    /// Moves `acked` forward to `reached`, with completions, window and timers.
+    fn advance_to<H: Host>(&mut self, settings: &QpSettings, reached: Psn, now_ns: u64, host: &mut H) {
         let count = reached.since(self.acked);
         if count <= 0 {
             return;
@@ -200,11 +200,11 @@ impl Requester {
         let behind = self.cursor_psn().is_before(reached);
         let in_flight_packets = self.in_flight();
         self.acked = reached;
-        self.heard = Heard::default();
+        self.ignored_answers = IgnoredAnswers::default();
         self.window.on_acked(reached, count as u32, now_ns);
         if host.listens(Topic::Packets) {
-            host.tell(&settings.context, &QpEvent::Acknowledged { before: reached });
-            if self.window.is_told_again(now_ns) {
+            host.emit_uncounted(&settings.context, &QpEvent::Acknowledged { before: reached });
+            if self.window.is_report_due(now_ns) {
                 let (rtt_ns, window_packets) = (self.window.rtt_ns(), self.window.packets());
                 let measured = QpEvent::Measured { rtt_ns, window_packets, in_flight_packets };
                 host.emit(&settings.context, measured);
@@ -218,7 +218,7 @@ impl Requester {
         self.rnr_until_ns = None;
         self.complete_ready(settings, host);
         if behind {
-            // A late answer to packets that were about to be sent again.
+            // This is a late answer to packets that were about to be sent again.
             self.cursor = self.queue.head();
             self.cursor_packet = match self.queue.entry(self.cursor) {
                 Some(wqe) if !wqe.is_local() => reached.since(wqe.first_psn).max(0) as u32,
@@ -228,10 +228,10 @@ impl Requester {
         self.restart_timers(settings, now_ns);
     }
 
-    /// A response beyond a pending READ or atomic: its own response was lost.
+    /// Handles a response beyond a pending READ or atomic, whose own response was lost.
     fn implied_nak<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         host: &mut H,
     ) -> Result<(), SendFailure> {
@@ -241,16 +241,16 @@ impl Requester {
             return Ok(());
         }
         host.emit(&settings.context, QpEvent::ImpliedNak { psn: self.acked });
-        self.retry(settings, Repetition::MissingAnswer, now_ns, host)?;
+        self.retry(settings, RetransmitReason::MissingAnswer, now_ns, host)?;
         self.implied_nak_seen = true;
         Ok(())
     }
 
-    /// Sends everything unacknowledged again, at the cost of one retry.
+    /// Sends all unacknowledged packets again, at the cost of one retry.
     pub(crate) fn retry<H: Host>(
         &mut self,
-        settings: &Settings,
-        why: Repetition,
+        settings: &QpSettings,
+        why: RetransmitReason,
         now_ns: u64,
         host: &mut H,
     ) -> Result<(), SendFailure> {
@@ -270,7 +270,7 @@ impl Requester {
 
     pub(crate) fn wait_for_receiver<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         timer_code: u8,
         now_ns: u64,
         host: &mut H,
@@ -279,7 +279,7 @@ impl Requester {
             return Ok(());
         }
         self.refused_for_now = true;
-        self.heard.rnr_naks = self.heard.rnr_naks.saturating_add(1);
+        self.ignored_answers.rnr_naks = self.ignored_answers.rnr_naks.saturating_add(1);
         let (psn, retries_left, wait_ns) = (self.acked, self.rnr_retries_left, rnr_timer_ns(timer_code));
         host.emit(&settings.context, QpEvent::ReceiverNotReady { psn, retries_left, wait_ns });
         //= statement:23
@@ -290,7 +290,7 @@ impl Requester {
             }
             self.rnr_retries_left -= 1;
         }
-        self.rewind(settings, Repetition::ReceiverNotReady, host);
+        self.rewind(settings, RetransmitReason::ReceiverNotReady, host);
         self.timer_ns = None;
         self.early_timer_ns = None;
         //= statement:22
@@ -299,18 +299,22 @@ impl Requester {
         Ok(())
     }
 
-    /// An answer for a PSN before the ones that are under way. Before the first one it means that the two
+    /// Notes an answer for a PSN before the outstanding ones. Before the first PSN it means that the two
     /// sides do not count alike.
     #[cold]
     fn note_old(&mut self, psn: Psn) {
         let never = self.acked == self.first_psn;
-        self.heard.note(if never { Answer::NeverSent(psn) } else { Answer::Old(psn) });
+        self.ignored_answers.note(if never {
+            IgnoredAnswer::NeverSent(psn)
+        } else {
+            IgnoredAnswer::Old(psn)
+        });
     }
 
-    /// Matches a response to the oldest outstanding request. `None`: it is none of ours now.
+    /// Matches a response to the oldest outstanding request; `None` if it belongs to none any more.
     fn expected_response<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         now_ns: u64,
         host: &mut H,
@@ -331,7 +335,7 @@ impl Requester {
         //= statement:19
         //| After a lost response the READ asks again from the first missing packet on.
         if psn != self.acked {
-            self.heard.note(Answer::Later(psn));
+            self.ignored_answers.note(IgnoredAnswer::Later(psn));
             self.implied_nak(settings, now_ns, host)?;
             return Ok(None);
         }
@@ -340,7 +344,7 @@ impl Requester {
 
     fn handle_read_response<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         packet: &Packet<'_>,
         host: &mut H,
@@ -382,7 +386,7 @@ impl Requester {
 
     fn handle_atomic_ack<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         packet: &Packet<'_>,
         host: &mut H,
@@ -408,7 +412,7 @@ impl Requester {
 
     fn accept_response<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         request: &Outstanding,
         now_ns: u64,
         host: &mut H,

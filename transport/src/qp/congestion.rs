@@ -3,14 +3,14 @@
 use alloc::sync::Arc;
 use core::convert::Infallible;
 
-use super::outbound::{self, Emitted, Progress};
-use super::settings::Settings;
-use crate::event::{PacketIdentity, QpEvent, Side, Topic};
+use super::outbound::{self, EmitOutcome, Progress};
+use super::settings::QpSettings;
+use crate::event::{PacketIdentity, PacketSide, QpEvent, Topic};
 use crate::host::{Host, Transmit};
 use crate::path::Path;
 use crate::wire::{CnpReserved, Extensions, Operation, Psn};
 
-/// ECN field "congestion experienced".
+/// The value of the ECN field for "congestion experienced".
 const CONGESTION_EXPERIENCED: u8 = 0b11;
 
 /// CNPs owed to the peer of a connected queue pair.
@@ -22,9 +22,9 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// Looks at the marking of a packet that arrived; true if it was marked.
+    /// Reads the ECN mark of a packet that arrived; returns true if it was marked.
     #[inline]
-    pub(crate) fn observe(&mut self, settings: &Settings, traffic_class: u8, now_ns: u64) -> bool {
+    pub(crate) fn observe(&mut self, settings: &QpSettings, traffic_class: u8, now_ns: u64) -> bool {
         if traffic_class & CONGESTION_EXPERIENCED != CONGESTION_EXPERIENCED {
             return false;
         }
@@ -37,7 +37,7 @@ impl Notifier {
         true
     }
 
-    /// The queue pair's path changed.
+    /// Drops the cached path of CNPs, because the queue pair's path changed.
     pub(crate) fn forget_path(&mut self) {
         self.path = None;
     }
@@ -49,7 +49,7 @@ impl Notifier {
     /// Sends the CNP that is owed.
     pub(crate) fn transmit<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         host: &mut H,
         sink: &mut T,
     ) -> Progress {
@@ -68,15 +68,25 @@ impl Notifier {
         bth.becn = true;
         let extend = |extensions: &mut Extensions<'_>| extensions.put(|| CnpReserved);
         let emitted = outbound::emit(path, &mut bth, 0, sink, extend, |_| Ok::<(), Infallible>(()));
-        if emitted == Ok(Emitted::NoRoom) {
+        if emitted == Ok(EmitOutcome::NoRoom) {
             return Progress::Blocked;
         }
         host.emit(&settings.context, QpEvent::CnpSent);
         if host.listens(Topic::Packets) {
-            let identity =
-                PacketIdentity { side: Side::Notification, message: 0, relative_psn: 0, transmission: 1 };
-            let written =
-                outbound::Written { identity, bth: &bth, aeth: None, payload_bytes: 0, psn_count: 0, path };
+            let identity = PacketIdentity {
+                side: PacketSide::Notification,
+                message: 0,
+                relative_psn: 0,
+                transmission: 1,
+            };
+            let written = outbound::WrittenPacket {
+                identity,
+                bth: &bth,
+                aeth: None,
+                payload_bytes: 0,
+                psn_count: 0,
+                path,
+            };
             let _ = outbound::emit_sent(settings, &written, host, sink);
         }
         self.pending = false;

@@ -3,29 +3,29 @@
 use core::net::IpAddr;
 
 use super::Arrival;
-use super::inbound::{BufferFailure, Fault, Inbound};
-use super::settings::Settings;
+use super::inbound::{BufferFailure, Inbound, InboundFault};
+use super::settings::QpSettings;
 use crate::event::QpEvent;
 use crate::host::{Counter, Host};
 use crate::path::Flow;
-use crate::types::{Cause, Detail, WcFlags, WcOpcode, WcStatus};
+use crate::types::{Cause, FailureDetail, WcFlags, WcOpcode, WcStatus};
 use crate::wire::{Packet, grh};
 
-/// Bytes in front of every datagram's payload in the receive buffer.
+/// Length in bytes of the area in front of every datagram's payload in the receive buffer.
 //= man:ibv_post_recv
 //| The first 40 bytes of the receive buffers of a datagram are for the GRH.
 pub const GRH_BYTES: usize = 40;
 
-/// Why a datagram has no receive that its own queue pair has sent.
+/// Text for a datagram without a receive request that its own queue pair has sent.
 const FROM_ITSELF: &str = "no receive request is posted, and this queue pair has sent it itself: is \
     remote_qpn the number of the receiver?";
 
-/// A datagram for this queue pair.
+/// Handles a datagram for this queue pair.
 ///
 /// # Errors
-/// The receive request in use cannot hold it: it has been taken, not completed.
+/// Fails if the receive request in use cannot hold the datagram: it has been taken, not completed.
 pub(crate) fn handle_datagram<H: Host>(
-    settings: &Settings,
+    settings: &QpSettings,
     arrival: &Arrival<'_>,
     packet: &Packet<'_>,
     inbound: &mut Inbound,
@@ -50,7 +50,7 @@ pub(crate) fn handle_datagram<H: Host>(
         let psn = packet.bth().psn;
         let is_own = deth.source == settings.context.qpn && arrival.flow.source == arrival.flow.destination;
         let reason = if is_own { FROM_ITSELF } else { fault.reason() };
-        host.log(&settings.context, Cause::MessageDropped { psn, reason, detail: Detail::None });
+        host.log(&settings.context, Cause::MessageDropped { psn, reason, detail: FailureDetail::None });
         return Ok(());
     }
     if let Err(fault) = store(arrival, packet, inbound, host) {
@@ -76,21 +76,22 @@ pub(crate) fn handle_datagram<H: Host>(
     Ok(())
 }
 
-/// A datagram is not in the receive request in use. One that is too long for it is dropped, and the request
-/// waits for the next one (a fault of class D: silent, no effect on the receive queue); so does rdma_rxe. A
-/// request of a shared receive queue cannot go back: it completes, and the queue pair goes on (class E).
+/// Handles a datagram that could not be stored in the receive request in use. A datagram that is too long for
+/// it is dropped, and the request waits for the next one (a fault of class D: silent, no effect on the
+/// receive queue); so does rdma_rxe. A request of a shared receive queue cannot go back: it completes, and
+/// the queue pair continues (class E).
 ///
 /// # Errors
-/// The request names memory that cannot be used.
+/// Fails if the request names memory that cannot be used.
 #[cold]
 fn not_stored<H: Host>(
-    settings: &Settings,
+    settings: &QpSettings,
     packet: &Packet<'_>,
-    fault: &Fault,
+    fault: &InboundFault,
     inbound: &mut Inbound,
     host: &mut H,
 ) -> Result<(), BufferFailure> {
-    let Fault::TooLong(detail) = *fault else {
+    let InboundFault::TooLong(detail) = *fault else {
         return fault.buffer_failure().map_or(Ok(()), Err);
     };
     host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxMessageDropped));
@@ -108,10 +109,10 @@ fn store<H: Host>(
     packet: &Packet<'_>,
     inbound: &Inbound,
     host: &mut H,
-) -> Result<(), Fault> {
+) -> Result<(), InboundFault> {
     let payload = packet.payload();
     if (GRH_BYTES + payload.len()) as u64 > inbound.room_bytes() {
-        return Err(Fault::TooLong(inbound.room(payload.len() as u64, packet, GRH_BYTES as u64)));
+        return Err(InboundFault::TooLong(inbound.room(payload.len() as u64, packet, GRH_BYTES as u64)));
     }
     let Flow { source, destination, .. } = *arrival.flow;
     let length_bytes = packet.bytes().len();
@@ -122,9 +123,9 @@ fn store<H: Host>(
     inbound.scatter(GRH_BYTES as u64, payload, host)
 }
 
-/// What the service level of a datagram's completion says: RoCEv2 tells of each datagram whether it came over
-/// IPv4 or IPv6, verbs have no field for it, and adapters tell it here (bit 3: in UDP; below, 1: IPv6, 2:
-/// IPv4). UCX finds the destination address in the GRH area by it, and drops IPv4 datagrams that say 0.
+/// Returns the service level of a datagram's completion: RoCEv2 knows of each datagram whether it came over
+/// IPv4 or IPv6, verbs have no field for it, and adapters put it here (bit 3: in UDP; below, 1: IPv6, 2:
+/// IPv4). UCX uses it to find the destination address in the GRH area, and drops IPv4 datagrams with 0.
 const fn packet_type(destination: IpAddr) -> u8 {
     match destination {
         IpAddr::V4(_) => 0b1010,

@@ -1,5 +1,6 @@
-//! Services that number their messages, on a network that loses, repeats and overtakes packets: each message
-//! is carried out once, of as many as are asked for. A peer that is killed or restarted leads to completions.
+//! Services that number their messages, on a network that loses, duplicates and reorders packets: each
+//! message is executed once, for the number of messages that is asked for. A peer that is killed or restarted
+//! leads to completions.
 
 extern crate std;
 
@@ -7,40 +8,40 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::network_kit::{Device, KEY, Out, Random, Weather, address_of, path};
+use super::network_kit::{KEY, Random, SentPackets, TestHost, Weather, address_of, path};
 use super::{Arrival, Progress, QueuePair, SrdOrder, Urgency, dc, srd};
 use crate::path::Flow;
 use crate::types::{
-    DcDestination, OwnService, QpType, RemoteTarget, SendOpcode, SendRequest, Sge, UdDestination, WcStatus,
+    DcDestination, QpType, RemoteTarget, SendOpcode, SendRequest, Sge, UdDestination, VendorService, WcStatus,
 };
 use crate::wire::{Packet, Qpn};
 
-/// Messages that a run sends, where [`MESSAGES`] does not say another number.
+/// Number of messages of a run, where [`MESSAGES`] does not give another one.
 const USUAL_MESSAGES: u64 = 20_000;
-/// The variable by which `scripts/nightly` asks for more.
+/// Variable with which `scripts/nightly` asks for more.
 const MESSAGES: &str = "PUMICE_EXACTLY_ONCE";
-/// Messages that are posted and not complete.
-const MOST_POSTED: u64 = 128;
-const MOST_BYTES: u64 = 2500;
+/// Largest number of messages that are posted and not complete.
+const MAX_POSTED: u64 = 128;
+const MAX_BYTES: u64 = 2500;
 const RECEIVES: usize = 512;
 const QKEY: u32 = 0x1111_1111;
 const ACCESS_KEY: u64 = 0x0123_4567_89ab_cdef;
-/// Until the longest silence of a peer has ended everything that waits for it.
+/// Time after which the longest silence of a peer has ended everything that waits for it.
 const LONGEST_WAIT_NS: u64 = 60_000_000_000;
-/// One packet in a hundred is lost, and one in a hundred comes twice.
+/// Losses and duplicates: one packet in a hundred each.
 const ROUGH: Weather = Weather { lost: 10, twice: 10, longest_ns: 20_000 };
-/// So many packets of a thousand take longer than the others, which overtake them.
+/// Number of packets in a thousand that take longer than the others, which overtake them.
 const LATE: u64 = 20;
 const USUAL_NS: u64 = 5_000;
 
 struct End {
     qp: QueuePair,
-    device: Device,
+    device: TestHost,
 }
 
 /// Two queue pairs of a service, of which the first sends to the second.
 struct Pair {
-    service: OwnService,
+    service: VendorService,
     ends: [Option<End>; 2],
     under_way: BTreeMap<(u64, u64), (Flow, Vec<u8>)>,
     random: Random,
@@ -48,16 +49,16 @@ struct Pair {
     now_ns: u64,
     packets: u64,
     posted: u64,
-    /// Which messages have been received, a bit for each.
+    /// Messages that have been received, a bit for each.
     received: Vec<u64>,
     completed: Vec<(u64, WcStatus)>,
 }
 
 impl End {
-    fn new(own: OwnService, index: usize) -> End {
-        let mut device = Device::new((0..2).map(address_of));
+    fn new(own: VendorService, index: usize) -> End {
+        let mut device = TestHost::new((0..2).map(address_of));
         let qpn = Qpn::new(0x100 + index as u32);
-        // For ever: what is asked for is that no message is lost, and not how long a program waits.
+        // Retries are endless: the test checks that no message is lost, and not how long a program waits.
         let rnr_retry = 7;
         let qp = match own.qp_type() {
             QpType::Srd => srd::tests::queue_pair(qpn, SrdOrder::Seed(1), Some(rnr_retry), &mut device),
@@ -68,7 +69,7 @@ impl End {
 }
 
 impl Pair {
-    fn new(service: OwnService, seed: u64, weather: Weather) -> Pair {
+    fn new(service: VendorService, seed: u64, weather: Weather) -> Pair {
         let mut pair = Pair {
             service,
             ends: [None, None],
@@ -85,17 +86,19 @@ impl Pair {
         pair
     }
 
-    /// Makes an end, or makes it anew: nothing is known there of what was before.
+    /// Creates an end, or creates it again without its earlier state.
     fn start(&mut self, index: usize) {
         let own = match self.service {
-            OwnService::DcInitiator { .. } if index == 1 => OwnService::DcTarget { access_key: ACCESS_KEY },
+            VendorService::DcInitiator { .. } if index == 1 => {
+                VendorService::DcTarget { access_key: ACCESS_KEY }
+            }
             own => own,
         };
         self.ends[index] = Some(End::new(own, index));
     }
 
     fn post(&mut self) {
-        let length = self.random.below(MOST_BYTES + 1) as u32;
+        let length = self.random.below(MAX_BYTES + 1) as u32;
         let wr_id = self.posted;
         let list = [Sge { address: 0, length, lkey: KEY }];
         let request = SendRequest {
@@ -113,10 +116,10 @@ impl Pair {
         self.posted += 1;
     }
 
-    /// All that can leave now leaves.
+    /// Sends all packets that can leave now.
     fn send(&mut self) {
         for End { qp, device } in self.ends.iter_mut().flatten() {
-            let mut out = Out { packets: Vec::new(), room: 64 };
+            let mut out = SentPackets { packets: Vec::new(), room: 64 };
             if qp.response_urgency() > Urgency::None {
                 assert_eq!(qp.transmit_responses(self.now_ns, device, &mut out), Progress::Idle);
             }
@@ -140,7 +143,7 @@ impl Pair {
         }
     }
 
-    /// The next thing happens; false: nothing is left to happen.
+    /// Handles the next event; returns false if there is none.
     fn step(&mut self) -> bool {
         self.send();
         let arrives = self.under_way.keys().next().map(|(at, _)| *at);
@@ -164,7 +167,7 @@ impl Pair {
         true
     }
 
-    /// What the programs see: completions of one end, messages of the other.
+    /// Handles the programs' side: completions of one end, messages of the other.
     fn look(&mut self) {
         if let Some(End { device, .. }) = &mut self.ends[0] {
             self.completed.extend(device.sent.drain(..).map(|done| (done.wr_id, done.status)));
@@ -181,15 +184,15 @@ impl Pair {
             self.received[word] |= bit;
         }
         while device.receives.len() < RECEIVES {
-            device.receives.push_back((0, Sge { address: 8192, length: MOST_BYTES as u32, lkey: KEY }));
+            device.receives.push_back((0, Sge { address: 8192, length: MAX_BYTES as u32, lkey: KEY }));
         }
     }
 
-    /// Sends until so many messages have been posted and all have ended.
+    /// Sends until this number of messages has been posted and all have ended.
     fn run_to(&mut self, messages: u64) {
         self.look();
         while (self.completed.len() as u64) < messages {
-            while self.posted < messages && self.posted - (self.completed.len() as u64) < MOST_POSTED {
+            while self.posted < messages && self.posted - (self.completed.len() as u64) < MAX_POSTED {
                 self.post();
             }
             assert!(self.step(), "{} messages wait, and nothing is left to happen", self.posted);
@@ -206,7 +209,7 @@ impl Pair {
 }
 
 #[expect(clippy::print_stdout, reason = "what a night has measured")]
-fn exactly_once(service: OwnService, seed: u64) {
+fn exactly_once(service: VendorService, seed: u64) {
     let wanted = std::env::var(MESSAGES).map(|text| text.parse().unwrap());
     let messages = wanted.unwrap_or(USUAL_MESSAGES);
     let mut pair = Pair::new(service, seed, ROUGH);
@@ -221,8 +224,8 @@ fn exactly_once(service: OwnService, seed: u64) {
     );
 }
 
-const SRD: OwnService = OwnService::Srd { takes_unsolicited: false };
-const DC: OwnService = OwnService::DcInitiator { streams: None };
+const SRD: VendorService = VendorService::Srd { takes_unsolicited: false };
+const DC: VendorService = VendorService::DcInitiator { streams: None };
 
 #[test]
 fn srd_delivers_each_message_once() {
@@ -234,8 +237,8 @@ fn dc_delivers_each_message_once() {
     exactly_once(DC, 2);
 }
 
-/// The peer dies in the middle: what is under way ends with an error, in bounded time.
-fn ends_with(service: OwnService, expected: WcStatus) {
+/// The peer dies in the middle: outstanding messages end with an error, in bounded time.
+fn ends_with(service: VendorService, expected: WcStatus) {
     let mut pair = Pair::new(service, 3, ROUGH);
     pair.run_to(1000);
     for _ in 0..40 {
@@ -257,8 +260,8 @@ fn what_is_under_way_to_a_peer_that_was_killed_ends_with_an_error() {
     ends_with(DC, WcStatus::RetryExcErr);
 }
 
-/// The peer begins anew in the middle, and knows nothing: each message ends, as received or with an error.
-fn goes_on(service: OwnService, seed: u64) {
+/// The peer restarts in the middle, without its state: each message ends, as received or with an error.
+fn goes_on(service: VendorService, seed: u64) {
     let mut pair = Pair::new(service, seed, ROUGH);
     pair.run_to(1000);
     for _ in 0..40 {
@@ -268,7 +271,7 @@ fn goes_on(service: OwnService, seed: u64) {
         pair.step();
     }
     pair.start(1);
-    // What it receives again was received by the one before.
+    // Messages that it receives again were received by the one before.
     pair.received.clear();
     let restarted_ns = pair.now_ns;
     pair.run_to(1040);
@@ -287,8 +290,8 @@ fn every_message_ends_when_the_peer_is_restarted() {
     }
 }
 
-/// The sender begins anew with the number that it had: what it sends now is not taken for what it sent then.
-fn begins_anew(service: OwnService) {
+/// The sender restarts with the number that it had: its new messages are not taken for the earlier ones.
+fn begins_anew(service: VendorService) {
     let mut pair = Pair::new(service, 5, ROUGH);
     pair.run_to(1000);
     for _ in 0..40 {
@@ -298,7 +301,7 @@ fn begins_anew(service: OwnService) {
     pair.start(0);
     (pair.posted, pair.completed, pair.received) = (0, Vec::new(), Vec::new());
     pair.run_to(1000);
-    // Packets of the former one that are under way may come first.
+    // Packets of the former sender that are under way may arrive first.
     assert_eq!(pair.ended_as(WcStatus::Success), 1000);
 }
 

@@ -1,103 +1,107 @@
-//! Messages on their way in: the packets of a SEND go into a receive request, those of a WRITE into the
-//! memory that the message names. All services put messages together here; what a fault leads to is theirs to
-//! say.
+//! Incoming messages: the packets of a SEND go into a receive request, those of a WRITE into the memory that
+//! the message names. Messages of all services are assembled here; each service decides about the effect of a
+//! fault.
 
 use crate::event::{QpEvent, Topic};
-use crate::host::{Ended, Host, MemoryError, NoRecv, RecvWqe, RemoteKey, fault_of};
-use crate::qp::settings::Settings;
-use crate::types::{Access, Detail, RemoteRange, WcFlags, WcOpcode, WcStatus, WorkCompletion};
+use crate::host::{CountedOperation, Ended, Host, MemoryError, NoRecv, RecvWqe, RemoteKey, fault_of};
+use crate::qp::settings::QpSettings;
+use crate::types::{Access, FailureDetail, RemoteRange, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{OperationClass, Packet, Reth};
 
 /// A message of which some packets have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(crate) enum PartialMessage {
     None,
     /// A SEND into the receive request taken at its first packet.
     Send {
         offset: u64,
     },
-    /// A WRITE: where the next byte goes, and how many are to come.
+    /// A WRITE: the address of the next byte, and the number of bytes to come.
     Write {
         rkey: u32,
         address: u64,
         remaining: u64,
         total: u32,
     },
-    /// A SEND of an XRC target whose receive request another process has: only that one can go on.
+    /// A SEND to an XRC target whose receive request belongs to another process, which alone can continue it.
     Elsewhere {
         offset: u64,
     },
 }
 
-/// Why a packet's message cannot go on. Unless the variant says otherwise, the packet changed nothing.
+/// Reason why a packet's message cannot continue. Unless the variant says otherwise, the packet changed
+/// nothing.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum InboundFault {
     /// No receive request is posted.
     NoReceive,
     /// The packet names an XRC SRQ that the target's domain does not have.
     NoSuchSrq,
-    /// It continues a message of which the first packet has not arrived.
+    /// The packet continues a message whose first packet has not arrived.
     Headless,
-    /// It does not continue the message in progress.
+    /// The packet does not continue the message in progress.
     OutOfTurn,
     /// Another process has the message in progress.
     Elsewhere,
-    /// The payloads of a WRITE do not add up to the length that it was announced with.
+    /// The payloads of a WRITE do not add up to the length in its first packet.
     Length,
-    /// The receive request in use is too short; the numbers.
-    TooLong(Detail),
-    /// The receive request in use names memory that cannot be used; which.
-    ReceiveMemory(Detail),
+    /// The receive request in use is too short, by these numbers.
+    TooLong(FailureDetail),
+    /// The receive request in use names memory that cannot be used.
+    ReceiveMemory(FailureDetail),
     /// The memory that a WRITE names cannot be written.
     RemoteMemory(MemoryError),
-    /// The key that a SEND takes away cannot be invalidated. Its data has arrived.
+    /// The key that a SEND invalidates cannot be invalidated. The SEND's data has arrived.
     Key(MemoryError),
     /// The host gives the receive request in use this status. The message's data has arrived.
     Judged(WcStatus),
 }
 
-impl Fault {
-    /// What is wrong, for messages.
+impl InboundFault {
+    /// Describes the fault, for messages.
     pub(crate) const fn reason(&self) -> &'static str {
         match self {
-            Fault::NoReceive => "no receive request is posted",
-            Fault::NoSuchSrq => "no such XRC SRQ in the target's domain",
-            Fault::Headless => "the message's first packet was lost",
-            Fault::OutOfTurn => "the opcode does not continue the message in progress",
-            Fault::Elsewhere => "another process has the message in progress",
-            Fault::Length => "the payloads do not add up to the RETH length",
-            Fault::TooLong(_) => "the message is longer than its receive request",
-            Fault::ReceiveMemory(_) => "its receive request names memory that cannot be used",
-            Fault::RemoteMemory(error) | Fault::Key(error) => error.reason(),
-            Fault::Judged(_) => "a rule of the fault plan ends its receive request",
+            InboundFault::NoReceive => "no receive request is posted",
+            InboundFault::NoSuchSrq => "no such XRC SRQ in the target's domain",
+            InboundFault::Headless => "the message's first packet was lost",
+            InboundFault::OutOfTurn => "the opcode does not continue the message in progress",
+            InboundFault::Elsewhere => "another process has the message in progress",
+            InboundFault::Length => "the payloads do not add up to the RETH length",
+            InboundFault::TooLong(_) => "the message is longer than its receive request",
+            InboundFault::ReceiveMemory(_) => "its receive request names memory that cannot be used",
+            InboundFault::RemoteMemory(error) | InboundFault::Key(error) => error.reason(),
+            InboundFault::Judged(_) => "a rule of the fault plan ends its receive request",
         }
     }
 }
 
-/// A receive request of an unreliable service cannot hold its message: the queue pair goes to ERR.
+/// Error of a receive request of an unreliable service that cannot hold its message: the queue pair goes to
+/// ERR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BufferFailure {
     pub(crate) status: WcStatus,
-    pub(crate) detail: Detail,
+    pub(crate) detail: FailureDetail,
 }
 
-impl Fault {
-    /// The fault as one of the receive request in use, if it is one.
+impl InboundFault {
+    /// Returns the fault as one of the receive request in use, if it is one.
     pub(crate) const fn buffer_failure(&self) -> Option<BufferFailure> {
         match *self {
-            Fault::TooLong(detail) => Some(BufferFailure { status: WcStatus::LocLenErr, detail }),
-            Fault::ReceiveMemory(detail) => Some(BufferFailure { status: WcStatus::LocProtErr, detail }),
-            Fault::Judged(status) => Some(BufferFailure { status, detail: Detail::None }),
+            InboundFault::TooLong(detail) => Some(BufferFailure { status: WcStatus::LocLenErr, detail }),
+            InboundFault::ReceiveMemory(detail) => {
+                Some(BufferFailure { status: WcStatus::LocProtErr, detail })
+            }
+            InboundFault::Judged(status) => Some(BufferFailure { status, detail: FailureDetail::None }),
             _ => None,
         }
     }
 }
 
-impl From<NoRecv> for Fault {
-    fn from(error: NoRecv) -> Fault {
+impl From<NoRecv> for InboundFault {
+    fn from(error: NoRecv) -> InboundFault {
         match error {
-            NoRecv::Empty => Fault::NoReceive,
-            NoRecv::NoSuchSrq => Fault::NoSuchSrq,
+            NoRecv::Empty => InboundFault::NoReceive,
+            NoRecv::NoSuchSrq => InboundFault::NoSuchSrq,
         }
     }
 }
@@ -105,53 +109,56 @@ impl From<NoRecv> for Fault {
 /// The message in progress, and the receive request in use.
 #[derive(Debug)]
 pub(crate) struct Inbound {
-    pub(crate) message: Message,
+    pub(crate) message: PartialMessage,
     recv: RecvWqe,
-    /// `recv` was taken and not yet completed. On UC it may outlive its message: the next one uses it.
+    /// True if `recv` was taken and not yet completed. On UC it may outlive its message: the next message
+    /// uses it.
     pub(crate) holds_recv: bool,
-    /// Receive requests that were carried out.
+    /// Number of receive requests that were carried out.
     received: u64,
-    /// Messages that arrived whole, WRITEs without a receive request included.
+    /// Number of complete messages, WRITEs without a receive request included.
     pub(crate) messages: u64,
 }
 
 impl Inbound {
     pub(crate) fn new() -> Inbound {
         let recv = RecvWqe::default();
-        Inbound { message: Message::None, recv, holds_recv: false, received: 0, messages: 0 }
+        Inbound { message: PartialMessage::None, recv, holds_recv: false, received: 0, messages: 0 }
     }
 
-    /// Whether the packet begins a message when none is in progress, or else continues the one that is.
+    /// Checks that the packet begins a message when none is in progress, or else continues the one in
+    /// progress.
     ///
     /// # Errors
-    /// It does not.
-    pub(crate) fn expects(&self, packet: &Packet<'_>) -> Result<(), Fault> {
+    /// Fails if it does not.
+    pub(crate) fn expects(&self, packet: &Packet<'_>) -> Result<(), InboundFault> {
         let begins = packet.info().position.begins();
         match (self.message, packet.info().class) {
             //= linux:rxe_resp.c#check_op_seq
             //| A message begins with a First or an Only packet.
-            (Message::None, _) if begins => Ok(()),
-            (Message::None, _) => Err(Fault::Headless),
-            (Message::Send { .. }, OperationClass::Send) | (Message::Write { .. }, OperationClass::Write)
+            (PartialMessage::None, _) if begins => Ok(()),
+            (PartialMessage::None, _) => Err(InboundFault::Headless),
+            (PartialMessage::Send { .. }, OperationClass::Send)
+            | (PartialMessage::Write { .. }, OperationClass::Write)
                 if !begins =>
             {
                 Ok(())
             }
-            (Message::Elsewhere { .. }, _) => Err(Fault::Elsewhere),
-            _ => Err(Fault::OutOfTurn),
+            (PartialMessage::Elsewhere { .. }, _) => Err(InboundFault::Elsewhere),
+            _ => Err(InboundFault::OutOfTurn),
         }
     }
 
-    /// Puts the packet of a SEND or WRITE where it belongs, and completes the receive request that it ends.
+    /// Stores the packet of a SEND or WRITE, and completes the receive request that it ends.
     ///
     /// # Errors
-    /// The message cannot go on.
+    /// Fails if the message cannot continue.
     pub(crate) fn accept<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InboundFault> {
         let accepted = if packet.info().class == OperationClass::Write {
             self.accept_write(settings, packet, host)
         } else {
@@ -165,17 +172,17 @@ impl Inbound {
 
     fn accept_send<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InboundFault> {
         let offset = match self.message {
-            Message::Send { offset } => offset,
+            PartialMessage::Send { offset } => offset,
             _ => {
                 //= linux:rxe_resp.c#check_resource
                 //| A SEND takes its receive request at its first packet.
                 self.take_recv(settings, packet, host)?;
-                self.message = Message::Send { offset: 0 };
+                self.message = PartialMessage::Send { offset: 0 };
                 0
             }
         };
@@ -183,13 +190,13 @@ impl Inbound {
         //= statement:29
         //| A SEND that exceeds its receive request ends with an error.
         if end > self.recv.length_bytes {
-            return Err(Fault::TooLong(self.room(end, packet, 0)));
+            return Err(InboundFault::TooLong(self.room(end, packet, 0)));
         }
         //= linux:rxe_resp.c#send_data_in
         //| The payload of a SEND goes into the buffers of the receive request.
         self.scatter(offset, packet.payload(), host)?;
         if !packet.info().position.ends() {
-            self.message = Message::Send { offset: end };
+            self.message = PartialMessage::Send { offset: end };
             return Ok(());
         }
         let mut completion =
@@ -198,7 +205,7 @@ impl Inbound {
             let key = remote_key(settings, packet, ieth.rkey, host)?;
             //= linux:rxe_resp.c#invalidate_rkey
             //| A SEND with invalidate takes the key away before its completion is made.
-            host.invalidate_for_peer(key).map_err(Fault::Key)?;
+            host.invalidate_for_peer(key).map_err(InboundFault::Key)?;
             completion.flags |= WcFlags::WITH_INV;
             completion.invalidated_rkey = ieth.rkey;
         }
@@ -209,28 +216,29 @@ impl Inbound {
 
     fn accept_write<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InboundFault> {
         let reth = packet.reth();
         let (rkey, address, remaining, total) = match (self.message, reth) {
-            (Message::Write { rkey, address, remaining, total }, _) => (rkey, address, remaining, total),
+            (PartialMessage::Write { rkey, address, remaining, total }, _) => {
+                (rkey, address, remaining, total)
+            }
             (_, Some(reth)) => (reth.rkey, reth.address, u64::from(reth.length), reth.length),
-            (_, None) => return Err(Fault::Headless),
+            (_, None) => return Err(InboundFault::Headless),
         };
-        let payload = packet.payload();
+        let (payload, ends) = (packet.payload(), packet.info().position.ends());
         let bytes = payload.len() as u64;
-        let ends = packet.info().position.ends();
         //= linux:rxe_resp.c#check_rkey
         //| The payloads of a WRITE add up to the length of its RETH.
         let adds_up = if ends { bytes == remaining } else { bytes < remaining };
         if !adds_up {
-            return Err(Fault::Length);
+            return Err(InboundFault::Length);
         }
         let has_imm = packet.imm().is_some();
         let key = remote_key(settings, packet, rkey, host)?;
-        // The whole range at the first packet; at the last one before it takes a receive request.
+        // The first packet has the whole range; the last one needs it before it takes a receive request.
         let range_bytes = match (reth.is_some(), has_imm) {
             (true, _) => u64::from(total),
             (false, true) => remaining,
@@ -240,7 +248,7 @@ impl Inbound {
             //= linux:rxe_resp.c#check_rkey
             //| The first packet of a WRITE is checked against the whole range.
             host.check_remote(key, address, range_bytes, Access::REMOTE_WRITE)
-                .map_err(Fault::RemoteMemory)?;
+                .map_err(InboundFault::RemoteMemory)?;
         }
         //= statement:25
         //| A missing receive request stops the last packet of a WRITE before its data is stored.
@@ -250,19 +258,20 @@ impl Inbound {
         //= linux:rxe_resp.c#write_data_in
         //| A WRITE without payload touches no memory.
         if !payload.is_empty() {
-            host.remote_write(key, address, payload).map_err(Fault::RemoteMemory)?;
+            host.remote_write(key, address, payload).map_err(InboundFault::RemoteMemory)?;
         }
-        if let Some(reth) = reth {
-            tell_access(settings, reth, ends, host);
-        }
+        reth.into_iter().for_each(|reth| report_access(settings, reth, ends, host));
         if !ends {
             let (address, remaining) = (address.wrapping_add(bytes), remaining - bytes);
-            self.message = Message::Write { rkey, address, remaining, total };
+            self.message = PartialMessage::Write { rkey, address, remaining, total };
             return Ok(());
         }
-        self.message = Message::None;
+        self.message = PartialMessage::None;
         if host.listens(Topic::Accesses) {
             host.emit(&settings.context, QpEvent::RemoteWriteEnded { has_imm });
+        }
+        if host.counts() {
+            host.ended(&settings.context, CountedOperation::RemoteWrite, true);
         }
         //= statement:26
         //| A WRITE with immediate takes its receive request at its last packet only.
@@ -278,27 +287,27 @@ impl Inbound {
     /// Takes a receive request for the packet's message, unless one is held.
     ///
     /// # Errors
-    /// None is posted, or the packet names no SRQ that there is.
+    /// Fails if no request is posted, or if the packet names an SRQ that does not exist.
     pub(crate) fn take_recv<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InboundFault> {
         self.take_recv_from(settings, packet.xrceth().map(|xrceth| xrceth.srqn), host)
     }
 
     /// Takes a receive request of the queue pair, or of the XRC SRQ with a number, unless one is held.
     ///
     /// # Errors
-    /// As [`Inbound::take_recv`].
+    /// Fails as [`Inbound::take_recv`].
     #[inline]
     pub(crate) fn take_recv_from<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         xrc_srqn: Option<u32>,
         host: &mut H,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InboundFault> {
         //= statement:43
         //| A receive request that an earlier message began is used again.
         if self.holds_recv {
@@ -309,46 +318,52 @@ impl Inbound {
         Ok(())
     }
 
-    /// Bytes that the receive request in use has room for.
+    /// Returns the number of bytes that the receive request in use has room for.
     pub(crate) const fn room_bytes(&self) -> u64 {
         self.recv.length_bytes
     }
 
-    /// That room, which is too small for the `arrived_bytes` of a message up to this packet.
+    /// Describes the lack of room in the receive request for the `arrived_bytes` of a message up to this
+    /// packet.
     #[cold]
-    pub(crate) fn room(&self, arrived_bytes: u64, packet: &Packet<'_>, grh_bytes: u64) -> Detail {
+    pub(crate) fn room(&self, arrived_bytes: u64, packet: &Packet<'_>, grh_bytes: u64) -> FailureDetail {
         let (wr_id, room_bytes) = (self.recv.wr_id, self.recv.length_bytes);
         let more = !packet.info().position.ends();
-        Detail::Room { wr_id, room_bytes, arrived_bytes, more, grh_bytes }
+        FailureDetail::Room { wr_id, room_bytes, arrived_bytes, more, grh_bytes }
     }
 
-    /// That room, which is too small for a message of one piece.
+    /// Describes the lack of room in the receive request for a message of one piece.
     #[cold]
-    pub(crate) fn room_for(&self, arrived_bytes: u64) -> Detail {
+    pub(crate) fn room_for(&self, arrived_bytes: u64) -> FailureDetail {
         let (wr_id, room_bytes) = (self.recv.wr_id, self.recv.length_bytes);
-        Detail::Room { wr_id, room_bytes, arrived_bytes, more: false, grh_bytes: 0 }
+        FailureDetail::Room { wr_id, room_bytes, arrived_bytes, more: false, grh_bytes: 0 }
     }
 
     /// Stores bytes of the message in the receive request in use.
     ///
     /// # Errors
-    /// It names memory that cannot be used.
+    /// Fails if the request names memory that cannot be used.
     #[inline]
-    pub(crate) fn scatter<H: Host>(&self, offset: u64, data: &[u8], host: &mut H) -> Result<(), Fault> {
+    pub(crate) fn scatter<H: Host>(
+        &self,
+        offset: u64,
+        data: &[u8],
+        host: &mut H,
+    ) -> Result<(), InboundFault> {
         host.scatter(self.recv.pd, &self.recv.sges, offset, data)
             .map_err(|error| self.unusable_memory(error, host))
     }
 
     #[cold]
-    fn unusable_memory<H: Host>(&self, error: MemoryError, host: &mut H) -> Fault {
+    fn unusable_memory<H: Host>(&self, error: MemoryError, host: &mut H) -> InboundFault {
         let fault = fault_of(self.recv.pd, &self.recv.sges, error, true, host);
-        Fault::ReceiveMemory(Detail::Receive { wr_id: self.recv.wr_id, fault })
+        InboundFault::ReceiveMemory(FailureDetail::Receive { wr_id: self.recv.wr_id, fault })
     }
 
-    /// The completion of the receive request in use by a message that this packet ends.
+    /// Returns the completion of the receive request in use for a message that this packet ends.
     pub(crate) fn completion(
         &self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         opcode: WcOpcode,
         byte_len: u32,
@@ -363,11 +378,11 @@ impl Inbound {
         completion
     }
 
-    /// The completion of the receive request in use, without what only packets tell.
+    /// Returns the completion of the receive request in use, without the fields that only packets carry.
     #[inline]
     pub(crate) fn plain_completion(
         &self,
-        settings: &Settings,
+        settings: &QpSettings,
         opcode: WcOpcode,
         byte_len: u32,
     ) -> WorkCompletion {
@@ -386,14 +401,14 @@ impl Inbound {
     /// Asks the host about the receive request in use, which this completion is about to end.
     ///
     /// # Errors
-    /// The host gives it another status.
+    /// Fails if the host gives it another status.
     #[inline]
     pub(crate) fn judge<H: Host>(
         &self,
-        settings: &Settings,
+        settings: &QpSettings,
         completion: &WorkCompletion,
         host: &mut H,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InboundFault> {
         if !host.judges() {
             return Ok(());
         }
@@ -405,13 +420,13 @@ impl Inbound {
             length_bytes: completion.byte_len,
             reports: true,
         };
-        host.judge(&settings.context, &ended).map_or(Ok(()), |status| Err(Fault::Judged(status)))
+        host.judge(&settings.context, &ended).map_or(Ok(()), |status| Err(InboundFault::Judged(status)))
     }
 
     /// Ends the message in progress and its receive request.
     pub(crate) fn complete<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         completion: WorkCompletion,
         host: &mut H,
@@ -419,27 +434,29 @@ impl Inbound {
         self.finish(settings, completion, packet.bth().solicited, host);
     }
 
-    /// As [`Inbound::complete`], with the solicited-event bit instead of the packet that has it.
+    /// Ends the message in progress as [`Inbound::complete`] does, with the solicited-event bit instead of
+    /// the packet that has it.
     #[inline]
     pub(crate) fn finish<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         completion: WorkCompletion,
         solicited: bool,
         host: &mut H,
     ) {
-        self.message = Message::None;
+        self.message = PartialMessage::None;
         self.holds_recv = false;
         self.received = self.received.wrapping_add(1);
         host.complete_recv(&settings.context, self.recv.cq, completion, solicited);
     }
 
-    /// Ends the receive request in use, and its message, with an error status. False: none is in use.
-    pub(crate) fn fail<H: Host>(&mut self, settings: &Settings, status: WcStatus, host: &mut H) -> bool {
+    /// Ends the receive request in use, and its message, with an error status. Returns false if none is in
+    /// use.
+    pub(crate) fn fail<H: Host>(&mut self, settings: &QpSettings, status: WcStatus, host: &mut H) -> bool {
         if !core::mem::take(&mut self.holds_recv) {
             return false;
         }
-        self.message = Message::None;
+        self.message = PartialMessage::None;
         let completion = WorkCompletion {
             wr_id: self.recv.wr_id,
             status,
@@ -453,8 +470,8 @@ impl Inbound {
     }
 }
 
-/// Tells that the first packet of a WRITE was executed.
-fn tell_access<H: Host>(settings: &Settings, reth: Reth, ends: bool, host: &mut H) {
+/// Reports that the first packet of a WRITE was executed.
+fn report_access<H: Host>(settings: &QpSettings, reth: Reth, ends: bool, host: &mut H) {
     if host.listens(Topic::Accesses) {
         let range = RemoteRange { rkey: reth.rkey, address: reth.address, length_bytes: reth.length.into() };
         let class = OperationClass::Write;
@@ -462,16 +479,16 @@ fn tell_access<H: Host>(settings: &Settings, reth: Reth, ends: bool, host: &mut 
     }
 }
 
-/// The key for remote memory that a packet uses, in the right protection domain.
+/// Returns the key for remote memory that a packet uses, in the right protection domain.
 ///
 /// # Errors
-/// The packet names an XRC SRQ that does not exist.
+/// Fails if the packet names an XRC SRQ that does not exist.
 pub(crate) fn remote_key<H: Host>(
-    settings: &Settings,
+    settings: &QpSettings,
     packet: &Packet<'_>,
     rkey: u32,
     host: &mut H,
-) -> Result<RemoteKey, Fault> {
+) -> Result<RemoteKey, InboundFault> {
     let pd = match packet.xrceth() {
         Some(xrceth) => host.srq_protection_domain(&settings.context, xrceth.srqn)?,
         None => settings.context.pd,

@@ -1,39 +1,39 @@
-//! Path migration (APM): the alternate path of a connection, and when it takes the place of the primary one.
+//! Path migration (APM): the alternate path of a connection, and when it replaces the primary one.
 //!
 //! Both sides load an alternate path and set `path_mig_state` to REARM. The bit MigReq of their packets is 0
 //! from then on, and a side that sees a packet with 0 is ARMED. An armed side migrates when its program asks
-//! for it, when its retries are used up, or when its peer has: that one's packets have MigReq 1, and come by
-//! the alternate path. Then the alternate path is the primary one, MigReq is 1, and nothing is armed until
-//! the program loads another alternate path.
+//! for it, when its retries are used up, or when its peer has migrated, whose packets have MigReq 1 and come
+//! by the alternate path. Then the alternate path becomes the primary one, MigReq is 1, and the state is not
+//! armed until the program loads another alternate path.
 
 use super::alternate::{ARMED, AlternatePath, MIGRATED, REARM};
 use super::attributes::{AttributeMask, QpAttributes};
 use super::peer_port::{Fit, PeerPort};
 use super::receive::pkey_matches;
 use super::requester::{Requester, SendFailure};
-use super::settings::Settings;
+use super::settings::QpSettings;
 use super::transition::{ModifyError, Step};
-use super::{Arrival, QueuePair, Receiver};
-use crate::event::Repetition;
+use super::{Arrival, QueuePair, ReceivingSide};
+use crate::event::RetransmitReason;
 use crate::host::Host;
 use crate::path::Path;
 use crate::types::{AsyncEventType, QpState, WcStatus};
 use crate::wire::Packet;
 
 impl QueuePair {
-    /// Loads an alternate path. The device calls it with what the alternate address vector leads to, whenever
-    /// one is set.
+    /// Loads an alternate path. The device calls it with the resolved path of the alternate address vector,
+    /// whenever one is set.
     pub fn set_alternate(&mut self, alternate: AlternatePath) {
         self.migration.alternate = Some(alternate);
     }
 
-    /// Whether the peer has another address since this was last asked: that of [`QueuePair::peer`].
+    /// Reports whether the peer's address, see [`QueuePair::peer`], has changed since the last call.
     pub fn take_moved(&mut self) -> bool {
         core::mem::take(&mut self.migration.has_moved)
     }
 
     /// # Errors
-    /// The state needs an alternate path, and there is none.
+    /// Checks that there is an alternate path if the new state needs one.
     pub(super) fn check_migration(
         &self,
         step: Step,
@@ -47,7 +47,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// The program has set `path_mig_state`. ARMED is the device's to say: it counts as REARM.
+    /// Sets the state that the program put into `path_mig_state`. ARMED counts as REARM, because only the
+    /// device decides about ARMED.
     pub(super) fn set_migration<H: Host>(&mut self, wanted: u32, host: &mut H) {
         let before = self.attributes.path_mig_state;
         match wanted {
@@ -61,8 +62,8 @@ impl QueuePair {
         self.settings.is_migrated = self.attributes.path_mig_state == MIGRATED;
     }
 
-    /// All retries are used up: true if the alternate path is tried now instead.
-    pub(super) fn migrates_instead<H: Host>(&mut self, failure: SendFailure, host: &mut H) -> bool {
+    /// Migrates when all retries are used up; returns true if the alternate path is tried instead of failing.
+    pub(super) fn try_migrate<H: Host>(&mut self, failure: SendFailure, host: &mut H) -> bool {
         let is_silent = failure.status == WcStatus::RetryExcErr && self.requester.retries_left == 0;
         let migrates = is_silent
             && self.requester.judged.is_none()
@@ -74,7 +75,7 @@ impl QueuePair {
         migrates
     }
 
-    /// Looks at a packet while an alternate path is loaded: whether the peer is armed, or has migrated.
+    /// Checks on a packet, while an alternate path is loaded, whether the peer is armed or has migrated.
     #[cold]
     pub(super) fn watch_migration<H: Host>(
         &mut self,
@@ -87,14 +88,14 @@ impl QueuePair {
         if packet.info().service != self.settings.service() || !takes_part {
             return;
         }
-        let comes_by = |path: &Path| {
+        let arrives_by = |path: &Path| {
             arrival.flow.source == path.flow.destination && arrival.flow.destination == path.flow.source
         };
-        let (by_primary, by_alternate) = (comes_by(path), comes_by(&alternate.path));
+        let (by_primary, by_alternate) = (arrives_by(path), arrives_by(&alternate.path));
         let has_pkey = pkey_matches(packet.bth().pkey, alternate.pkey);
         let (asks, is_armed) = (packet.bth().migrated, self.attributes.path_mig_state == ARMED);
         if asks && by_alternate && (is_armed || !by_primary) {
-            // A sender that does not know the connection's PSNs moves nothing.
+            // A sender that does not know the connection's PSNs cannot cause a migration.
             if has_pkey && self.fit(packet) != Fit::Far {
                 self.migrate(host);
             }
@@ -107,7 +108,7 @@ impl QueuePair {
         }
     }
 
-    /// The alternate path is the primary one from now on. What is under way is sent again on it.
+    /// Makes the alternate path the primary one. Outstanding packets are sent again on it.
     fn migrate<H: Host>(&mut self, host: &mut H) {
         let Some(AlternatePath { path, pkey }) = self.migration.alternate.take() else { return };
         let attributes = &mut self.attributes;
@@ -123,7 +124,7 @@ impl QueuePair {
         self.notifier.forget_path();
         self.peer_port = PeerPort::default();
         self.migration.has_moved = true;
-        if matches!(self.receiver, Receiver::Reliable(_)) {
+        if matches!(self.receiver, ReceivingSide::Reliable(_)) {
             self.requester.begin_on_new_path(&self.settings, host);
         }
         host.event(&self.settings.context, AsyncEventType::PathMig);
@@ -131,8 +132,8 @@ impl QueuePair {
 }
 
 impl Requester {
-    /// The path is another one: what is under way is sent again, with all retries.
-    fn begin_on_new_path<H: Host>(&mut self, settings: &Settings, host: &mut H) {
+    /// Sends outstanding packets again with all retries, because the path changed.
+    fn begin_on_new_path<H: Host>(&mut self, settings: &QpSettings, host: &mut H) {
         self.reload_retries(settings);
         self.timer_ns = None;
         self.early_timer_ns = None;
@@ -140,7 +141,7 @@ impl Requester {
         self.implied_nak_seen = false;
         if self.in_flight() > 0 {
             self.window.on_loss(self.sent_end);
-            self.rewind(settings, Repetition::Silence, host);
+            self.rewind(settings, RetransmitReason::Silence, host);
         }
     }
 }

@@ -1,22 +1,24 @@
 //! Queue pairs: the protocol state machines of RC, UC, UD and XRC.
 //!
-//! [`QueuePair`] is the whole of one queue pair. It is driven from outside: [`QueuePair::post_send`],
-//! [`QueuePair::handle_packet`], [`QueuePair::handle_timeout`] and [`QueuePair::modify`] put something
-//! in; [`QueuePair::transmit_requests`], [`QueuePair::transmit_responses`] and
-//! [`QueuePair::deadline_ns`] say what follows.
+//! [`QueuePair`] is the complete state of one queue pair. It is driven from outside:
+//! [`QueuePair::post_send`], [`QueuePair::handle_packet`], [`QueuePair::handle_timeout`] and
+//! [`QueuePair::modify`] are its inputs; [`QueuePair::transmit_requests`], [`QueuePair::transmit_responses`]
+//! and [`QueuePair::deadline_ns`] return its outputs.
 //!
 //! * `requester` + `completer`: send queue → request packets, responses → completions
 //! * `receive`: the checks that every packet must pass
 //! * `responder` + `response`: request packets → memory and receive queue, → response packets (RC, XRC);
 //!   `unreliable`: the receiving side of UC; `datagram`: of UD
 //! * `inbound`: messages put together from packets, for all services; `outbound`: packets written, for all
-//! * `numbered`: services that number their messages in datagrams: `srd`, reliable and without order;
-//!   `dc`, in order from an initiator to any target
-//! * `frame`: the Ethernet frames of raw packet queue pairs, which are no packets
+//! * `numbered`: services that number their messages in datagrams: `srd`, reliable and without order; `dc`,
+//!   in order from an initiator to any target
+//! * `frame`: the Ethernet frames of raw packet queue pairs, which are no RoCE packets
 //! * `migration`: the alternate path, and when it is used
-//! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `congestion`: what marks lead to
+//! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `congestion`: the reaction to
+//!   congestion marks
 //! * `transition`: the state table of `modify_qp`
 
+mod adaptive_timeout;
 mod alternate;
 mod attributes;
 mod completer;
@@ -26,7 +28,6 @@ mod dc;
 mod dcqcn;
 #[cfg(test)]
 mod exactly_once_tests;
-mod figures;
 mod frame;
 mod inbound;
 mod migration;
@@ -46,29 +47,31 @@ mod send_queue;
 mod settings;
 mod snapshot;
 mod srd;
+mod statistics;
 pub mod transition;
 mod unreliable;
 mod window;
 
 use alloc::boxed::Box;
+use alloc::collections::TryReserveError;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 
-use crate::event::{Actor, QpEvent, Topic};
+use crate::event::{QpEvent, StateChangeActor, Topic};
 use crate::host::{Host, PeerProgress, QpContext, Transmit};
 use crate::path::Flow;
 use crate::types::{
-    AsyncEventType, Cause, DcStreams, OwnService, Peer, QpCapacity, QpState, QpType, WcStatus,
+    AsyncEventType, Cause, DcStreams, Peer, QpCapacity, QpState, QpType, VendorService, WcStatus,
 };
 use crate::wire::Qpn;
 
 pub use crate::path::Arrival;
 pub use crate::types::{MAX_MESSAGE_BYTES, PostError};
+pub use adaptive_timeout::AdaptiveTimeout;
 pub use alternate::AlternatePath;
 pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
 pub use datagram::GRH_BYTES;
 pub use dcqcn::{Congestion, CongestionAlgorithm, DcqcnParameters, NotificationParameters, ReactionPoint};
-pub use figures::Figures;
 pub use frame::FrameDropped;
 pub use modify::ResolvedPath;
 pub use numbered_part::NumberedPart;
@@ -77,6 +80,7 @@ pub use response::Urgency;
 pub use settings::QpConfig;
 pub use snapshot::{MessageSnapshot, ReplaySnapshot, ResponderSnapshot, TargetSnapshot};
 pub use srd::SrdOrder;
+pub use statistics::QpStatistics;
 pub use transition::{ErrorClass, ModifyError};
 
 use alternate::Migration;
@@ -86,46 +90,46 @@ use numbered::Numbered;
 use peer_port::PeerPort;
 use requester::{Requester, SendFailure};
 use responder::Responder;
-use settings::Settings;
+use settings::QpSettings;
 use unreliable::UnreliableReceiver;
 
 /// The receiving side, by transport service.
 #[derive(Debug)]
-enum Receiver {
+enum ReceivingSide {
     Reliable(Responder),
     Unreliable(UnreliableReceiver),
     Datagram(Inbound),
 }
 
-/// One queue pair.
+/// A queue pair: its state and its protocol machines.
 #[derive(Debug)]
 pub struct QueuePair {
-    settings: Settings,
+    settings: QpSettings,
     capacity: QpCapacity,
     port_mtu_bytes: usize,
     state: QpState,
     attributes: QpAttributes,
     requester: Requester,
-    receiver: Receiver,
-    /// Of a queue pair of SRD or DC, in place of `requester` and `receiver`.
+    receiver: ReceivingSide,
+    /// State of a queue pair of SRD or DC, used instead of `requester` and `receiver`.
     numbered: Option<Box<Numbered>>,
     notifier: Notifier,
     peer_port: PeerPort,
-    /// Packets of the path MTU that the peer is trusted to hold.
+    /// Number of packets of the path MTU that the peer is assumed to have room for.
     window_limit_packets: u32,
     migration: Migration,
-    /// SQD was reached with started messages still unanswered.
+    /// True if SQD was reached with started messages still unanswered.
     draining: bool,
 }
 
 impl QueuePair {
-    /// A queue pair in RESET.
+    /// Creates a queue pair in RESET.
     pub fn new(config: QpConfig) -> QueuePair {
-        let settings = Settings::new(&config);
+        let settings = QpSettings::new(&config);
         let attributes = QpAttributes { cap: config.capacity, ..QpAttributes::default() };
         QueuePair {
             requester: Requester::new(config.capacity.max_send_wr, &settings),
-            receiver: Receiver::new(config.qp_type),
+            receiver: ReceivingSide::new(config.qp_type),
             numbered: Numbered::of_type(config.qp_type, config.capacity.max_send_wr).map(Box::new),
             settings,
             capacity: config.capacity,
@@ -140,80 +144,93 @@ impl QueuePair {
         }
     }
 
-    /// The device's names for what it is attached to.
+    /// Allocates memory for all entries of the send queue, so that posting one buffer or short inline data
+    /// allocates nothing.
+    ///
+    /// # Errors
+    /// Fails if there is no memory for them.
+    pub fn make_room(&mut self) -> Result<(), TryReserveError> {
+        if self.numbered.is_some() {
+            // Requests of numbered services wait in a queue of their own.
+            return Ok(());
+        }
+        self.requester.queue.make_room()
+    }
+
+    /// Returns the numbers of the device's objects that it is attached to.
     pub fn context(&self) -> &QpContext {
         &self.settings.context
     }
 
-    /// Transport service.
+    /// Returns the transport service.
     pub fn qp_type(&self) -> QpType {
         self.settings.qp_type
     }
 
-    /// State now.
+    /// Returns the state.
     pub fn state(&self) -> QpState {
         self.state
     }
 
-    /// Granted queue sizes.
+    /// Returns the granted queue sizes.
     pub fn capacity(&self) -> &QpCapacity {
         &self.capacity
     }
 
-    /// What it was made with beside what all have, if its type is that of the service; `order`: in which
-    /// order messages of SRD leave. Nothing is on its way yet.
-    pub fn set_own(&mut self, own: OwnService, order: SrdOrder) {
+    /// Sets the parameters of a vendor's service, if the queue pair is of its type; `order` is the order in
+    /// which messages of SRD leave. Call it before the first message.
+    pub fn set_vendor_service(&mut self, own: VendorService, order: SrdOrder) {
         if own.qp_type() == self.settings.qp_type {
             self.numbered = Some(Box::new(Numbered::of(own, order, self.capacity.max_send_wr)));
         }
     }
 
-    /// WRITEs with immediate data that arrive take no receive request.
+    /// Reports whether WRITEs with immediate data that arrive take no receive request.
     pub fn takes_unsolicited(&self) -> bool {
         self.numbered.as_ref().is_some_and(|numbered| numbered.takes_unsolicited())
     }
 
-    /// The address that the newest message of SRD from a queue pair of this number came from.
+    /// Returns the source address of the newest message of SRD from a queue pair of this number.
     pub fn srd_source(&self, qpn: Qpn) -> Option<IpAddr> {
         self.numbered.as_ref()?.source_of(qpn)
     }
 
-    /// The streams that an initiator of DC was made with.
+    /// Returns the streams that an initiator of DC was made with.
     pub fn dc_streams(&self) -> Option<DcStreams> {
         self.numbered.as_ref()?.streams()
     }
 
-    /// A stream of an initiator of DC that has failed works again, and the queue pair with it.
+    /// Makes a failed stream of an initiator of DC work again, and the queue pair with it.
     pub fn reset_dc_stream(&mut self, id: u16) {
         if let Some(numbered) = &mut self.numbered {
             numbered.reset_stream(id);
         }
     }
 
-    /// Where a connected queue pair sends to.
+    /// Returns the destination of a connected queue pair.
     pub fn flow(&self) -> Option<&Flow> {
         self.settings.path.as_ref().map(|path| &path.flow)
     }
 
-    /// A connected queue pair sends from this UDP port from now on.
+    /// Sets the UDP port from which a connected queue pair sends.
     pub fn set_source_port(&mut self, source_port: u16) {
         if let Some(path) = &mut self.settings.path {
             Arc::make_mut(path).flow.source_port = source_port;
         }
     }
 
-    /// Whether its receives come from an SRQ.
+    /// Reports whether its receives come from an SRQ.
     pub fn has_srq(&self) -> bool {
         self.settings.has_srq
     }
 
-    /// Request PSNs in flight.
+    /// Returns the number of request PSNs in flight.
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.requester.in_flight()
     }
 
-    /// A receive request was posted to this queue pair's own RQ while it was in ERR: it is flushed.
+    /// Flushes a receive request that was posted to this queue pair's own RQ while it was in ERR.
     pub fn flush_posted_receives<H: Host>(&mut self, host: &mut H) {
         if self.state == QpState::Err {
             host.flush_recv_queue(&self.settings.context);
@@ -226,25 +243,25 @@ impl QueuePair {
     }
 
     fn fail_send<H: Host>(&mut self, failure: SendFailure, host: &mut H) {
-        if self.migrates_instead(failure, host) {
+        if self.try_migrate(failure, host) {
             return;
         }
         self.requester.fail(&self.settings, failure, host);
         if failure.local && matches!(self.state, QpState::Rts | QpState::Sqd) {
-            self.change_state(QpState::Sqe, Actor::Requester, host);
+            self.change_state(QpState::Sqe, StateChangeActor::Requester, host);
             self.draining = false;
         } else {
-            self.enter_error_by(Actor::Requester, host);
+            self.enter_error_by(StateChangeActor::Requester, host);
         }
     }
 
-    fn change_state<H: Host>(&mut self, to: QpState, by: Actor, host: &mut H) {
+    fn change_state<H: Host>(&mut self, to: QpState, by: StateChangeActor, host: &mut H) {
         let from = core::mem::replace(&mut self.state, to);
         self.emit_state(from, by, host);
     }
 
-    /// Tells of the change from a state to the one that it is in now.
-    fn emit_state<H: Host>(&self, from: QpState, by: Actor, host: &mut H) {
+    /// Reports the change from a state to the present one.
+    fn emit_state<H: Host>(&self, from: QpState, by: StateChangeActor, host: &mut H) {
         let to = self.state;
         if from != to && host.listens(Topic::States) {
             let peer = self.peer().map(|(address, qpn)| Peer { address, qpn });
@@ -255,30 +272,31 @@ impl QueuePair {
         }
     }
 
-    /// Moves to ERR and flushes: sends, the receive request in use, the RQ. Idempotent. READs of the
-    /// peer are given up; acknowledgements that are queued still leave.
+    /// Moves to ERR and flushes: sends, the receive request in use, the RQ. Idempotent. READs of the peer are
+    /// given up; acknowledgements that are queued are still sent.
     pub fn enter_error<H: Host>(&mut self, cause: Option<Cause>, host: &mut H) {
         if self.state == QpState::Err || self.state == QpState::Reset {
             return;
         }
-        let by = if cause == Some(Cause::Modified) { Actor::Program } else { Actor::Device };
+        let by =
+            if cause == Some(Cause::Modified) { StateChangeActor::Program } else { StateChangeActor::Device };
         if let Some(cause) = cause {
             host.log(&self.settings.context, cause);
         }
         self.enter_error_by(by, host);
     }
 
-    fn enter_error_by<H: Host>(&mut self, by: Actor, host: &mut H) {
+    fn enter_error_by<H: Host>(&mut self, by: StateChangeActor, host: &mut H) {
         if self.state == QpState::Err || self.state == QpState::Reset {
             return;
         }
-        if let Receiver::Reliable(responder) = &mut self.receiver {
+        if let ReceivingSide::Reliable(responder) = &mut self.receiver {
             responder.responses.drop_data();
         }
         self.flush(by, host);
     }
 
-    fn flush<H: Host>(&mut self, by: Actor, host: &mut H) {
+    fn flush<H: Host>(&mut self, by: StateChangeActor, host: &mut H) {
         self.change_state(QpState::Err, by, host);
         self.draining = false;
         self.requester.flush(&self.settings, host);
@@ -299,31 +317,32 @@ impl QueuePair {
         }
     }
 
-    /// A queue pair that numbers its messages goes to ERR, if an error has come that it does so by.
+    /// Moves a queue pair that numbers its messages to ERR, if an error of it requires that.
     fn end_if_failed<H: Host>(&mut self, host: &mut H) {
         if self.numbered.as_ref().is_some_and(|numbered| numbered.has_failed()) {
-            self.enter_error_by(Actor::Requester, host);
+            self.enter_error_by(StateChangeActor::Requester, host);
         }
     }
 
-    /// Whether [`QueuePair::handle_timeout`] is about to spend its last retry, or to fail: since when the
-    /// peer has been silent, in ns. Look then whether the peer's process has had a processor since.
-    pub fn doubts_peer_since_ns(&self, now_ns: u64) -> Option<u64> {
-        self.requester.doubts_peer_since_ns(now_ns)
+    /// Returns the time, in ns, since when the peer has been silent, if [`QueuePair::handle_timeout`] is
+    /// about to spend its last retry, or to fail. The caller then checks whether the peer's process has had a
+    /// processor since.
+    pub fn peer_silent_since_ns(&self, now_ns: u64) -> Option<u64> {
+        self.requester.peer_silent_since_ns(now_ns)
     }
 
-    /// When the transport timer expires, in ns, if it runs.
+    /// Returns the time at which the transport timer expires, in ns, if it runs.
     pub fn timer_due_ns(&self) -> Option<u64> {
         self.requester.timer_due_ns()
     }
 
-    /// Address and queue pair number of the peer, once they were set.
+    /// Returns address and queue pair number of the peer, once they were set.
     pub fn peer(&self) -> Option<(IpAddr, Qpn)> {
         self.settings.path.as_ref().map(|path| (path.flow.destination, self.settings.destination))
     }
 
-    /// A deadline given by [`QueuePair::deadline_ns`] may have passed. `peer` is asked for only when
-    /// [`QueuePair::doubts_peer_since_ns`] says so.
+    /// Handles a deadline of [`QueuePair::deadline_ns`] that may have passed. `peer` is needed only when
+    /// [`QueuePair::peer_silent_since_ns`] returns a time.
     pub fn handle_timeout<H: Host>(&mut self, now_ns: u64, peer: PeerProgress, host: &mut H) {
         if let Some(numbered) = &mut self.numbered {
             numbered.handle_timeout(&self.settings, now_ns, host);
@@ -336,7 +355,7 @@ impl QueuePair {
         }
     }
 
-    /// When [`QueuePair::handle_timeout`] wants to be called, in ns.
+    /// Returns the time at which [`QueuePair::handle_timeout`] has to be called, in ns.
     #[inline]
     pub fn deadline_ns(&self) -> Option<u64> {
         if let Some(numbered) = &self.numbered {
@@ -345,13 +364,13 @@ impl QueuePair {
         self.requester.deadline_ns()
     }
 
-    /// The queue pair goes on that stood still because of a fate with `halted`.
+    /// Continues a queue pair that stopped because of a fate with `halted`.
     #[cold]
     pub fn go_on(&mut self) {
         self.requester.go_on();
     }
 
-    /// Whether [`QueuePair::transmit_requests`] has anything to try.
+    /// Reports whether [`QueuePair::transmit_requests`] has anything to try.
     #[inline]
     pub fn wants_to_send(&self) -> bool {
         matches!(self.state, QpState::Rts | QpState::Sqd)
@@ -362,7 +381,7 @@ impl QueuePair {
     }
 
     /// Sends requests as far as window, order and the sink allow.
-    // As a call of its own it would save and restore the registers of an engine's loop for each queue pair.
+    // As a separate call it would save and restore the registers of an engine's loop for each queue pair.
     #[inline(always)]
     pub fn transmit_requests<H: Host, T: Transmit>(
         &mut self,
@@ -389,11 +408,11 @@ impl QueuePair {
         progress
     }
 
-    /// How urgently [`QueuePair::transmit_responses`] wants to be called.
+    /// Returns how urgently [`QueuePair::transmit_responses`] has to be called.
     #[inline]
     pub fn response_urgency(&self) -> Urgency {
         let responses = match &self.receiver {
-            Receiver::Reliable(responder) => {
+            ReceivingSide::Reliable(responder) => {
                 responder.responses.urgency(self.requester.held_until_ns().is_some())
             }
             _ => self.numbered.as_ref().map_or(Urgency::None, |numbered| numbered.urgency()),
@@ -414,7 +433,7 @@ impl QueuePair {
         if let Some(numbered) = &mut self.numbered {
             return numbered.transmit_answers(&self.settings, host, sink);
         }
-        let Receiver::Reliable(responder) = &mut self.receiver else { return Progress::Idle };
+        let ReceivingSide::Reliable(responder) = &mut self.receiver else { return Progress::Idle };
         let pacer = self.requester.pacer.as_deref_mut();
         match responder.responses.transmit(&self.settings, now_ns, pacer, host, sink) {
             Ok(progress) => progress,
@@ -422,37 +441,42 @@ impl QueuePair {
                 responder.refuse_read(psn);
                 if self.state != QpState::Err {
                     host.event(&self.settings.context, AsyncEventType::QpAccessErr);
-                    self.flush(Actor::Responder, host);
+                    self.flush(StateChangeActor::Responder, host);
                 }
                 Progress::Blocked
             }
         }
     }
 
-    /// After a request whose local data does not fit its signatures the send queue stops in SQD, before the
-    /// next request with a fence at the latest, and SQ_DRAINED tells of it.
+    /// Makes the send queue stop in SQD after a request whose local data does not fit its signatures, before
+    /// the next request with a fence at the latest, and raise SQ_DRAINED.
     pub const fn stop_at_bad_signature(&mut self) {
         self.settings.stops_at_bad_signature = true;
     }
 
-    /// Cancels the requests with this identifier that have not begun: they complete as if they had done their
-    /// work, and do nothing. How many they are; `None`: the send queue is not drained in SQD.
+    /// Makes the queue pair place data out of order, and its context say so.
+    pub const fn place_out_of_order(&mut self) {
+        self.settings.context.out_of_order = true;
+    }
+
+    /// Cancels the requests with this identifier that have not begun: they complete with success, and have no
+    /// effect. Returns their number; `None` if the send queue is not drained in SQD.
     pub fn cancel_sends(&mut self, wr_id: u64) -> Option<u32> {
         let has_stopped = self.state == QpState::Sqd && !self.draining && self.numbered.is_none();
         has_stopped.then(|| self.requester.cancel(wr_id))
     }
 
-    /// Data of a request did not fit its signatures.
+    /// Stops the send queue because data of a request did not fit its signatures.
     #[cold]
     fn stop<H: Host>(&mut self, host: &mut H) {
         self.requester.has_bad_signature = false;
         if self.state == QpState::Rts {
-            self.change_state(QpState::Sqd, Actor::Requester, host);
+            self.change_state(QpState::Sqd, StateChangeActor::Requester, host);
             (self.draining, self.attributes.en_sqd_async_notify) = (true, true);
         }
     }
 
-    /// SQD: raises SQ_DRAINED once the started messages are answered.
+    /// Raises SQ_DRAINED in SQD once the started messages are answered.
     fn finish_drain<H: Host>(&mut self, host: &mut H) {
         if self.requester.has_bad_signature {
             self.stop(host);
@@ -469,32 +493,32 @@ impl QueuePair {
     }
 }
 
-impl Receiver {
-    fn new(qp_type: QpType) -> Receiver {
+impl ReceivingSide {
+    fn new(qp_type: QpType) -> ReceivingSide {
         if qp_type.is_reliable() {
-            Receiver::Reliable(Responder::new())
+            ReceivingSide::Reliable(Responder::new())
         } else if qp_type.is_connected() {
-            Receiver::Unreliable(UnreliableReceiver::new())
+            ReceivingSide::Unreliable(UnreliableReceiver::new())
         } else {
-            Receiver::Datagram(Inbound::new())
+            ReceivingSide::Datagram(Inbound::new())
         }
     }
 
-    /// The message in progress and its receive request.
+    /// Returns the message in progress and its receive request.
     fn inbound_mut(&mut self) -> &mut Inbound {
         match self {
-            Receiver::Reliable(responder) => &mut responder.inbound,
-            Receiver::Unreliable(receiver) => &mut receiver.inbound,
-            Receiver::Datagram(inbound) => inbound,
+            ReceivingSide::Reliable(responder) => &mut responder.inbound,
+            ReceivingSide::Unreliable(receiver) => &mut receiver.inbound,
+            ReceivingSide::Datagram(inbound) => inbound,
         }
     }
 
-    /// Notes the first packet in RTR; true if it was the first.
+    /// Records the first packet in RTR; returns true if it was the first.
     fn establish(&mut self) -> bool {
         let established = match self {
-            Receiver::Reliable(responder) => &mut responder.communication_established,
-            Receiver::Unreliable(receiver) => &mut receiver.communication_established,
-            Receiver::Datagram(_) => return false,
+            ReceivingSide::Reliable(responder) => &mut responder.communication_established,
+            ReceivingSide::Unreliable(receiver) => &mut receiver.communication_established,
+            ReceivingSide::Datagram(_) => return false,
         };
         !core::mem::replace(established, true)
     }

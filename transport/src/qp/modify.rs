@@ -6,30 +6,31 @@ use super::alternate::{MIGRATED, Migration};
 use super::attributes::{AttributeMask, ModifyLimits, QpAttributes};
 use super::peer_port::PeerPort;
 use super::requester::Requester;
-use super::settings::Settings;
+use super::settings::QpSettings;
+use super::statistics::QpStatistics;
 use super::transition::{self, ModifyError, Step};
-use super::{QpConfig, QueuePair, Receiver, congestion::Notifier};
-use crate::event::Actor;
+use super::{QpConfig, QueuePair, ReceivingSide, congestion::Notifier};
+use crate::event::StateChangeActor;
 use crate::host::Host;
 use crate::path::Path;
 use crate::types::{Access, Cause, Mtu, QpState};
 use crate::wire::{Psn, Qpn};
 
-/// What the device found out about an address vector.
+/// An address vector that the device has resolved.
 #[derive(Debug, Clone)]
 pub struct ResolvedPath {
-    /// Addresses and marking.
+    /// Addresses and packet marks.
     pub path: Arc<Path>,
-    /// Most PSNs in flight at a time.
+    /// Largest number of PSNs in flight at a time.
     pub window_limit_packets: u32,
-    /// Most response packets that one READ request asks for: what this side's receive buffer is
-    /// trusted to hold. A longer READ is asked for in pieces.
+    /// Largest number of response packets of one READ request: what this side's receive buffer is assumed to
+    /// have room for. A longer READ is split into several requests.
     pub read_limit_packets: u32,
 }
 
-impl Settings {
-    pub(crate) fn new(config: &QpConfig) -> Settings {
-        Settings {
+impl QpSettings {
+    pub(crate) fn new(config: &QpConfig) -> QpSettings {
+        QpSettings {
             context: config.context,
             qp_type: config.qp_type,
             signal_all: config.signal_all,
@@ -50,20 +51,21 @@ impl Settings {
             max_rd_atomic: 0,
             max_dest_rd_atomic: 0,
             congestion: config.congestion.clone(),
+            adaptive_timeout: config.adaptive_timeout,
             stops_at_bad_signature: false,
         }
     }
 }
 
 impl QueuePair {
-    /// Changes state and attributes. On failure nothing has changed.
+    /// Changes state and attributes. A call that fails changes nothing.
     ///
-    /// `resolved` is the path for the address vector in `attributes`; needed when the mask has AV.
-    /// Moving to RESET forgets everything that was posted, without completions; the device then
-    /// empties the receive queue and removes this queue pair's completions.
+    /// `resolved` is the path for the address vector in `attributes`; needed when the mask has AV. Moving to
+    /// RESET drops all posted requests without completions; the device then empties the receive queue and
+    /// removes this queue pair's completions.
     ///
     /// # Errors
-    /// Which attribute is missing, not allowed or out of range, and for which transition.
+    /// Fails if an attribute is missing, not allowed or out of range; the error names it and the transition.
     pub fn modify<H: Host>(
         &mut self,
         attributes: &QpAttributes,
@@ -140,7 +142,7 @@ impl QueuePair {
         when(AttributeMask::DEST_QPN, &|a| a.dest_qp_num = new.dest_qp_num & 0xff_ffff);
     }
 
-    /// The port that a datagram queue pair is on carries datagrams up to this path MTU.
+    /// Sets the path MTU of a datagram queue pair's port, the largest payload of its datagrams.
     pub fn set_port_mtu(&mut self, mtu: Mtu) {
         self.port_mtu_bytes = mtu.bytes();
         if self.settings.qp_type.is_datagram() {
@@ -178,15 +180,23 @@ impl QueuePair {
         match (previous, next) {
             //= linux:rxe_qp.c#rxe_qp_reset
             //| RESET forgets all requests and makes no completions.
-            (_, QpState::Reset) => self.reset(),
+            (_, QpState::Reset) => {
+                let QpStatistics { posted, ended, unsignaled, .. } = self.statistics();
+                let numbered = self.numbered.as_ref().map_or(0, |numbered| numbered.count() as u64);
+                let requests = posted.saturating_sub(ended).saturating_sub(unsignaled) + numbered;
+                if requests > 0 {
+                    host.log(&self.settings.context, Cause::DroppedByReset { requests });
+                }
+                self.reset();
+            }
             (_, QpState::Err) => self.enter_error(Some(Cause::Modified), host),
             (QpState::Init, QpState::Rtr) => {
                 let rq_psn = Psn::new(self.attributes.rq_psn);
                 self.settings.rq_psn = rq_psn;
                 match &mut self.receiver {
-                    Receiver::Reliable(responder) => responder.start(rq_psn),
-                    Receiver::Unreliable(receiver) => receiver.start(rq_psn),
-                    Receiver::Datagram(_) => {}
+                    ReceivingSide::Reliable(responder) => responder.start(rq_psn),
+                    ReceivingSide::Unreliable(receiver) => receiver.start(rq_psn),
+                    ReceivingSide::Datagram(_) => {}
                 }
                 self.state = next;
             }
@@ -194,7 +204,8 @@ impl QueuePair {
                 let sq_psn = Psn::new(self.attributes.sq_psn);
                 self.requester.start(&self.settings, sq_psn, self.window_limit_packets);
                 if self.settings.qp_type.is_srd() && !mask.contains(AttributeMask::RNR_RETRY) {
-                    // What the adapter does without it is its own choice: it goes on for ever.
+                    // The specification does not say what an adapter does without it: here it retries for
+                    // ever.
                     (self.attributes.rnr_retry, self.settings.rnr_retry) = (7, 7);
                 }
                 self.state = next;
@@ -211,9 +222,9 @@ impl QueuePair {
             }
             _ => self.state = next,
         }
-        // A queue pair that fails has told of it already.
+        // A queue pair that fails has reported it already.
         if next != QpState::Err {
-            self.emit_state(previous, Actor::Program, host);
+            self.emit_state(previous, StateChangeActor::Program, host);
         }
     }
 
@@ -221,10 +232,12 @@ impl QueuePair {
         self.state = QpState::Reset;
         self.settings.connection = self.settings.connection.wrapping_add(1);
         self.draining = false;
-        self.requester = Requester::new(self.capacity.max_send_wr, &self.settings);
-        self.receiver = Receiver::new(self.settings.qp_type);
+        let mut requester = Requester::new(self.capacity.max_send_wr, &self.settings);
+        requester.queue.take_room_of(&mut self.requester.queue);
+        self.requester = requester;
+        self.receiver = ReceivingSide::new(self.settings.qp_type);
         if let Some(numbered) = &mut self.numbered {
-            **numbered = numbered.anew(self.capacity.max_send_wr);
+            **numbered = numbered.with_same_parameters(self.capacity.max_send_wr);
         }
         self.notifier = Notifier::default();
         self.peer_port = PeerPort::default();
@@ -234,7 +247,7 @@ impl QueuePair {
         self.apply(None);
     }
 
-    /// All attributes now: state, the next PSNs of both directions, whether the SQ is draining.
+    /// Returns all attributes: state, the next PSNs of both directions, whether the SQ is draining.
     pub fn query(&self) -> QpAttributes {
         let mut attributes = self.attributes.clone();
         attributes.qp_state = self.state as u32;
@@ -249,15 +262,15 @@ impl QueuePair {
         }
         if self.state >= QpState::Rtr {
             attributes.rq_psn = match &self.receiver {
-                Receiver::Reliable(responder) => responder.expected.value(),
-                Receiver::Unreliable(receiver) => receiver.expected.value(),
-                Receiver::Datagram(_) => attributes.rq_psn,
+                ReceivingSide::Reliable(responder) => responder.expected.value(),
+                ReceivingSide::Unreliable(receiver) => receiver.expected.value(),
+                ReceivingSide::Datagram(_) => attributes.rq_psn,
             };
         }
         attributes
     }
 
-    /// Whether a send queue in SQD still has started messages to finish: only RESET and ERR may
+    /// Reports whether a send queue in SQD still has started messages to finish: only RESET and ERR may
     /// follow then.
     pub fn is_draining(&self) -> bool {
         self.draining

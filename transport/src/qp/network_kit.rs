@@ -13,7 +13,7 @@ use crate::types::{Access, AsyncEventType, AtomicOperation, Sge, WindowBind, Wor
 use crate::wire::Qpn;
 
 pub(super) const MEMORY: usize = 1 << 20;
-/// The key of all memory, and one of none.
+/// Key of all memory, and a key of none.
 pub(super) const KEY: u32 = 7;
 pub(super) const WRONG_KEY: u32 = 8;
 
@@ -26,20 +26,20 @@ impl Random {
     }
 }
 
-pub(super) struct Device {
+pub(super) struct TestHost {
     pub(super) memory: Vec<u8>,
     pub(super) receives: VecDeque<(u64, Sge)>,
     pub(super) sent: Vec<WorkCompletion>,
     pub(super) received: Vec<WorkCompletion>,
     pub(super) knows: BTreeSet<IpAddr>,
-    /// Entries of the send queue that completions have freed.
+    /// Number of send queue entries that completions have freed.
     pub(super) released: u32,
     pub(super) events: Vec<AsyncEventType>,
 }
 
-impl Device {
-    pub(super) fn new(knows: impl Iterator<Item = IpAddr>) -> Device {
-        Device {
+impl TestHost {
+    pub(super) fn new(knows: impl Iterator<Item = IpAddr>) -> TestHost {
+        TestHost {
             memory: vec![0; MEMORY],
             receives: VecDeque::new(),
             sent: Vec::new(),
@@ -51,7 +51,7 @@ impl Device {
     }
 }
 
-impl Device {
+impl TestHost {
     fn range(&mut self, key: u32, address: u64, length: usize) -> Result<&mut [u8], MemoryError> {
         let start = usize::try_from(address).map_err(|_| MemoryError::OutOfRange)?;
         if key != KEY {
@@ -61,7 +61,7 @@ impl Device {
     }
 }
 
-impl Host for Device {
+impl Host for TestHost {
     fn gather(&mut self, _: u32, sges: &[Sge], offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
         let sge = sges.first().copied().unwrap_or_default();
         out.copy_from_slice(self.range(sge.lkey, sge.address + offset, out.len())?);
@@ -141,12 +141,12 @@ impl Host for Device {
 
 /// Packets that leave, with their flows.
 #[derive(Default)]
-pub(super) struct Out {
+pub(super) struct SentPackets {
     pub(super) packets: Vec<(Flow, Vec<u8>)>,
     pub(super) room: usize,
 }
 
-impl Transmit for Out {
+impl Transmit for SentPackets {
     fn begin(&mut self, path: &Arc<Path>, _: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
         if self.packets.len() >= self.room {
             return None;
@@ -174,7 +174,7 @@ pub(super) fn path(from: usize, to: usize) -> Arc<Path> {
     Arc::new(Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 })
 }
 
-/// What the network does to packets, in thousandths.
+/// Faults that the network injects into packets, in thousandths.
 #[derive(Clone, Copy)]
 pub(super) struct Weather {
     pub(super) lost: u64,

@@ -1,20 +1,20 @@
-//! What a datagram of a service that numbers its messages says, for those that look at packets.
+//! Description of a datagram of a service that numbers its messages, for programs that show packets.
 
-/// A part of a message of SRD or DC, or an answer to one: what is behind the DETH of a datagram.
+/// A part of a message of SRD or DC, or an answer to one: the contents behind the DETH of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NumberedPart {
-    /// The service: "SRD", "DC".
+    /// Name of the service: "SRD" or "DC".
     pub service: &'static str,
-    /// What it is, in words.
+    /// Kind of the packet, in words.
     pub kind: &'static str,
-    /// Number of the message on its way.
+    /// Number of the message.
     pub message: u64,
-    /// Which of its parts, from 0.
+    /// Index of the part, from 0.
     pub part: u32,
-    /// Parts of the message, or of the request that this answers.
+    /// Number of parts of the message, or of the request that this answers.
     pub parts: u32,
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub length_bytes: u32,
-    /// Of DC: which stream of the initiator.
+    /// Stream of the initiator, for DC.
     pub stream: Option<u16>,
 }

@@ -1,56 +1,56 @@
-//! Packets on their way out: requests, responses and CNPs of all services are written here.
+//! Outgoing packets: requests, responses and CNPs of all services are written here.
 
 use alloc::sync::Arc;
 
-use super::settings::Settings;
-use crate::event::{Departure, PacketIdentity, QpEvent};
+use super::settings::QpSettings;
+use crate::event::{OutgoingPacket, PacketIdentity, QpEvent};
 use crate::host::{Host, Transmit};
 use crate::path::Path;
 use crate::types::Fate;
 use crate::wire::{Aeth, Bth, Extensions, HeaderSet, ICRC_BYTES, Opcode, OperationClass, Syndrome};
 
-/// What is left to do after a transmit call.
+/// Remaining work after a transmit call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Nothing to send until something happens.
+    /// No packet is to be sent until the next event.
     Idle,
     /// The sink had no room: call again.
     Blocked,
 }
 
-/// What became of a packet.
+/// Result of writing a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Emitted {
-    /// It is in the sink.
+pub(crate) enum EmitOutcome {
+    /// The packet is in the sink.
     Packet,
-    /// The sink has no room for it.
+    /// The sink has no room for the packet.
     NoRoom,
 }
 
 /// A packet that was just written, or will be.
-pub(crate) struct Written<'a> {
+pub(crate) struct WrittenPacket<'a> {
     pub(crate) identity: PacketIdentity,
     pub(crate) bth: &'a Bth,
-    /// Of an answer.
+    /// The AETH of an answer.
     pub(crate) aeth: Option<Aeth>,
     pub(crate) payload_bytes: usize,
-    /// PSNs that it takes.
+    /// Number of PSNs that it takes.
     pub(crate) psn_count: u32,
     pub(crate) path: &'a Path,
 }
 
-impl<'a> Written<'a> {
+impl<'a> WrittenPacket<'a> {
     #[inline]
     fn length_bytes(&self) -> u32 {
         packet_bytes(self.bth.opcode, self.payload_bytes) as u32
     }
 
-    /// What the host is told of it when it decides what happens to it.
-    pub(crate) fn departure(&self, settings: &Settings) -> Departure<'a> {
+    /// Returns the description of the packet by which the host decides its fate.
+    pub(crate) fn departure(&self, settings: &QpSettings) -> OutgoingPacket<'a> {
         let opcode = self.bth.opcode;
         let acknowledges = opcode.info().is_some_and(|info| info.class == OperationClass::Acknowledge);
         let aeth = self.aeth.filter(|_| acknowledges);
-        Departure {
+        OutgoingPacket {
             identity: self.identity,
             connection: settings.connection,
             qp_type: settings.qp_type,
@@ -64,33 +64,34 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// Tells of the packet, which is in the sink.
+    /// Reports the packet, which is in the sink.
     #[inline]
-    pub(crate) fn emit<H: Host>(&self, settings: &Settings, host: &mut H) {
+    pub(crate) fn emit<H: Host>(&self, settings: &QpSettings, host: &mut H) {
         let Bth { opcode, psn, destination, .. } = *self.bth;
         let (identity, path, length_bytes) = (self.identity, self.path, self.length_bytes());
         let event = QpEvent::PacketSent { identity, opcode, psn, length_bytes, destination, path };
-        host.tell(&settings.context, &event);
+        host.emit_uncounted(&settings.context, &event);
     }
 }
 
-/// The headers after the BTH of a packet with this opcode, and the bytes of all its headers.
+/// Returns the headers after the BTH of a packet with this opcode, and the length of all its headers in
+/// bytes.
 #[inline]
 fn headers_of(opcode: Opcode) -> (HeaderSet, usize) {
     opcode.info().map_or((HeaderSet::empty(), Bth::LEN), |info| (info.headers, info.header_bytes))
 }
 
-/// Bytes of a packet from the BTH to the ICRC.
+/// Returns the length in bytes of a packet from the BTH to the ICRC.
 #[inline]
 pub(crate) fn packet_bytes(opcode: Opcode, payload_bytes: usize) -> usize {
     headers_of(opcode).1 + payload_bytes.next_multiple_of(4) + ICRC_BYTES
 }
 
-/// Tells of a packet that is in the sink, and does to it what the host decides, which it returns.
+/// Reports a packet that is in the sink, and applies the fate that the host decides, which it returns.
 #[inline]
 pub(crate) fn emit_sent<H: Host, T: Transmit>(
-    settings: &Settings,
-    written: &Written<'_>,
+    settings: &QpSettings,
+    written: &WrittenPacket<'_>,
     host: &mut H,
     sink: &mut T,
 ) -> Fate {
@@ -101,33 +102,33 @@ pub(crate) fn emit_sent<H: Host, T: Transmit>(
     decide(settings, written, host, sink)
 }
 
-/// Does to the packet that is in the sink what the host decides.
+/// Applies the fate that the host decides to the packet that is in the sink.
 #[cold]
 #[inline(never)]
 fn decide<H: Host, T: Transmit>(
-    settings: &Settings,
-    written: &Written<'_>,
+    settings: &QpSettings,
+    written: &WrittenPacket<'_>,
     host: &mut H,
     sink: &mut T,
 ) -> Fate {
     let fate = host.fate(&settings.context, &written.departure(settings));
-    harm(fate.of_packet(), sink);
+    apply_fate(fate.of_packet(), sink);
     fate
 }
 
-/// Does to the packet that is in the sink what was decided.
-pub(crate) fn harm<T: Transmit>(fate: Fate, sink: &mut T) {
+/// Applies a fate to the packet that is in the sink.
+pub(crate) fn apply_fate<T: Transmit>(fate: Fate, sink: &mut T) {
     if !fate.is_ordinary() {
-        sink.harm(fate);
+        sink.apply_fate(fate);
     }
 }
 
 /// Writes one packet into the sink: headers, payload, pad. The pad count follows from the payload. `extend`
-/// puts the headers that the opcode has after the BTH, and is not called if it has none; `fill` gets the
+/// writes the headers that the opcode has after the BTH, and is not called if it has none; `fill` writes the
 /// bytes of the payload unless there are none.
 ///
 /// # Errors
-/// `fill` failed: the packet is abandoned.
+/// Fails if `fill` failed: the packet is abandoned.
 #[inline]
 pub(crate) fn emit<T: Transmit, E>(
     path: &Arc<Path>,
@@ -136,14 +137,14 @@ pub(crate) fn emit<T: Transmit, E>(
     sink: &mut T,
     extend: impl FnOnce(&mut Extensions<'_>),
     fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-) -> Result<Emitted, E> {
+) -> Result<EmitOutcome, E> {
     let pad_bytes = payload_bytes.wrapping_neg() & 3;
     bth.pad_count = pad_bytes as u8;
     let (headers, header_bytes) = headers_of(bth.opcode);
     let payload_end = header_bytes + payload_bytes;
     let length_bytes = payload_end + pad_bytes + ICRC_BYTES;
     let Some(packet) = sink.begin(path, bth.destination, length_bytes) else {
-        return Ok(Emitted::NoRoom);
+        return Ok(EmitOutcome::NoRoom);
     };
     bth.emit(packet);
     if !headers.is_empty()
@@ -167,5 +168,5 @@ pub(crate) fn emit<T: Transmit, E>(
         pad.fill(0);
     }
     sink.seal();
-    Ok(Emitted::Packet)
+    Ok(EmitOutcome::Packet)
 }

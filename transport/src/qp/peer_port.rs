@@ -1,22 +1,22 @@
-//! From which UDP source port the packets of a connection come.
+//! The UDP source port from which the packets of a connection come.
 //!
 //! A connection's packets have one source port. Devices compute it from the flow label or the two queue pair
-//! numbers and keep it; pumice sends from the RoCE port itself where it cannot have the computed one. So a
-//! queue pair learns the port of its peer, and drops and counts what comes from another one. A program that
-//! can bind a UDP socket to the peer's address, as every user of its host can, then has to send from that
-//! very port, which its owner holds.
+//! numbers and do not change it; pumice sends from the RoCE port itself where it cannot have the computed
+//! one. So a queue pair learns the port of its peer, and drops and counts packets from other ports. An
+//! attacker who can bind a UDP socket to the peer's address, as every user of the peer's host can, would then
+//! have to send from that very port, which its owner holds.
 //!
 //! **How it is learnt.** From the first packet that is *exact*: a request with the PSN that is expected, or a
-//! response to a request that is under way.
+//! response to an outstanding request.
 //!
 //! **When it may change.** Never, if it is the RoCE port: only the process that receives there can send from
-//! it. Otherwise the peer may be told another flow label or fail over to another link. An exact packet from
-//! another port is believed then, unless a guess was made lately. A *guess* is any other packet from another
-//! port. It is followed by a pause in which no packet from another port is believed. The first pause is
-//! shorter than a transport timer, so what was lost while the port changed is sent again after it; further
-//! guesses double it up to a minute. A sender that tries all 2^24 PSNs then needs years instead of seconds.
-//! Requests that were executed before are answered again in any case: their answers may have been lost with
-//! the old link, and go to the peer, even if another sender asked for them.
+//! it. Otherwise the peer may get another flow label or fail over to another link. An exact packet from
+//! another port is accepted then, unless a guess was made lately. A *guess* is any other packet from another
+//! port. After it comes a pause in which packets from other ports are not accepted. The first pause is
+//! shorter than a transport timer, so packets that were lost while the port changed are sent again after it;
+//! further guesses double it up to a minute. A sender that tries all 2^24 PSNs then needs years instead of
+//! seconds. Requests that were executed before are answered again in any case: their answers may have been
+//! lost with the old link, and go to the peer, even if another sender asked for them.
 //!
 //! **Before a port is known,** only packets far from the expected PSN are guesses: the first packets may be
 //! lost. The pause after a guess does not stop an exact packet from the RoCE port, or from the port that this
@@ -24,33 +24,33 @@
 
 use crate::wire::Psn;
 
-/// No port: none has been learnt.
+/// Value of a port that has not been learnt.
 const UNKNOWN: u32 = 1 << 16;
-/// Requests so far ahead of or behind the expected PSN may be the peer's.
+/// Largest distance from the expected PSN at which a request may still be the peer's.
 const NEAR_PACKETS: i32 = 512;
 const FIRST_BEHIND: i32 = -NEAR_PACKETS;
-/// The pause after the first guess.
+/// Length of the pause after the first guess.
 const FIRST_PAUSE_NS: u64 = 10_000_000;
-/// The longest pause; guesses are forgotten after as long a time without one.
+/// Longest pause; guesses are forgotten after as long a time without one.
 const LONGEST_PAUSE_NS: u64 = 60_000_000_000;
 
-/// How well a packet fits what is expected of the peer.
+/// Rating of how well a packet fits the packets that the peer is expected to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// The very next one.
+    /// The packet is the expected one.
     Exact,
-    /// It answers a request that is under way, and no port is known.
+    /// The packet answers an outstanding request, and no port is known.
     Answer,
-    /// Handled before: it is answered again.
+    /// The packet was handled before: it is answered again.
     Behind,
-    /// It may be the next one but for a few that were lost.
+    /// The packet is a few PSNs ahead: those between may be lost.
     Near,
-    /// Its sender does not know the connection's PSNs.
+    /// The sender of the packet does not know the connection's PSNs.
     Far,
 }
 
 impl Fit {
-    /// Of a request.
+    /// Rates a request by its PSN.
     pub(crate) const fn of_request(psn: Psn, expected: Psn) -> Fit {
         match psn.since(expected) {
             0 => Fit::Exact,
@@ -61,25 +61,25 @@ impl Fit {
     }
 }
 
-/// Where a packet comes from.
+/// Ports that a packet's origin is judged by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Origin {
-    /// Its UDP source port.
+pub(crate) struct PacketOrigin {
+    /// UDP source port of the packet.
     pub(crate) port: u16,
-    /// The port that it was sent to.
+    /// UDP destination port of the packet.
     pub(crate) roce_port: u16,
-    /// The port that this side sends from.
+    /// Port that this side sends from.
     pub(crate) own_port: u16,
 }
 
-/// What to do with a packet from another port.
+/// Decision about a packet from another port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Handle it.
+pub(crate) enum PortVerdict {
+    /// Handle the packet.
     Accept,
-    /// Drop and count it.
+    /// Drop and count the packet.
     Drop,
-    /// Drop and count it; it is the first guess after a pause.
+    /// Drop and count the packet; it is the first guess after a pause.
     DropGuess,
 }
 
@@ -87,7 +87,7 @@ pub(crate) enum Verdict {
 #[derive(Debug, Clone)]
 pub(crate) struct PeerPort {
     port: u32,
-    /// It is the RoCE port: it never changes.
+    /// True if it is the RoCE port, which never changes.
     certain: bool,
     pause_ns: u64,
     pause_until_ns: u64,
@@ -101,20 +101,20 @@ impl Default for PeerPort {
 }
 
 impl PeerPort {
-    /// Whether a packet comes from the peer's port, as far as that is known.
+    /// Reports whether a packet comes from the peer's port, as far as that is known.
     #[inline]
     pub(crate) fn is(&self, source_port: u16) -> bool {
         self.port == u32::from(source_port)
     }
 
-    /// The port, if it is known.
+    /// Returns the port, if it is known.
     pub(crate) fn known(&self) -> Option<u16> {
         u16::try_from(self.port).ok()
     }
 
-    /// Judges a packet from a port that is not the peer's, or before that is known.
-    pub(crate) fn judge(&mut self, now_ns: u64, origin: Origin, fit: Fit) -> Verdict {
-        let Origin { port: source_port, roce_port, own_port } = origin;
+    /// Decides about a packet from a port that is not the peer's, or before the peer's port is known.
+    pub(crate) fn judge(&mut self, now_ns: u64, origin: PacketOrigin, fit: Fit) -> PortVerdict {
+        let PacketOrigin { port: source_port, roce_port, own_port } = origin;
         if self.certain {
             return self.drop_guess(now_ns);
         }
@@ -124,34 +124,33 @@ impl PeerPort {
         let is_likely = source_port == roce_port || source_port == own_port;
         let paused = now_ns < self.pause_until_ns && !(unknown && is_likely);
         match fit {
-            Fit::Exact if paused => Verdict::Drop,
+            Fit::Exact if paused => PortVerdict::Drop,
             Fit::Exact => {
                 self.pin(source_port, roce_port);
-                Verdict::Accept
+                PortVerdict::Accept
             }
-            // The time in which the first answer can be forged is that of one round trip: no pauses are
-            // needed.
+            // The first answer can be forged only within one round trip: no pauses are needed.
             Fit::Answer => {
                 self.pin(source_port, roce_port);
-                Verdict::Accept
+                PortVerdict::Accept
             }
-            Fit::Behind | Fit::Near if unknown => Verdict::Accept,
-            // A wrong PSN is the consumer's mistake more often than an attack, and the answer tells the peer
-            // so.
+            Fit::Behind | Fit::Near if unknown => PortVerdict::Accept,
+            // A wrong PSN is the consumer's mistake more often than an attack, and the answer shows the
+            // mistake to the peer.
             Fit::Far if unknown => {
                 self.note_guess(now_ns);
-                Verdict::Accept
+                PortVerdict::Accept
             }
             Fit::Behind => {
                 self.note_guess(now_ns);
-                Verdict::Accept
+                PortVerdict::Accept
             }
             Fit::Near | Fit::Far => self.drop_guess(now_ns),
         }
     }
 
-    fn drop_guess(&mut self, now_ns: u64) -> Verdict {
-        if self.note_guess(now_ns) { Verdict::DropGuess } else { Verdict::Drop }
+    fn drop_guess(&mut self, now_ns: u64) -> PortVerdict {
+        if self.note_guess(now_ns) { PortVerdict::DropGuess } else { PortVerdict::Drop }
     }
 
     fn pin(&mut self, source_port: u16, roce_port: u16) {
@@ -159,7 +158,7 @@ impl PeerPort {
         self.certain = source_port == roce_port;
     }
 
-    /// Begins a pause unless there is one; whether it did.
+    /// Begins a pause unless there is one; returns true if it did.
     fn note_guess(&mut self, now_ns: u64) -> bool {
         let since_last_ns = now_ns.saturating_sub(core::mem::replace(&mut self.guess_ns, now_ns));
         if now_ns < self.pause_until_ns {
@@ -180,8 +179,8 @@ mod tests {
     const OWN: u16 = 0xc777;
     const SECOND_NS: u64 = 1_000_000_000;
 
-    fn from(port: u16) -> Origin {
-        Origin { port, roce_port: ROCE, own_port: OWN }
+    fn from(port: u16) -> PacketOrigin {
+        PacketOrigin { port, roce_port: ROCE, own_port: OWN }
     }
 
     #[test]
@@ -196,44 +195,45 @@ mod tests {
     #[test]
     fn the_roce_port_is_for_ever() {
         let mut port = PeerPort::default();
-        assert_eq!(port.judge(0, from(ROCE), Fit::Exact), Verdict::Accept);
+        assert_eq!(port.judge(0, from(ROCE), Fit::Exact), PortVerdict::Accept);
         assert!(port.is(ROCE) && !port.is(50_000));
-        assert_eq!(port.judge(0, from(50_000), Fit::Exact), Verdict::DropGuess);
-        assert_eq!(port.judge(1000 * SECOND_NS, from(50_000), Fit::Exact), Verdict::DropGuess);
+        assert_eq!(port.judge(0, from(50_000), Fit::Exact), PortVerdict::DropGuess);
+        assert_eq!(port.judge(1000 * SECOND_NS, from(50_000), Fit::Exact), PortVerdict::DropGuess);
         assert_eq!(port.known(), Some(ROCE));
     }
 
     #[test]
     fn a_nics_port_changes_with_an_exact_packet() {
         let mut port = PeerPort::default();
-        assert_eq!(port.judge(0, from(0xc001), Fit::Exact), Verdict::Accept);
-        assert_eq!(port.judge(6, from(0xc002), Fit::Exact), Verdict::Accept);
+        assert_eq!(port.judge(0, from(0xc001), Fit::Exact), PortVerdict::Accept);
+        assert_eq!(port.judge(6, from(0xc002), Fit::Exact), PortVerdict::Accept);
         assert!(port.is(0xc002));
     }
 
-    /// A new port whose first packet is lost or out of the blue: the retransmission finds the pause over.
+    /// A new port whose first packet is lost or does not fit: the retransmission comes after the pause.
     #[test]
     fn one_wrong_packet_delays_a_change_by_less_than_a_transport_timer() {
         for fit in [Fit::Behind, Fit::Near, Fit::Far] {
             let mut port = PeerPort::default();
             port.judge(0, from(0xc001), Fit::Exact);
-            let verdict = if fit == Fit::Behind { Verdict::Accept } else { Verdict::DropGuess };
+            let verdict = if fit == Fit::Behind { PortVerdict::Accept } else { PortVerdict::DropGuess };
             assert_eq!(port.judge(5, from(0xc002), fit), verdict);
-            assert_eq!(port.judge(6, from(0xc002), Fit::Exact), Verdict::Drop);
-            assert_eq!(port.judge(6, from(0xc002), Fit::Behind), Verdict::Accept);
-            assert_eq!(port.judge(67_000_000, from(0xc002), Fit::Exact), Verdict::Accept);
+            assert_eq!(port.judge(6, from(0xc002), Fit::Exact), PortVerdict::Drop);
+            assert_eq!(port.judge(6, from(0xc002), Fit::Behind), PortVerdict::Accept);
+            assert_eq!(port.judge(67_000_000, from(0xc002), Fit::Exact), PortVerdict::Accept);
         }
     }
 
     #[test]
     fn an_answer_to_a_request_under_way_tells_the_port_even_during_a_pause() {
         let mut port = PeerPort::default();
-        assert_eq!(port.judge(0, from(0xc002), Fit::Far), Verdict::Accept);
-        assert_eq!(port.judge(1, from(0xc001), Fit::Answer), Verdict::Accept);
+        assert_eq!(port.judge(0, from(0xc002), Fit::Far), PortVerdict::Accept);
+        assert_eq!(port.judge(1, from(0xc001), Fit::Answer), PortVerdict::Accept);
         assert!(port.is(0xc001));
     }
 
-    /// All PSNs in a row, half a million each second: what the expected one is among them does not matter.
+    /// A sweep over all PSNs, half a million each second, does not change the port; this holds for every
+    /// expected PSN.
     #[test]
     fn a_sweep_over_all_psns_moves_nothing() {
         for known in [true, false] {
@@ -241,13 +241,13 @@ mod tests {
             if known {
                 port.judge(0, from(0xc001), Fit::Exact);
             }
-            // Also one that many applications begin with.
+            // The expected PSN is also one that many applications begin with.
             let expected = Psn::new(if known { 3 } else { 0x89_abcd });
             for psn in 0..1_u32 << 24 {
                 let now_ns = SECOND_NS + u64::from(psn) * 2_000;
                 let verdict = port.judge(now_ns, from(40_000), Fit::of_request(Psn::new(psn), expected));
                 if psn == expected.value() {
-                    assert_eq!(verdict, Verdict::Drop);
+                    assert_eq!(verdict, PortVerdict::Drop);
                 }
             }
             assert_eq!(port.known(), known.then_some(0xc001));
@@ -258,9 +258,9 @@ mod tests {
     fn the_peer_with_a_likely_port_begins_during_a_sweep() {
         for likely in [ROCE, OWN] {
             let mut port = PeerPort::default();
-            assert_eq!(port.judge(SECOND_NS, from(40_000), Fit::Far), Verdict::Accept);
-            assert_eq!(port.judge(SECOND_NS, from(40_000), Fit::Exact), Verdict::Drop);
-            assert_eq!(port.judge(SECOND_NS, from(likely), Fit::Exact), Verdict::Accept);
+            assert_eq!(port.judge(SECOND_NS, from(40_000), Fit::Far), PortVerdict::Accept);
+            assert_eq!(port.judge(SECOND_NS, from(40_000), Fit::Exact), PortVerdict::Drop);
+            assert_eq!(port.judge(SECOND_NS, from(likely), Fit::Exact), PortVerdict::Accept);
             assert!(port.is(likely));
         }
     }
@@ -272,14 +272,14 @@ mod tests {
         let mut now_ns = SECOND_NS;
         let mut pauses = 0;
         while port.pause_ns < LONGEST_PAUSE_NS {
-            assert_eq!(port.judge(now_ns, from(1), Fit::Far), Verdict::DropGuess);
-            assert_eq!(port.judge(now_ns, from(1), Fit::Far), Verdict::Drop);
+            assert_eq!(port.judge(now_ns, from(1), Fit::Far), PortVerdict::DropGuess);
+            assert_eq!(port.judge(now_ns, from(1), Fit::Far), PortVerdict::Drop);
             now_ns = port.pause_until_ns;
             pauses += 1;
         }
         assert_eq!(pauses, 14);
         now_ns += LONGEST_PAUSE_NS + 1;
-        assert_eq!(port.judge(now_ns, from(1), Fit::Far), Verdict::DropGuess);
+        assert_eq!(port.judge(now_ns, from(1), Fit::Far), PortVerdict::DropGuess);
         assert_eq!(port.pause_ns, FIRST_PAUSE_NS);
     }
 }

@@ -1,8 +1,8 @@
-//! Posting send requests, and what is refused at once.
+//! Posting of send requests, and the checks that refuse them.
 
 use super::QueuePair;
 use super::responder::packets_of;
-use super::settings::Settings;
+use super::settings::QpSettings;
 use crate::event::{QpEvent, Topic};
 use crate::host::Host;
 use crate::types::{
@@ -12,7 +12,7 @@ use crate::types::{
 
 /// Checks a request and returns its length in bytes.
 pub(crate) fn check(
-    settings: &Settings,
+    settings: &QpSettings,
     capacity: &QpCapacity,
     request: &SendRequest<'_>,
 ) -> Result<u32, PostError> {
@@ -60,19 +60,19 @@ pub(crate) fn check(
         return Err(PostError::Incomplete { missing: "the target of DC (mlx5dv_wr_set_dc_addr)" });
     }
     if settings.qp_type.is_datagram() && request.ud.is_none() {
-        // Callers that want faults as completions have looked at the address handle themselves.
+        // Callers that want faults as completions have checked the address handle themselves.
         return Err(if request.faults_complete {
             PostError::ForeignAddressHandle
         } else {
             PostError::Incomplete { missing: "the address handle of the datagram" }
         });
     }
-    // 2^31 fits 32 bits.
+    // The length is at most 2^31, which fits 32 bits.
     Ok(if info.data == LocalData::Unused { 0 } else { given as u32 })
 }
 
-/// What SRD asks of a request beside all that.
-fn check_srd(settings: &Settings, request: &SendRequest<'_>, info: &WrInfo) -> Result<(), PostError> {
+/// Checks the further rules that SRD has for a request.
+fn check_srd(settings: &QpSettings, request: &SendRequest<'_>, info: &WrInfo) -> Result<(), PostError> {
     let allowed = SendFlags::SIGNALED | SendFlags::INLINE;
     let signaled = settings.signal_all || request.flags.contains(SendFlags::SIGNALED);
     if !signaled || !allowed.contains(request.flags) {
@@ -84,7 +84,7 @@ fn check_srd(settings: &Settings, request: &SendRequest<'_>, info: &WrInfo) -> R
     Ok(())
 }
 
-/// Bytes of inline data, or of the local buffers.
+/// Returns the length in bytes of the inline data, or of the local buffers.
 fn given_bytes(capacity: &QpCapacity, request: &SendRequest<'_>, info: &WrInfo) -> Result<u64, PostError> {
     if !request.flags.contains(SendFlags::INLINE) {
         let given = request.sges.len();
@@ -107,7 +107,7 @@ fn given_bytes(capacity: &QpCapacity, request: &SendRequest<'_>, info: &WrInfo) 
     Ok(given)
 }
 
-/// Bytes of a request on the wire: fields of signatures come to those of its buffers.
+/// Returns the length of a request on the wire in bytes, which includes signature fields of its buffers.
 #[inline]
 fn on_wire<H: Host>(request: &SendRequest<'_>, length_bytes: u32, host: &mut H) -> u32 {
     let is_data = length_bytes > 0 && !request.flags.contains(SendFlags::INLINE);
@@ -120,10 +120,10 @@ fn on_wire<H: Host>(request: &SendRequest<'_>, length_bytes: u32, host: &mut H) 
 }
 
 impl QueuePair {
-    /// Whether [`QueuePair::post_send`] would keep a request, had its queue room for it.
+    /// Checks whether [`QueuePair::post_send`] would accept a request if its queue had room for it.
     ///
     /// # Errors
-    /// As there, but for the full queue.
+    /// Fails as [`QueuePair::post_send`], except for a full queue.
     pub fn check_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.check_state()?;
         match check(&self.settings, &self.capacity, request) {
@@ -132,8 +132,8 @@ impl QueuePair {
         }
     }
 
-    /// Whether none of the newest send requests, so many of them, makes a completion if it succeeds: then
-    /// their entries will not be free again.
+    /// Reports whether all of the newest `count` send requests make no completion if they succeed: their
+    /// entries would then never be freed.
     pub fn is_unsignaled(&self, count: u32) -> bool {
         self.requester.queue.is_unsignaled(count)
     }
@@ -148,11 +148,11 @@ impl QueuePair {
     }
 
     /// Posts a send request. In ERR and SQE it completes as flushed at once. With `faults_complete`, faults
-    /// that adapters find only later are explained now and end as the request's completion when its turn
-    /// comes.
+    /// that adapters find only later are logged now and become the request's completion when its turn comes.
     ///
     /// # Errors
-    /// The request is malformed, the state takes none, or the queue is full; nothing was kept.
+    /// Fails if the request is malformed, if the state accepts none, or if the queue is full; the request
+    /// then has no effect.
     pub fn post_send<H: Host>(&mut self, request: &SendRequest<'_>, host: &mut H) -> Result<(), PostError> {
         self.check_state()?;
         let (length_bytes, fault) = match check(&self.settings, &self.capacity, request) {
@@ -182,7 +182,10 @@ impl QueuePair {
             packets_of(length_bytes, self.settings.mtu_bytes)
         };
         let first_psn = self.requester.next_psn;
-        self.requester.queue.push(request, signaled, length_bytes, first_psn, packet_count);
+        let queue = &mut self.requester.queue;
+        queue
+            .push(request, signaled, length_bytes, first_psn, packet_count)
+            .map_err(|_| PostError::NoMemory)?;
         self.requester.next_psn = first_psn.plus(packet_count);
         if let Some(key) = &request.key {
             host.key_posted(self.settings.context.pd, key);
@@ -192,7 +195,7 @@ impl QueuePair {
             let cause = Cause::RequestFaulty { wr_id: request.wr_id, status, error };
             host.log(&self.settings.context, cause);
         } else if self.attributes.max_rd_atomic == 0 && request.opcode.info().needs_response() {
-            self.doubt_depth(request, host);
+            self.warn_read_depth(request, host);
         }
         if host.listens(Topic::Posts) {
             let (wr_id, opcode) = (request.wr_id, request.opcode);
@@ -210,7 +213,7 @@ impl QueuePair {
                 inline,
                 request,
             };
-            host.tell(&self.settings.context, &event);
+            host.emit_uncounted(&self.settings.context, &event);
         }
         //= linux:rxe_req.c#rxe_requester
         //| A request that is posted in ERR is flushed.
@@ -220,7 +223,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Takes a request, which was checked, of a service that numbers its messages.
+    /// Posts a request, which was checked, of a service that numbers its messages.
     fn post_numbered<H: Host>(
         &mut self,
         request: &SendRequest<'_>,
@@ -234,20 +237,20 @@ impl QueuePair {
         }
         let settings = &self.settings;
         let status = fault.map(|(status, _)| status);
+        numbered.post(settings, request, length_bytes, status, host).map_err(|_| PostError::NoMemory)?;
         if let Some((status, error)) = fault {
             let cause = Cause::RequestFaulty { wr_id: request.wr_id, status, error };
             host.log(&settings.context, cause);
         }
-        numbered.post(settings, request, length_bytes, status, host);
         if self.state == QpState::Err {
             numbered.flush(settings, host);
         }
         Ok(())
     }
 
-    /// A READ or atomic was posted to a queue pair that may have none under way. Says so, once.
+    /// Logs once that a READ or atomic was posted to a queue pair that may have none outstanding.
     #[cold]
-    fn doubt_depth<H: Host>(&mut self, request: &SendRequest<'_>, host: &mut H) {
+    fn warn_read_depth<H: Host>(&mut self, request: &SendRequest<'_>, host: &mut H) {
         if !core::mem::replace(&mut self.requester.doubts_depth, true) {
             let (wr_id, opcode) = (request.wr_id, request.opcode);
             host.log(&self.settings.context, Cause::NoReadDepth { wr_id, opcode });

@@ -1,16 +1,16 @@
-//! A packet that came for a queue pair: the checks that every packet must pass, and who handles it then.
+//! Packets that arrive for a queue pair: the checks that every packet must pass, and their dispatch.
 
 use super::inbound::BufferFailure;
-use super::peer_port::{Fit, Origin, Verdict};
-use super::{Arrival, QueuePair, Receiver, datagram};
-use crate::event::{Actor, PacketIdentity, QpEvent, Topic};
+use super::peer_port::{Fit, PacketOrigin, PortVerdict};
+use super::{Arrival, QueuePair, ReceivingSide, datagram};
+use crate::event::{PacketIdentity, QpEvent, StateChangeActor, Topic};
 use crate::host::{Counter, Host};
 use crate::path::Flow;
 use crate::types::{AsyncEventType, Cause, DropReason, QpState};
 use crate::wire::{Packet, Psn};
 
 impl QueuePair {
-    /// A packet whose ICRC is right and whose destination is this queue pair.
+    /// Handles a packet whose ICRC is correct and whose destination is this queue pair.
     pub fn handle_packet<H: Host>(
         &mut self,
         now_ns: u64,
@@ -62,7 +62,7 @@ impl QueuePair {
         }
     }
 
-    /// Tells of a packet that arrived for it.
+    /// Reports a packet that arrived for the queue pair.
     #[cold]
     fn emit_received<H: Host>(&self, arrival: &Arrival<'_>, packet: &Packet<'_>, host: &mut H) {
         let info = packet.info();
@@ -86,10 +86,10 @@ impl QueuePair {
             source: packet.deth().map(|deth| deth.source),
             flow: arrival.flow,
         };
-        host.tell(&self.settings.context, &event);
+        host.emit_uncounted(&self.settings.context, &event);
     }
 
-    /// Counts a packet that is dropped, and says why if that points to a mistake of a program.
+    /// Counts a packet that is dropped, and logs the reason if it points to a mistake of a program.
     #[cold]
     fn drop_packet<H: Host>(
         &self,
@@ -101,7 +101,8 @@ impl QueuePair {
         host.emit(&self.settings.context, QpEvent::dropped(packet, counter));
         let Flow { source, destination: to, .. } = *arrival.flow;
         let reason = match (counter, &self.settings.path) {
-            // What comes after ERR, and to a queue pair that was connected before, is nothing unusual.
+            // A packet that comes after ERR, or to a queue pair that was connected before, is nothing
+            // unusual.
             (Counter::RxWrongState, _)
                 if matches!(self.state, QpState::Reset | QpState::Init) && self.settings.connection == 0 =>
             {
@@ -123,8 +124,8 @@ impl QueuePair {
         }
     }
 
-    /// Checks that every packet must pass, of each opcode; a failure is a silent drop. False: it does
-    /// not come from the UDP port that the peer's packets are known to come from.
+    /// Makes the checks that every packet must pass, of each opcode; a failure is a silent drop. Returns
+    /// false if the packet does not come from the known UDP port of the peer.
     #[inline(always)]
     fn check_packet(&self, arrival: &Arrival<'_>, packet: &Packet<'_>) -> Result<bool, Counter> {
         //= linux:rxe_recv.c#check_type_state
@@ -134,7 +135,8 @@ impl QueuePair {
             return Err(Counter::RxWrongService);
         }
         let request = packet.info().is_request;
-        // Services without responses have none in the table of opcodes. XRC queue pairs may have one side.
+        // Services without responses have no responses in the table of opcodes. XRC queue pairs may have only
+        // one side.
         //= statement:8
         //| A packet that the queue pair cannot serve gets no answer.
         let qp_type = self.settings.qp_type;
@@ -167,6 +169,11 @@ impl QueuePair {
             }
             return Ok(self.peer_port.is(arrival.flow.source_port));
         }
+        let is_numbered = qp_type.is_numbered() && !service.is_notification();
+        if is_numbered && arrival.flow.source_port != arrival.flow.destination_port {
+            // Messages of SRD and DC leave from the port that receives (`RocePaths`).
+            return Err(Counter::RxWrongPort);
+        }
         Ok(true)
     }
 
@@ -178,18 +185,18 @@ impl QueuePair {
             host.event(&self.settings.context, AsyncEventType::CommEst);
         }
         match &mut self.receiver {
-            Receiver::Reliable(responder) => {
+            ReceivingSide::Reliable(responder) => {
                 if responder.handle_request(&self.settings, packet, host).is_err() {
-                    // What was asked before the refused request is still answered, then the NAK.
-                    self.flush(Actor::Responder, host);
+                    // Requests before the refused one are still answered, then the NAK is sent.
+                    self.flush(StateChangeActor::Responder, host);
                 }
             }
-            Receiver::Unreliable(receiver) => {
+            ReceivingSide::Unreliable(receiver) => {
                 if let Err(failure) = receiver.handle_request(&self.settings, packet, host) {
                     self.fail_receive(failure, packet, host);
                 }
             }
-            Receiver::Datagram(inbound) => {
+            ReceivingSide::Datagram(inbound) => {
                 let outcome = datagram::handle_datagram(&self.settings, arrival, packet, inbound, host);
                 if let Err(failure) = outcome {
                     self.fail_receive(failure, packet, host);
@@ -198,17 +205,17 @@ impl QueuePair {
         }
     }
 
-    /// A receive request of an unreliable service cannot hold its message.
+    /// Handles a receive request of an unreliable service that cannot hold its message.
     fn fail_receive<H: Host>(&mut self, failure: BufferFailure, packet: &Packet<'_>, host: &mut H) {
         let BufferFailure { status, detail } = failure;
         let cause = Cause::ReceiveFailed { status, psn: packet.bth().psn, detail };
         host.log(&self.settings.context, cause);
         self.complete_held_recv(status, host);
-        self.enter_error_by(Actor::Responder, host);
+        self.enter_error_by(StateChangeActor::Responder, host);
     }
 
-    /// Whether a packet is handled though it comes from another UDP port than the peer's, or before that is
-    /// known.
+    /// Reports whether a packet is handled although it comes from another UDP port than the peer's, or before
+    /// the peer's port is known.
     #[cold]
     pub(super) fn admits_port<H: Host>(
         &mut self,
@@ -219,12 +226,12 @@ impl QueuePair {
     ) -> bool {
         let Some(path) = &self.settings.path else { return false };
         let (given, roce_port) = (arrival.flow.source_port, arrival.flow.destination_port);
-        let origin = Origin { port: given, roce_port, own_port: path.flow.source_port };
+        let origin = PacketOrigin { port: given, roce_port, own_port: path.flow.source_port };
         let fit = self.fit(packet);
         match self.peer_port.judge(now_ns, origin, fit) {
-            Verdict::Accept => true,
-            Verdict::Drop => false,
-            Verdict::DropGuess => {
+            PortVerdict::Accept => true,
+            PortVerdict::Drop => false,
+            PortVerdict::DropGuess => {
                 let (psn, expected) = (packet.bth().psn, self.peer_port.known());
                 host.log(&self.settings.context, Cause::WrongPort { psn, given, expected });
                 false
@@ -232,42 +239,42 @@ impl QueuePair {
         }
     }
 
-    /// Whether a packet is the request that a reliable queue pair accepts next.
+    /// Reports whether a packet is the request that a reliable queue pair accepts next.
     pub fn expects(&self, packet: &Packet<'_>) -> bool {
         match &self.receiver {
-            Receiver::Reliable(responder) => {
+            ReceivingSide::Reliable(responder) => {
                 packet.info().is_request && packet.bth().psn == responder.expected
             }
-            Receiver::Unreliable(_) | Receiver::Datagram(_) => false,
+            ReceivingSide::Unreliable(_) | ReceivingSide::Datagram(_) => false,
         }
     }
 
-    /// How well a packet fits what the peer is to send next.
+    /// Rates how well a packet fits what the peer is expected to send next.
     pub(super) fn fit(&self, packet: &Packet<'_>) -> Fit {
         let psn = packet.bth().psn;
         let starts = packet.info().position.begins();
         if packet.info().service.is_notification() {
-            // It slows us down at worst, and NICs may send it from a port of its own.
+            // A notification only slows this side down, and NICs may send it from a port of its own.
             return Fit::Behind;
         }
         if !packet.info().is_request {
             return self.requester.fit(packet, self.peer_port.known().is_some());
         }
         match &self.receiver {
-            Receiver::Reliable(responder) => Fit::of_request(psn, responder.expected),
-            // Nothing is repeated: the first message that arrives may have any PSN.
-            Receiver::Unreliable(_) if starts && self.peer_port.known().is_none() => Fit::Exact,
-            Receiver::Unreliable(receiver) => match Fit::of_request(psn, receiver.expected) {
+            ReceivingSide::Reliable(responder) => Fit::of_request(psn, responder.expected),
+            // UC repeats no packet: the first message that arrives may have any PSN.
+            ReceivingSide::Unreliable(_) if starts && self.peer_port.known().is_none() => Fit::Exact,
+            ReceivingSide::Unreliable(receiver) => match Fit::of_request(psn, receiver.expected) {
                 Fit::Near if starts => Fit::Exact,
                 Fit::Behind => Fit::Far,
                 fit => fit,
             },
-            Receiver::Datagram(_) => Fit::Behind,
+            ReceivingSide::Datagram(_) => Fit::Behind,
         }
     }
 }
 
-/// Two P_Keys match if their low 15 bits do, are not 0, and one of them is a full member.
+/// Reports whether two P_Keys match: their low 15 bits do, are not 0, and one of them is a full member.
 pub(super) fn pkey_matches(a: u16, b: u16) -> bool {
     //= linux:rxe_recv.c#check_keys
     //| Two P_Keys match if their low 15 bits are equal and one of them has full membership.

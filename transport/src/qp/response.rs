@@ -1,21 +1,21 @@
-//! The responder's answers: a queue of what is to be sent, and a memory of what was answered.
+//! The responder's answers: a queue of those to be sent, and a record of those given.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::convert::Infallible;
 
 use super::dcqcn::{Paced, Pacer};
-use super::outbound::{self, Emitted, Progress, Written};
-use super::settings::Settings;
-use crate::event::{PacketIdentity, Side, Topic, Transmissions};
+use super::outbound::{self, EmitOutcome, Progress, WrittenPacket};
+use super::settings::QpSettings;
+use crate::event::{PacketIdentity, PacketSide, Topic, Transmissions};
 use crate::host::{Host, RemoteKey, Transmit};
 use crate::path::Path;
-use crate::types::{Cause, Detail, Fate, RemoteRange};
+use crate::types::{Cause, FailureDetail, Fate, RemoteRange};
 use crate::wire::{
     Aeth, AtomicAckEth, Bth, Extensions, NakCode, Operation, Packets, Position, Psn, Syndrome,
 };
 
-/// Slots of the response queue beyond those for READs and atomics: acknowledgements between them.
+/// Number of response queue slots beyond those for READs and atomics: acknowledgements between them.
 const ACKNOWLEDGE_SLOTS: usize = 8;
 
 /// A READ, atomic, FLUSH or ATOMIC WRITE that was executed.
@@ -23,32 +23,32 @@ const ACKNOWLEDGE_SLOTS: usize = 8;
 pub(crate) struct Replay {
     pub(crate) first_psn: Psn,
     pub(crate) count: u32,
-    /// The ordinal of the request.
+    /// Ordinal of the request.
     pub(crate) message: u32,
     pub(crate) kind: ReplayKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplayKind {
-    /// Is executed again: memory may have changed. The key's domain is found anew: it is that of the SRQ
-    /// which the repetition names.
+    /// A READ is executed again: memory may have changed. The key's domain is found anew: it is that of the
+    /// SRQ which the repetition names.
     //= linux:rxe_resp.c#rxe_recheck_mr
     //| The key of a repeated READ is looked up again.
     Read { rkey: u32, address: u64, length_bytes: u32 },
-    /// Is answered with the first original value.
+    /// An atomic is answered with the first original value.
     Atomic { original: u64 },
-    /// FLUSH and ATOMIC WRITE.
+    /// A FLUSH or ATOMIC WRITE.
     Empty,
 }
 
-/// What a READ asks for, from its first response packet on.
+/// Parameters of a READ from its first response packet on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadRequest {
     pub(crate) key: RemoteKey,
     pub(crate) first_psn: Psn,
     pub(crate) address: u64,
     pub(crate) length_bytes: u32,
-    /// Response packets.
+    /// Number of response packets.
     pub(crate) count: u32,
 }
 
@@ -73,12 +73,12 @@ struct ReadStream {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Response {
+enum QueuedResponse {
     Acknowledge {
         syndrome: Syndrome,
         psn: Psn,
         msn: u32,
-        /// What happens to it, if it is an ACK.
+        /// Fate of the packet, if it is an ACK.
         fate: Fate,
     },
     Read(ReadStream),
@@ -89,7 +89,7 @@ enum Response {
         msn: u32,
         is_repeat: bool,
     },
-    /// READ RESPONSE ONLY without payload.
+    /// A READ RESPONSE ONLY without payload.
     Empty {
         psn: Psn,
         message: u32,
@@ -98,57 +98,58 @@ enum Response {
     },
 }
 
-impl Response {
+impl QueuedResponse {
     fn first_psn(&self) -> Psn {
         match self {
-            Response::Read(stream) => stream.first_psn,
+            QueuedResponse::Read(stream) => stream.first_psn,
             _ => self.last_psn(),
         }
     }
 
-    /// The ordinal of the request that it answers or refuses.
+    /// Returns the ordinal of the request that it answers or refuses.
     fn message(&self) -> u32 {
         match self {
-            Response::Acknowledge { syndrome: Syndrome::Ack { .. }, msn, .. } => before(*msn),
-            Response::Acknowledge { msn, .. } => *msn,
-            Response::Atomic { message, .. }
-            | Response::Empty { message, .. }
-            | Response::Read(ReadStream { message, .. }) => *message,
+            QueuedResponse::Acknowledge { syndrome: Syndrome::Ack { .. }, msn, .. } => before(*msn),
+            QueuedResponse::Acknowledge { msn, .. } => *msn,
+            QueuedResponse::Atomic { message, .. }
+            | QueuedResponse::Empty { message, .. }
+            | QueuedResponse::Read(ReadStream { message, .. }) => *message,
         }
     }
 
-    /// It is the first answer to a READ, atomic, FLUSH or ATOMIC WRITE, which the peer counts as under way. A
-    /// packet that was doubled on its way may be answered again although the peer knows the answer.
+    /// Reports whether it is the first answer to a READ, atomic, FLUSH or ATOMIC WRITE, which the peer counts
+    /// as outstanding. A packet that was duplicated on its way may be answered again although the peer has
+    /// the answer.
     fn is_first_answer(&self) -> bool {
         match self {
-            Response::Acknowledge { .. } => false,
-            Response::Atomic { is_repeat, .. }
-            | Response::Empty { is_repeat, .. }
-            | Response::Read(ReadStream { is_repeat, .. }) => !is_repeat,
+            QueuedResponse::Acknowledge { .. } => false,
+            QueuedResponse::Atomic { is_repeat, .. }
+            | QueuedResponse::Empty { is_repeat, .. }
+            | QueuedResponse::Read(ReadStream { is_repeat, .. }) => !is_repeat,
         }
     }
 
     fn last_psn(&self) -> Psn {
         match self {
-            Response::Acknowledge { psn, .. }
-            | Response::Atomic { psn, .. }
-            | Response::Empty { psn, .. } => *psn,
-            Response::Read(stream) => stream.first_psn.plus(stream.count - 1),
+            QueuedResponse::Acknowledge { psn, .. }
+            | QueuedResponse::Atomic { psn, .. }
+            | QueuedResponse::Empty { psn, .. } => *psn,
+            QueuedResponse::Read(stream) => stream.first_psn.plus(stream.count - 1),
         }
     }
 }
 
-/// The ordinal of the last request among so many that were executed.
+/// Returns the ordinal of the last of `msn` executed requests.
 const fn before(msn: u32) -> u32 {
     msn.wrapping_sub(1) & 0xff_ffff
 }
 
-/// How urgently responses want to leave.
+/// Urgency of the responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Nothing is queued.
+    /// No response is queued.
     None,
-    /// Acknowledgements only: they may wait until the application has had its completions.
+    /// Acknowledgements alone are queued: they may wait until the application has had its completions.
     Acknowledgement,
     /// The peer waits for data.
     Data,
@@ -157,8 +158,8 @@ pub enum Urgency {
 /// Queue of responses and ring of replays of one responder.
 #[derive(Debug)]
 pub(crate) struct Responses {
-    queue: VecDeque<Response>,
-    /// How often each PSN was answered; noted only if the host listens to packets.
+    queue: VecDeque<QueuedResponse>,
+    /// Number of answers to each PSN; recorded only if the host subscribes to packets.
     transmissions: Transmissions,
     pub(super) replays: VecDeque<Replay>,
 }
@@ -172,43 +173,43 @@ impl Responses {
         }
     }
 
-    /// `held`: the rate holds data back.
+    /// Returns the urgency of the queued responses; `held` says that the rate holds data back.
     #[inline]
     pub(crate) fn urgency(&self, held: bool) -> Urgency {
         match self.queue.front() {
             None => Urgency::None,
-            Some(Response::Read(_)) if held => Urgency::None,
-            Some(Response::Acknowledge { .. }) if self.queue.len() == 1 => Urgency::Acknowledgement,
+            Some(QueuedResponse::Read(_)) if held => Urgency::None,
+            Some(QueuedResponse::Acknowledge { .. }) if self.queue.len() == 1 => Urgency::Acknowledgement,
             Some(_) => Urgency::Data,
         }
     }
 
-    /// Another READ or atomic is more than the peer was granted: so many wait for their first answer.
+    /// Reports whether another READ or atomic would exceed the number that the peer was granted: that many
+    /// wait for their first answer.
     pub(crate) fn exceeds(&self, max_dest_rd_atomic: u8) -> bool {
         //= statement:27
         //| A peer may have as many READs and atomic operations under way as it was granted.
         let granted = usize::from(max_dest_rd_atomic);
-        // The answers of most requests leave before the next request comes.
+        // The answers of most requests leave before the next request arrives.
         self.queue.len() >= granted
             && self.queue.iter().filter(|response| response.is_first_answer()).count() >= granted
     }
 
-    /// No slot for another answer: repeated ones must leave first.
+    /// Reports whether there is no slot for another answer: repeated ones must leave first.
     pub(crate) fn is_full(&self, max_dest_rd_atomic: u8) -> bool {
         self.queue.len() >= usize::from(max_dest_rd_atomic) + ACKNOWLEDGE_SLOTS
     }
 
-    /// Queues an ACK or NAK. It takes the place of an ACK, or of a NAK of the same packet, that has
-    /// not left yet.
+    /// Queues an ACK or NAK. It replaces an ACK, or a NAK of the same packet, that has not left yet.
     pub(crate) fn push_acknowledge(&mut self, syndrome: Syndrome, psn: Psn, msn: u32) {
         self.push_fated(syndrome, psn, msn, Fate::default());
     }
 
-    /// Queues the ACK of a message that was just executed, unless the host loses it. So what leaves later
-    /// acknowledges the messages whose ACKs are not lost, however many of them one packet speaks for.
+    /// Queues the ACK of a message that was just executed, unless the host loses it. An ACK that leaves later
+    /// therefore acknowledges the messages whose ACKs are not lost, however many of them one packet covers.
     pub(crate) fn acknowledge_message<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         psn: Psn,
         msn: u32,
         host: &mut H,
@@ -226,17 +227,19 @@ impl Responses {
     }
 
     fn push_fated(&mut self, syndrome: Syndrome, psn: Psn, msn: u32, fate: Fate) {
-        let new = Response::Acknowledge { syndrome, psn, msn, fate };
+        let new = QueuedResponse::Acknowledge { syndrome, psn, msn, fate };
         let is_ack = matches!(syndrome, Syndrome::Ack { .. });
         match self.queue.back_mut() {
-            Some(back @ Response::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }) => *back = new,
-            Some(Response::Acknowledge { psn: nak_psn, .. }) if is_ack && psn.is_before(*nak_psn) => {
-                // A duplicate's ACK says nothing that the waiting NAK does not say.
+            Some(back @ QueuedResponse::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }) => *back = new,
+            Some(QueuedResponse::Acknowledge { psn: nak_psn, .. }) if is_ack && psn.is_before(*nak_psn) => {
+                // A duplicate's ACK adds no information to the waiting NAK.
             }
-            Some(back @ Response::Acknowledge { .. }) if !is_ack && back.last_psn() == psn => *back = new,
+            Some(back @ QueuedResponse::Acknowledge { .. }) if !is_ack && back.last_psn() == psn => {
+                *back = new
+            }
             _ => {
-                // ACK and NAK alternate only while the expected PSN moves, which READs and atomics
-                // cannot do beyond their slots; this is the last resort.
+                // ACK and NAK alternate only while the expected PSN moves, which READs and atomics cannot do
+                // beyond their slots; this bound is the last resort.
                 if self.queue.len() >= 2 * ACKNOWLEDGE_SLOTS + usize::from(u8::MAX) {
                     self.queue.pop_front();
                 }
@@ -248,37 +251,43 @@ impl Responses {
     pub(crate) fn push_read(&mut self, request: ReadRequest, msn: u32) {
         //= statement:17
         //| The MSN in the responses counts the READ that they answer.
-        self.queue.push_back(Response::Read(request.stream(before(msn), msn, false)));
+        self.queue.push_back(QueuedResponse::Read(request.stream(before(msn), msn, false)));
     }
 
     pub(crate) fn push_atomic(&mut self, psn: Psn, original: u64, msn: u32) {
-        self.queue.push_back(Response::Atomic { psn, original, message: before(msn), msn, is_repeat: false });
+        self.queue.push_back(QueuedResponse::Atomic {
+            psn,
+            original,
+            message: before(msn),
+            msn,
+            is_repeat: false,
+        });
     }
 
     pub(crate) fn push_empty(&mut self, psn: Psn, msn: u32) {
-        self.queue.push_back(Response::Empty { psn, message: before(msn), msn, is_repeat: false });
+        self.queue.push_back(QueuedResponse::Empty { psn, message: before(msn), msn, is_repeat: false });
     }
 
     /// Answers a repeated READ: request number `message`.
     pub(crate) fn replay_read(&mut self, request: ReadRequest, message: u32, msn: u32) {
-        self.insert(Response::Read(request.stream(message, msn, true)));
+        self.insert(QueuedResponse::Read(request.stream(message, msn, true)));
     }
 
-    /// Answers a repeated atomic, FLUSH or ATOMIC WRITE with what was answered before.
+    /// Answers a repeated atomic, FLUSH or ATOMIC WRITE with the first answer.
     pub(crate) fn replay_saved(&mut self, psn: Psn, original: Option<u64>, message: u32, msn: u32) {
         self.insert(match original {
-            Some(original) => Response::Atomic { psn, original, message, msn, is_repeat: true },
-            None => Response::Empty { psn, message, msn, is_repeat: true },
+            Some(original) => QueuedResponse::Atomic { psn, original, message, msn, is_repeat: true },
+            None => QueuedResponse::Empty { psn, message, msn, is_repeat: true },
         });
     }
 
-    /// Queues the answer to a repeated request in the place of what still waits for it, and before
-    /// the answers to later requests: a peer that goes back asks for those again, but one whose
-    /// packet was doubled on the way does not.
-    fn insert(&mut self, new: Response) {
+    /// Queues the answer to a repeated request in place of the responses to it that still wait, and before
+    /// the answers to later requests: a peer that goes back asks for those again, but one whose packet was
+    /// duplicated on the way does not.
+    fn insert(&mut self, new: QueuedResponse) {
         let (first, last) = (new.first_psn(), new.last_psn());
         self.queue.retain(|queued| {
-            matches!(queued, Response::Acknowledge { .. })
+            matches!(queued, QueuedResponse::Acknowledge { .. })
                 || queued.last_psn().is_before(first)
                 || queued.first_psn().is_after(last)
         });
@@ -286,7 +295,7 @@ impl Responses {
         self.queue.insert(index.unwrap_or(self.queue.len()), new);
     }
 
-    /// Remembers an executed operation; the oldest is forgotten beyond the granted number.
+    /// Records an executed operation; the oldest is dropped beyond the granted number.
     pub(crate) fn remember(&mut self, replay: Replay, max_dest_rd_atomic: u8) {
         //= linux:rxe_resp.c#rxe_prepare_res
         //| The oldest operation is forgotten when a new one needs its place.
@@ -296,7 +305,7 @@ impl Responses {
         self.replays.push_back(replay);
     }
 
-    /// The remembered operation that `psn` belongs to.
+    /// Returns the recorded operation that `psn` belongs to.
     pub(crate) fn replay_of(&self, psn: Psn) -> Option<Replay> {
         self.replays
             .iter()
@@ -310,12 +319,12 @@ impl Responses {
             .copied()
     }
 
-    /// Drops READ streams that have not left: the queue pair fails.
+    /// Drops READ responses that have not left: the queue pair fails.
     pub(crate) fn drop_data(&mut self) {
-        self.queue.retain(|response| !matches!(response, Response::Read(_)));
+        self.queue.retain(|response| !matches!(response, QueuedResponse::Read(_)));
     }
 
-    /// Drops everything that has not left.
+    /// Drops all responses that have not left.
     pub(crate) fn drop_all(&mut self) {
         self.queue.clear();
     }
@@ -323,26 +332,26 @@ impl Responses {
     /// Sends queued responses in order.
     ///
     /// # Errors
-    /// Memory being read for the peer went away; the PSN at which that happened.
+    /// Fails if memory being read for the peer was unregistered; the error is the PSN at which that happened.
     #[inline]
     pub(crate) fn transmit<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         pacer: Option<&mut Pacer>,
         host: &mut H,
         sink: &mut T,
     ) -> Result<Progress, Psn> {
         match (self.queue.front(), &settings.path) {
-            (Some(response @ Response::Acknowledge { syndrome, psn, msn, fate }), Some(path))
+            (Some(response @ QueuedResponse::Acknowledge { syndrome, psn, msn, fate }), Some(path))
                 if self.queue.len() == 1
                     && !(host.listens(Topic::Answers) && (host.decides() || !fate.is_ordinary())) =>
             {
-                let answer = Answer::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
+                let answer = ResponsePacket::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
                 let progress = answer.acknowledge(path, sink);
                 if progress == Progress::Idle {
                     if host.listens(Topic::Answers) {
-                        tell_acknowledged(settings, path, response, &mut self.transmissions, host);
+                        report_acknowledged(settings, path, response, &mut self.transmissions, host);
                     }
                     self.queue.clear();
                 }
@@ -352,10 +361,11 @@ impl Responses {
         }
     }
 
-    /// As [`transmit`](Self::transmit), which does by itself what is all that there is after most messages.
+    /// Sends queued responses as [`transmit`](Self::transmit) does, which handles the most frequent case, a
+    /// single acknowledgement, itself.
     fn transmit_all<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         mut pacer: Option<&mut Pacer>,
         host: &mut H,
@@ -366,23 +376,23 @@ impl Responses {
             return Ok(Progress::Idle);
         };
         while let Some(response) = self.queue.front_mut() {
-            let is_data = matches!(response, Response::Read(_));
+            let is_data = matches!(response, QueuedResponse::Read(_));
             let mut pacer = pacer.as_deref_mut().filter(|_| is_data);
             if pacer.as_mut().is_some_and(|pacer| !pacer.admits(Paced::Answers, now_ns)) {
                 return Ok(Progress::Idle);
             }
-            let Answer { mut bth, aeth, original, payload_bytes } = response.next_packet(settings);
+            let ResponsePacket { mut bth, aeth, original, payload_bytes } = response.next_packet(settings);
             let psn = bth.psn;
             let extend = |extensions: &mut Extensions<'_>| {
                 extensions.put(|| aeth);
                 extensions.put(|| AtomicAckEth { original });
             };
             let fill = |payload: &mut [u8]| match &*response {
-                Response::Read(stream) => stream.load(settings, psn, payload, host),
+                QueuedResponse::Read(stream) => stream.load(settings, psn, payload, host),
                 _ => Ok(()),
             };
             let emitted = outbound::emit(path, &mut bth, payload_bytes, sink, extend, fill)?;
-            if emitted == Emitted::NoRoom {
+            if emitted == EmitOutcome::NoRoom {
                 return Ok(Progress::Blocked);
             }
             if let Some(pacer) = pacer {
@@ -392,12 +402,18 @@ impl Responses {
             if host.listens(Topic::Answers) {
                 let transmission = self.transmissions.note(psn, 1);
                 let identity = identity(settings, psn, response.message(), transmission);
-                let written =
-                    Written { identity, bth: &bth, aeth: Some(aeth), payload_bytes, psn_count: 1, path };
+                let written = WrittenPacket {
+                    identity,
+                    bth: &bth,
+                    aeth: Some(aeth),
+                    payload_bytes,
+                    psn_count: 1,
+                    path,
+                };
                 match response {
-                    Response::Acknowledge { syndrome: Syndrome::Ack { .. }, fate, .. } => {
+                    QueuedResponse::Acknowledge { syndrome: Syndrome::Ack { .. }, fate, .. } => {
                         written.emit(settings, host);
-                        outbound::harm(fate.of_packet(), sink);
+                        outbound::apply_fate(fate.of_packet(), sink);
                     }
                     _ => {
                         let _ = outbound::emit_sent(settings, &written, host, sink);
@@ -405,7 +421,7 @@ impl Responses {
                 }
             }
             let finished = match response {
-                Response::Read(stream) => {
+                QueuedResponse::Read(stream) => {
                     stream.sent += 1;
                     stream.sent >= stream.count
                 }
@@ -419,106 +435,113 @@ impl Responses {
     }
 }
 
-/// An answer as those who listen know it.
-fn identity(settings: &Settings, psn: Psn, message: u32, transmission: u32) -> PacketIdentity {
+/// Returns the identity of an answer for subscribers.
+fn identity(settings: &QpSettings, psn: Psn, message: u32, transmission: u32) -> PacketIdentity {
     PacketIdentity {
-        side: Side::Responder,
+        side: PacketSide::Responder,
         message: message.into(),
         relative_psn: PacketIdentity::relative(psn, settings.rq_psn),
         transmission,
     }
 }
 
-/// Tells of an ACK, which is in the sink, and about which no one decides.
+/// Reports an ACK that is in the sink and for which no fate is decided.
 #[cold]
 #[inline(never)]
-fn tell_acknowledged<H: Host>(
-    settings: &Settings,
+fn report_acknowledged<H: Host>(
+    settings: &QpSettings,
     path: &Path,
-    response: &Response,
+    response: &QueuedResponse,
     transmissions: &mut Transmissions,
     host: &mut H,
 ) {
-    let Response::Acknowledge { syndrome, psn, msn, .. } = response else { return };
-    let answer = Answer::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
+    let QueuedResponse::Acknowledge { syndrome, psn, msn, .. } = response else { return };
+    let answer = ResponsePacket::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
     let identity = identity(settings, *psn, response.message(), transmissions.note(*psn, 1));
     let (bth, aeth) = (&answer.bth, Some(answer.aeth));
-    Written { identity, bth, aeth, payload_bytes: 0, psn_count: 1, path }.emit(settings, host);
+    WrittenPacket { identity, bth, aeth, payload_bytes: 0, psn_count: 1, path }.emit(settings, host);
 }
 
-/// What happens to the ACK of a message.
+/// Returns the fate of a message's ACK.
 #[cold]
-fn ack_fate<H: Host>(settings: &Settings, path: &Path, psn: Psn, msn: u32, host: &mut H) -> Fate {
-    let answer = Answer::new(settings, Operation::Acknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
+fn ack_fate<H: Host>(settings: &QpSettings, path: &Path, psn: Psn, msn: u32, host: &mut H) -> Fate {
+    let answer = ResponsePacket::new(settings, Operation::Acknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
     let identity = identity(settings, psn, before(msn), 1);
     let (bth, aeth) = (&answer.bth, Some(answer.aeth));
-    let written = Written { identity, bth, aeth, payload_bytes: 0, psn_count: 1, path };
+    let written = WrittenPacket { identity, bth, aeth, payload_bytes: 0, psn_count: 1, path };
     host.fate(&settings.context, &written.departure(settings))
 }
 
-/// What an answer carries: the row of its opcode says which of the headers.
-struct Answer {
+/// Contents of an answer: the row of its opcode says which of the headers it has.
+struct ResponsePacket {
     bth: Bth,
     aeth: Aeth,
-    /// Of an atomic operation: what was there before.
+    /// Original value of an atomic operation.
     original: u64,
     payload_bytes: usize,
 }
 
-impl Answer {
-    /// Without payload.
+impl ResponsePacket {
+    /// Creates an answer without payload.
     #[inline]
-    fn new(settings: &Settings, operation: Operation, psn: Psn, syndrome: Syndrome, msn: u32) -> Answer {
+    fn new(
+        settings: &QpSettings,
+        operation: Operation,
+        psn: Psn,
+        syndrome: Syndrome,
+        msn: u32,
+    ) -> ResponsePacket {
         let aeth = Aeth { syndrome: syndrome.byte(), msn };
-        Answer { bth: settings.bth(operation, psn), aeth, original: 0, payload_bytes: 0 }
+        ResponsePacket { bth: settings.bth(operation, psn), aeth, original: 0, payload_bytes: 0 }
     }
 
-    /// Sends it, an acknowledgement.
+    /// Sends the answer, an acknowledgement.
     #[inline]
     fn acknowledge<T: Transmit>(mut self, path: &Arc<Path>, sink: &mut T) -> Progress {
         let extend = |extensions: &mut Extensions<'_>| extensions.put(|| self.aeth);
         let fill = |_: &mut [u8]| Ok::<(), Infallible>(());
         match outbound::emit(path, &mut self.bth, 0, sink, extend, fill) {
-            Ok(Emitted::Packet) => Progress::Idle,
-            Ok(Emitted::NoRoom) => Progress::Blocked,
+            Ok(EmitOutcome::Packet) => Progress::Idle,
+            Ok(EmitOutcome::NoRoom) => Progress::Blocked,
         }
     }
 }
 
-impl Response {
-    /// Its next packet.
+impl QueuedResponse {
+    /// Returns its next packet.
     #[inline]
-    fn next_packet(&self, settings: &Settings) -> Answer {
-        let answer = |operation, psn, syndrome, msn| Answer::new(settings, operation, psn, syndrome, msn);
+    fn next_packet(&self, settings: &QpSettings) -> ResponsePacket {
+        let answer =
+            |operation, psn, syndrome, msn| ResponsePacket::new(settings, operation, psn, syndrome, msn);
         match *self {
-            Response::Acknowledge { syndrome, psn, msn, .. } => {
+            QueuedResponse::Acknowledge { syndrome, psn, msn, .. } => {
                 answer(Operation::Acknowledge, psn, syndrome, msn)
             }
-            Response::Atomic { psn, original, msn, .. } => {
+            QueuedResponse::Atomic { psn, original, msn, .. } => {
                 //= linux:rxe_resp.c#send_atomic_ack
                 //| An atomic operation is answered by one packet with the original value.
                 let answer = answer(Operation::AtomicAcknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
-                Answer { original, ..answer }
+                ResponsePacket { original, ..answer }
             }
-            Response::Empty { psn, msn, .. } => {
+            QueuedResponse::Empty { psn, msn, .. } => {
                 //= linux:rxe_resp.c#send_read_response_ack
                 //| FLUSH and ATOMIC WRITE are answered by a READ RESPONSE ONLY without payload.
                 answer(Operation::ReadResponseOnly, psn, Syndrome::ACK_UNLIMITED, msn)
             }
-            Response::Read(ref stream) => stream.next_packet(settings),
+            QueuedResponse::Read(ref stream) => stream.next_packet(settings),
         }
     }
 }
 
 impl ReadStream {
-    /// Bytes before its next packet.
-    fn offset(&self, settings: &Settings) -> u64 {
+    /// Returns the number of bytes before its next packet.
+    fn offset(&self, settings: &QpSettings) -> u64 {
         u64::from(self.sent) * settings.mtu_bytes as u64
     }
 
-    /// The next response packet.
+    /// Returns the next response packet.
     #[inline]
-    fn next_packet(&self, settings: &Settings) -> Answer {
+    fn next_packet(&self, settings: &QpSettings) -> ResponsePacket {
         let position = Position::of(self.sent == 0, self.sent + 1 >= self.count);
         //= statement:17
         //| Middle responses of a READ have no AETH, and the others have one.
@@ -526,17 +549,17 @@ impl ReadStream {
         let psn = self.first_psn.plus(self.sent);
         let left = u64::from(self.length_bytes).saturating_sub(self.offset(settings));
         let payload_bytes = left.min(settings.mtu_bytes as u64) as usize;
-        let answer = Answer::new(settings, operation, psn, Syndrome::ACK_UNLIMITED, self.msn);
-        Answer { payload_bytes, ..answer }
+        let answer = ResponsePacket::new(settings, operation, psn, Syndrome::ACK_UNLIMITED, self.msn);
+        ResponsePacket { payload_bytes, ..answer }
     }
 
     /// Copies the memory that the next packet carries.
     ///
     /// # Errors
-    /// It went away, which has been explained.
+    /// Fails if the memory was unregistered, which has been logged.
     fn load<H: Host>(
         &self,
-        settings: &Settings,
+        settings: &QpSettings,
         psn: Psn,
         payload: &mut [u8],
         host: &mut H,
@@ -551,7 +574,7 @@ impl ReadStream {
                 syndrome: Some(Syndrome::Nak(NakCode::RemoteAccess).byte()),
                 psn,
                 reason: error.reason(),
-                detail: Detail::Remote(RemoteRange { rkey, address, length_bytes }),
+                detail: FailureDetail::Remote(RemoteRange { rkey, address, length_bytes }),
             };
             host.log(&settings.context, cause);
             psn

@@ -1,6 +1,7 @@
-//! The send queue: a ring of work queue entries, kept from post to completion.
+//! The send queue: a ring of work queue entries, which live from post to completion.
 
 use alloc::boxed::Box;
+use alloc::collections::TryReserveError;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -11,36 +12,36 @@ use crate::types::{
 };
 use crate::wire::{Psn, Qpn};
 
-/// One posted send request.
+/// A posted send request.
 #[derive(Debug, Clone)]
 pub(crate) struct SendWqe {
     pub(crate) wr_id: u64,
     pub(crate) opcode: SendOpcode,
-    /// What is known about it.
+    /// Properties of the operation.
     info: &'static WrInfo,
     pub(crate) flags: SendFlags,
-    /// A completion is made on success.
+    /// True if success makes a completion.
     pub(crate) signaled: bool,
-    /// A local operation (LOCAL_INV, BIND_MW) was executed.
+    /// True if a local operation (LOCAL_INV, BIND_MW) was executed.
     pub(crate) executed: bool,
     completes_as: Option<WcOpcode>,
     /// PSN of its first packet.
     pub(crate) first_psn: Psn,
-    /// PSNs it takes; 0 for local operations.
+    /// PSNs that it takes; 0 for local operations.
     pub(crate) packet_count: u32,
     pub(crate) length_bytes: u32,
     pub(crate) imm_data: [u8; 4],
     pub(crate) invalidate_rkey: u32,
     pub(crate) xrc_srqn: u32,
     pub(crate) remote: RemoteTarget,
-    data: Data,
+    data: SendData,
     operands: Operands,
 }
 
-/// What a request sends, or where its answer goes. Short data and single buffers lie in the entry
-/// itself: with thousands of queue pairs, every line of memory touched per request counts.
+/// Data that a request sends, or the buffers for its answer. Short data and single buffers are in the entry
+/// itself: with thousands of queue pairs, every cache line touched per request counts.
 #[derive(Debug, Clone)]
-enum Data {
+enum SendData {
     Nothing,
     Buffer(Sge),
     Buffers(Box<[Sge]>),
@@ -48,51 +49,70 @@ enum Data {
     LongInline(Box<[u8]>),
 }
 
-/// Inline data that fits an entry.
+/// Longest inline data that fits an entry, in bytes.
 const INLINE_BYTES: usize = 30;
 
-/// What only some operations have.
+/// Parameters that only some operations have.
 #[derive(Debug, Clone)]
 enum Operands {
     None,
     Atomic(AtomicOperation),
     Flush(FlushRange),
     Datagram(UdDestination),
-    Bind(Box<WindowBind>),
+    /// The parameters of one BIND_MW, in a slice because only slices can be allocated fallibly.
+    Bind(Box<[WindowBind]>),
     Key(Arc<KeyConfiguration>),
     CopyTo(Sge),
-    /// The request cannot be executed: it ends with this status when its turn comes.
+    /// The request cannot be executed: it completes with this status when its turn comes.
     Fault(WcStatus),
 }
 
-impl Data {
-    fn of(request: &SendRequest<'_>) -> Data {
+/// Copies elements into memory of their own.
+#[cold]
+fn boxed<T: Clone>(elements: &[T]) -> Result<Box<[T]>, TryReserveError> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(elements.len())?;
+    copy.extend_from_slice(elements);
+    Ok(copy.into_boxed_slice())
+}
+
+impl SendData {
+    /// Stores the data of a request here, in place, because a message must not pay for copies.
+    #[inline]
+    fn set(&mut self, request: &SendRequest<'_>) -> Result<(), TryReserveError> {
         if request.flags.contains(SendFlags::INLINE) {
             let data = request.inline_data;
             let mut bytes = [0; INLINE_BYTES];
-            return match bytes.get_mut(..data.len()) {
+            *self = match bytes.get_mut(..data.len()) {
                 Some(room) => {
                     room.copy_from_slice(data);
-                    Data::Inline { length_bytes: data.len() as u8, bytes }
+                    SendData::Inline { length_bytes: data.len() as u8, bytes }
                 }
-                None => Data::LongInline(data.into()),
+                None => SendData::LongInline(boxed(data)?),
             };
+            return Ok(());
         }
-        match request.sges {
-            [] => Data::Nothing,
-            [only] => Data::Buffer(*only),
-            several => Data::Buffers(several.into()),
-        }
+        *self = match request.sges {
+            [] => SendData::Nothing,
+            [only] => SendData::Buffer(*only),
+            several => SendData::Buffers(boxed(several)?),
+        };
+        Ok(())
     }
 }
 
 impl Operands {
-    fn of(request: &SendRequest<'_>) -> Operands {
+    /// Stores the operands of a request here, in place.
+    #[inline]
+    fn set(&mut self, request: &SendRequest<'_>) -> Result<(), TryReserveError> {
         let info = request.opcode.info();
-        match info.operand {
+        *self = match info.operand {
             Operand::Atomic => request.atomic.map_or(Operands::None, Operands::Atomic),
             Operand::FlushRange => request.flush.map_or(Operands::None, Operands::Flush),
-            Operand::Window => request.bind.map_or(Operands::None, |bind| Operands::Bind(Box::new(bind))),
+            Operand::Window => match request.bind {
+                Some(bind) => Operands::Bind(boxed(&[bind])?),
+                None => Operands::None,
+            },
             Operand::KeyConfiguration => request.key.clone().map_or(Operands::None, Operands::Key),
             Operand::CopyTarget => request.copy_to.map_or(Operands::None, Operands::CopyTo),
             Operand::LocalKey => Operands::None,
@@ -100,7 +120,8 @@ impl Operands {
                 Some(ud) if info.qp_types.contains(QpType::Srd) => Operands::Datagram(ud.clone()),
                 _ => Operands::None,
             },
-        }
+        };
+        Ok(())
     }
 }
 
@@ -121,16 +142,23 @@ impl SendWqe {
             invalidate_rkey: 0,
             xrc_srqn: 0,
             remote: RemoteTarget::default(),
-            data: Data::Nothing,
+            data: SendData::Nothing,
             operands: Operands::None,
         }
     }
 
-    /// The entry of a request without PSNs.
-    pub(crate) fn of(request: &SendRequest<'_>, signaled: bool, length_bytes: u32) -> SendWqe {
+    /// Creates the entry of a request without PSNs.
+    ///
+    /// # Errors
+    /// Fails if there is no memory for its buffers or data.
+    pub(crate) fn of(
+        request: &SendRequest<'_>,
+        signaled: bool,
+        length_bytes: u32,
+    ) -> Result<SendWqe, TryReserveError> {
         let mut wqe = SendWqe::empty();
-        wqe.fill(request, signaled, length_bytes, Psn::new(0), 0);
-        wqe
+        wqe.fill(request, signaled, length_bytes, Psn::new(0), 0)?;
+        Ok(wqe)
     }
 
     fn fill(
@@ -140,7 +168,9 @@ impl SendWqe {
         length_bytes: u32,
         first_psn: Psn,
         packet_count: u32,
-    ) {
+    ) -> Result<(), TryReserveError> {
+        self.data.set(request)?;
+        self.operands.set(request)?;
         self.wr_id = request.wr_id;
         self.opcode = request.opcode;
         self.info = request.opcode.info();
@@ -155,63 +185,62 @@ impl SendWqe {
         self.invalidate_rkey = request.invalidate_rkey;
         self.xrc_srqn = request.xrc_srqn;
         self.remote = request.remote;
-        self.data = Data::of(request);
-        self.operands = Operands::of(request);
+        Ok(())
     }
 
-    /// Its local buffers; none with inline data.
+    /// Returns the local buffers; none with inline data.
     pub(crate) fn sges(&self) -> &[Sge] {
         match &self.data {
-            Data::Buffer(sge) => core::slice::from_ref(sge),
-            Data::Buffers(sges) => sges,
+            SendData::Buffer(sge) => core::slice::from_ref(sge),
+            SendData::Buffers(sges) => sges,
             _ => &[],
         }
     }
 
-    /// The remote memory that it names.
+    /// Returns the remote memory that the request names.
     pub(crate) fn remote_range(&self) -> Option<RemoteRange> {
         let RemoteTarget { address, rkey } = self.remote;
         let length_bytes = self.length_bytes.into();
         self.info().names_remote_memory().then_some(RemoteRange { rkey, address, length_bytes })
     }
 
-    /// Its inline data.
+    /// Returns the inline data.
     pub(crate) fn inline_data(&self) -> &[u8] {
         match &self.data {
-            Data::Inline { length_bytes, bytes } => {
+            SendData::Inline { length_bytes, bytes } => {
                 bytes.get(..usize::from(*length_bytes)).unwrap_or_default()
             }
-            Data::LongInline(bytes) => bytes,
+            SendData::LongInline(bytes) => bytes,
             _ => &[],
         }
     }
 
-    /// Operands of CmpSwap and FetchAdd.
+    /// Returns the operands of CmpSwap and FetchAdd.
     pub(crate) fn atomic(&self) -> Option<AtomicOperation> {
         if let Operands::Atomic(atomic) = self.operands { Some(atomic) } else { None }
     }
 
-    /// Range of FLUSH.
+    /// Returns the range of FLUSH.
     pub(crate) fn flush(&self) -> Option<FlushRange> {
         if let Operands::Flush(flush) = self.operands { Some(flush) } else { None }
     }
 
-    /// Destination of a datagram.
+    /// Returns the destination of a datagram.
     pub(crate) fn ud(&self) -> Option<&UdDestination> {
         if let Operands::Datagram(ud) = &self.operands { Some(ud) } else { None }
     }
 
-    /// Parameters of BIND_MW.
+    /// Returns the parameters of BIND_MW.
     pub(crate) fn bind(&self) -> Option<WindowBind> {
-        if let Operands::Bind(bind) = &self.operands { Some(**bind) } else { None }
+        if let Operands::Bind(bind) = &self.operands { bind.first().copied() } else { None }
     }
 
-    /// What CONFIGURE_KEY makes of a key.
+    /// Returns the configuration of CONFIGURE_KEY.
     pub(crate) fn key(&self) -> Option<&KeyConfiguration> {
         if let Operands::Key(key) = &self.operands { Some(key) } else { None }
     }
 
-    /// Where COPY_MEMORY copies its buffers, as a buffer of the same length.
+    /// Returns the target of COPY_MEMORY, as a buffer of the same length.
     pub(crate) fn copy_to(&self) -> Option<Sge> {
         if let Operands::CopyTo(to) = self.operands {
             Some(Sge { length: self.length_bytes, ..to })
@@ -220,29 +249,29 @@ impl SendWqe {
         }
     }
 
-    /// It does nothing when its turn comes, and completes as it would have: it is a copy of no bytes.
+    /// Cancels the request: it becomes a copy of no bytes, and completes with the same opcode as before.
     #[cold]
     pub(crate) fn cancel(&mut self) {
         self.completes_as = Some(self.completion());
         (self.opcode, self.info) = (SendOpcode::CopyMemory, SendOpcode::CopyMemory.info());
         self.flags.remove(SendFlags::INLINE);
         (self.packet_count, self.length_bytes) = (0, 0);
-        self.data = Data::Nothing;
+        self.data = SendData::Nothing;
         self.operands = Operands::CopyTo(Sge { address: 0, length: 0, lkey: 0 });
     }
 
-    /// What its completion shows.
+    /// Returns the opcode of the completion.
     #[inline]
     pub(crate) fn completion(&self) -> WcOpcode {
         self.completes_as.unwrap_or(self.info().completion)
     }
 
-    /// How it ends when its turn comes, if it cannot be executed.
+    /// Returns the status of a request that cannot be executed.
     pub(crate) fn fault(&self) -> Option<WcStatus> {
         if let Operands::Fault(status) = self.operands { Some(status) } else { None }
     }
 
-    /// The PSN after its last packet.
+    /// Returns the PSN after its last packet.
     pub(crate) fn end_psn(&self) -> Psn {
         self.first_psn.plus(self.packet_count)
     }
@@ -251,19 +280,19 @@ impl SendWqe {
         self.flags.contains(SendFlags::INLINE)
     }
 
-    /// What is known about its operation.
+    /// Returns the properties of the operation.
     #[inline]
     pub(crate) fn info(&self) -> &'static WrInfo {
         self.info
     }
 
-    /// It is executed here without a packet.
+    /// Reports whether it is executed locally, without a packet.
     #[inline]
     pub(crate) fn is_local(&self) -> bool {
         self.info().class == WrClass::Local
     }
 
-    /// A response of its own answers it.
+    /// Reports whether it is answered by a response of its own.
     #[inline]
     pub(crate) fn needs_response(&self) -> bool {
         self.info().needs_response()
@@ -271,18 +300,18 @@ impl SendWqe {
 }
 
 /// Ring of send WQEs. Entries are numbered from 0 for the life of the queue pair; their memory is reused.
-/// Posting one buffer or short inline data allocates nothing once the queue was full.
+/// Posting one buffer or short inline data allocates nothing after [`SendQueue::make_room`].
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     entries: Vec<SendWqe>,
     capacity: u32,
     head: u64,
     tail: u64,
-    /// Where in `entries` the oldest one is, or will be.
+    /// Index in `entries` of the oldest entry, or of the next one if the queue is empty.
     head_position: usize,
-    /// The number after the newest signaled entry.
+    /// Number after that of the newest signaled entry.
     signaled_end: u64,
-    /// The multicast group that the last datagram went to which has ended.
+    /// Multicast group of the last datagram that has ended, if it went to one.
     group: Option<IpAddr>,
 }
 
@@ -299,12 +328,26 @@ impl SendQueue {
         }
     }
 
-    /// Number of the oldest entry.
+    /// Allocates memory for all entries.
+    ///
+    /// # Errors
+    /// Fails if there is no memory for them.
+    pub(crate) fn make_room(&mut self) -> Result<(), TryReserveError> {
+        self.entries.try_reserve_exact((self.capacity as usize).saturating_sub(self.entries.len()))
+    }
+
+    /// Takes over the memory, but no entry, of a queue of the same capacity that ends.
+    pub(crate) fn take_room_of(&mut self, ended: &mut SendQueue) {
+        self.entries = core::mem::take(&mut ended.entries);
+        self.entries.clear();
+    }
+
+    /// Returns the number of the oldest entry.
     pub(crate) fn head(&self) -> u64 {
         self.head
     }
 
-    /// Number that the next posted entry gets.
+    /// Returns the number that the next posted entry gets.
     pub(crate) fn tail(&self) -> u64 {
         self.tail
     }
@@ -317,8 +360,8 @@ impl SendQueue {
         self.tail - self.head >= u64::from(self.capacity)
     }
 
-    /// Where in `entries` the entry is whose number is at most that of the newest one plus one. No division:
-    /// this is asked some ten times for each request.
+    /// Returns the index in `entries` of an entry whose number is at most that of the newest one plus one. It
+    /// avoids a division, because it is called some ten times for each request.
     #[inline]
     fn position(&self, number: u64) -> usize {
         let position = self.head_position + number.wrapping_sub(self.head) as usize;
@@ -326,25 +369,25 @@ impl SendQueue {
         if position >= capacity { position - capacity } else { position }
     }
 
-    /// Of the newest requests, how many in sequence make no completion if they succeed.
+    /// Counts the newest requests in sequence that make no completion if they succeed.
     #[cold]
     pub(crate) fn unsignaled(&self) -> u64 {
         self.tail.saturating_sub(self.signaled_end)
     }
 
-    /// Whether none of the newest requests, so many of them, makes a completion if it succeeds.
+    /// Reports whether all of the newest `count` requests make no completion if they succeed.
     #[cold]
     pub(crate) fn is_unsignaled(&self, count: u32) -> bool {
         self.unsignaled() >= u64::from(count)
     }
 
-    /// The multicast group that the last datagram went to which has ended, if it went to one.
+    /// Returns the multicast group of the last datagram that has ended, if it went to one.
     #[cold]
     pub(crate) fn group(&self) -> Option<IpAddr> {
         self.group
     }
 
-    /// Entry `number`, if it is in the queue.
+    /// Returns entry `number`, if it is in the queue.
     #[inline]
     pub(crate) fn entry(&self, number: u64) -> Option<&SendWqe> {
         if number < self.head || number >= self.tail {
@@ -362,6 +405,9 @@ impl SendQueue {
     }
 
     /// Copies a request into the next entry. The caller has checked that the queue is not full.
+    ///
+    /// # Errors
+    /// Fails if there is no memory for its buffers or data; the queue is as before.
     pub(crate) fn push(
         &mut self,
         request: &SendRequest<'_>,
@@ -369,27 +415,29 @@ impl SendQueue {
         length_bytes: u32,
         first_psn: Psn,
         packet_count: u32,
-    ) {
+    ) -> Result<(), TryReserveError> {
         let position = self.position(self.tail);
         while self.entries.len() <= position {
             self.entries.push(SendWqe::empty());
         }
-        let Some(wqe) = self.entries.get_mut(position) else { return };
-        wqe.fill(request, signaled, length_bytes, first_psn, packet_count);
-        self.tail += 1;
-        if signaled {
-            self.signaled_end = self.tail;
+        if let Some(wqe) = self.entries.get_mut(position) {
+            wqe.fill(request, signaled, length_bytes, first_psn, packet_count)?;
+            self.tail += 1;
+            if signaled {
+                self.signaled_end = self.tail;
+            }
         }
+        Ok(())
     }
 
-    /// Makes the newest entry one that cannot be executed.
+    /// Marks the newest entry as one that cannot be executed.
     pub(crate) fn fault_newest(&mut self, status: WcStatus) {
         if let Some(wqe) = self.tail.checked_sub(1).and_then(|newest| self.entry_mut(newest)) {
             wqe.operands = Operands::Fault(status);
         }
     }
 
-    /// Forgets the oldest entry.
+    /// Removes the oldest entry.
     pub(crate) fn pop(&mut self) {
         if self.head < self.tail {
             if let Some(wqe) = self.entries.get_mut(self.head_position)

@@ -1,77 +1,77 @@
-//! The state of an XRC target as a value, by which several processes take turns in being the same target.
+//! The state of an XRC target as a value, with which several processes in turn act as the same target.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::attributes::QpAttributes;
-use super::inbound::Message;
+use super::inbound::PartialMessage;
 use super::peer_port::PeerPort;
 use super::response::{Replay, ReplayKind};
-use super::{QueuePair, Receiver};
+use super::{QueuePair, ReceivingSide};
 use crate::host::Host;
 use crate::path::Path;
 use crate::types::{QpState, WcStatus};
 use crate::wire::Psn;
 
-/// All that an XRC target remembers, but for responses that have not left and the receive request of a
-/// message in progress: those stay with the process that executed the requests.
+/// The state of an XRC target, except responses that have not left and the receive request of a message in
+/// progress: those stay in the process that executed the requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TargetSnapshot {
     /// State.
     pub state: QpState,
-    /// Times that it was reset: what belongs to an earlier life is not continued.
+    /// Number of resets: messages from before a reset are not continued.
     pub epoch: u32,
     /// Attributes as `modify_qp` set them.
     pub attributes: QpAttributes,
-    /// The P_Key that its packets carry.
+    /// P_Key of its packets.
     pub pkey: u16,
-    /// Where responses go, once connected.
+    /// Path of responses, once connected.
     pub path: Option<Path>,
-    /// What the responder remembers.
+    /// State of the responder.
     pub responder: ResponderSnapshot,
 }
 
 /// Progress of a responder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResponderSnapshot {
-    /// The PSN that is to come, 24 bits.
+    /// PSN that is expected next, 24 bits.
     pub expected_psn: u32,
-    /// Messages completed, 24 bits.
+    /// Number of messages completed, 24 bits.
     pub msn: u32,
-    /// A sequence or RNR NAK is out.
+    /// True if a sequence or RNR NAK was sent and not resolved.
     pub nak_outstanding: bool,
-    /// The first packet has come.
+    /// True if the first packet has arrived.
     pub communication_established: bool,
-    /// The message of which some packets have come.
+    /// Message of which some packets have arrived.
     pub message: MessageSnapshot,
-    /// The XRC SRQ that it names.
+    /// XRC SRQ that the message names.
     pub message_srqn: Option<u32>,
     /// Executed READs and atomics, oldest first.
     pub replays: Vec<ReplaySnapshot>,
 }
 
-/// A message of which some packets have come.
+/// A message of which some packets have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MessageSnapshot {
-    /// None.
+    /// No message is in progress.
     #[default]
     None,
     /// A SEND.
     Send {
-        /// Bytes received.
+        /// Number of bytes received.
         offset: u64,
-        /// The queue pair that this was taken from, or is given to, holds its receive request.
+        /// True if the queue pair that exports or imports the snapshot holds the receive request.
         here: bool,
     },
     /// An RDMA WRITE.
     Write {
-        /// Its key.
+        /// Key of the memory.
         rkey: u32,
-        /// Where its next byte goes.
+        /// Address of the next byte.
         address: u64,
-        /// Bytes to come, at most `total_bytes`.
+        /// Number of bytes to come, at most `total_bytes`.
         remaining_bytes: u64,
-        /// Its length.
+        /// Length of the message in bytes.
         total_bytes: u32,
     },
 }
@@ -85,23 +85,23 @@ pub enum ReplaySnapshot {
         first_psn: u32,
         /// PSNs of the answer.
         count: u32,
-        /// Its key.
+        /// Key of the memory.
         rkey: u32,
-        /// Its address.
+        /// Address of the memory.
         address: u64,
-        /// Its length.
+        /// Length of the memory in bytes.
         length_bytes: u32,
     },
-    /// An atomic, which is answered with what it found first.
+    /// An atomic, which is answered with its first original value.
     Atomic {
-        /// Its PSN, 24 bits.
+        /// PSN of the request, 24 bits.
         psn: u32,
-        /// The value before it.
+        /// Value before the operation.
         original: u64,
     },
     /// A FLUSH or ATOMIC WRITE.
     Empty {
-        /// Its PSN, 24 bits.
+        /// PSN of the request, 24 bits.
         psn: u32,
     },
 }
@@ -121,7 +121,7 @@ impl From<Replay> for ReplaySnapshot {
 
 impl From<ReplaySnapshot> for Replay {
     fn from(snapshot: ReplaySnapshot) -> Replay {
-        // Which request it was is not written down: it serves fault plans only.
+        // The number of the request is not in the snapshot: only fault plans use it.
         let message = 0;
         match snapshot {
             ReplaySnapshot::Read { first_psn, count, rkey, address, length_bytes } => Replay {
@@ -141,24 +141,25 @@ impl From<ReplaySnapshot> for Replay {
 }
 
 impl QueuePair {
-    /// Writes down what an XRC target remembers. Of another kind of queue pair, only state and attributes.
+    /// Exports the state of an XRC target. For another kind of queue pair it exports only state and
+    /// attributes.
     pub fn export_target(&self, into: &mut TargetSnapshot) {
         into.state = self.state;
         into.epoch = self.settings.connection;
         into.attributes.clone_from(&self.attributes);
         into.pkey = self.settings.pkey;
         into.path = self.settings.path.as_deref().cloned();
-        let Receiver::Reliable(responder) = &self.receiver else { return };
+        let ReceivingSide::Reliable(responder) = &self.receiver else { return };
         let to = &mut into.responder;
         to.expected_psn = responder.expected.value();
         to.msn = responder.msn;
         to.nak_outstanding = responder.nak_outstanding;
         to.communication_established = responder.communication_established;
         to.message = match responder.inbound.message {
-            Message::None => MessageSnapshot::None,
-            Message::Send { offset } => MessageSnapshot::Send { offset, here: true },
-            Message::Elsewhere { offset } => MessageSnapshot::Send { offset, here: false },
-            Message::Write { rkey, address, remaining, total } => {
+            PartialMessage::None => MessageSnapshot::None,
+            PartialMessage::Send { offset } => MessageSnapshot::Send { offset, here: true },
+            PartialMessage::Elsewhere { offset } => MessageSnapshot::Send { offset, here: false },
+            PartialMessage::Write { rkey, address, remaining, total } => {
                 MessageSnapshot::Write { rkey, address, remaining_bytes: remaining, total_bytes: total }
             }
         };
@@ -167,26 +168,28 @@ impl QueuePair {
         to.replays.extend(responder.responses.replays.iter().map(|&replay| ReplaySnapshot::from(replay)));
     }
 
-    /// The target failed here, which was said here already, and others are to be told: ERR without events.
+    /// Moves to ERR without events, because the target failed here and that was reported already; other
+    /// processes are to be notified.
     pub fn enter_error_quietly(&mut self) {
         self.state = QpState::Err;
-        if let Receiver::Reliable(responder) = &mut self.receiver {
-            responder.inbound.message = Message::None;
+        if let ReceivingSide::Reliable(responder) = &mut self.receiver {
+            responder.inbound.message = PartialMessage::None;
             responder.inbound.holds_recv = false;
         }
     }
 
-    /// Flushes the receive request of a message in progress: the target is being destroyed.
+    /// Flushes the receive request of a message in progress, because the target is being destroyed.
     pub fn flush_message<H: Host>(&mut self, host: &mut H) {
         self.complete_held_recv(WcStatus::WrFlushErr, host);
     }
 
-    /// Becomes the target that was written down, perhaps by another process, which may be malicious: any
-    /// value is safe. A receive request of a message that is not in progress any more is flushed if the
-    /// target failed, and forgotten if it was reset. Events are not raised: who changed the state did.
+    /// Imports the state of a target, perhaps exported by another process, which may be malicious: any value
+    /// is safe. A receive request of a message that is not in progress any more is flushed if the target
+    /// failed, and dropped if it was reset. No events are raised: the process that changed the state has
+    /// raised them.
     ///
     /// A queue pair that initiates as well keeps its own state and attributes, which no other process
-    /// changes: it only takes over what was received for it, and fails if the target did.
+    /// changes: it only imports the state of what was received for it, and fails if the target failed.
     pub fn import_target<H: Host>(&mut self, snapshot: &TargetSnapshot, host: &mut H) {
         if self.settings.qp_type.is_both_halves() {
             return self.import_receiving_half(snapshot, host);
@@ -222,26 +225,28 @@ impl QueuePair {
     fn import_responder<H: Host>(&mut self, snapshot: &TargetSnapshot, reborn: bool, host: &mut H) {
         let failed = snapshot.state == QpState::Err;
         let from = &snapshot.responder;
-        let Receiver::Reliable(responder) = &mut self.receiver else { return };
+        let ReceivingSide::Reliable(responder) = &mut self.receiver else { return };
         let held = responder.inbound.holds_recv;
         let held_offset = match responder.inbound.message {
-            Message::Send { offset } => offset,
+            PartialMessage::Send { offset } => offset,
             _ => 0,
         };
         let continues = held && !reborn && !failed;
         let next = match from.message {
-            MessageSnapshot::Send { here: true, .. } if continues => Message::Send { offset: held_offset },
-            MessageSnapshot::Send { offset, .. } => Message::Elsewhere { offset },
-            MessageSnapshot::Write { rkey, address, remaining_bytes, total_bytes } => {
-                Message::Write { rkey, address, remaining: remaining_bytes, total: total_bytes }
+            MessageSnapshot::Send { here: true, .. } if continues => {
+                PartialMessage::Send { offset: held_offset }
             }
-            MessageSnapshot::None => Message::None,
+            MessageSnapshot::Send { offset, .. } => PartialMessage::Elsewhere { offset },
+            MessageSnapshot::Write { rkey, address, remaining_bytes, total_bytes } => {
+                PartialMessage::Write { rkey, address, remaining: remaining_bytes, total: total_bytes }
+            }
+            MessageSnapshot::None => PartialMessage::None,
         };
         if held && failed && !reborn && self.state != QpState::Err {
             responder.inbound.fail(&self.settings, WcStatus::WrFlushErr, host);
         }
-        responder.inbound.message = if failed { Message::None } else { next };
-        responder.inbound.holds_recv = matches!(responder.inbound.message, Message::Send { .. });
+        responder.inbound.message = if failed { PartialMessage::None } else { next };
+        responder.inbound.holds_recv = matches!(responder.inbound.message, PartialMessage::Send { .. });
         responder.message_srqn = from.message_srqn;
         responder.expected = Psn::new(from.expected_psn);
         responder.msn = from.msn & 0xff_ffff;

@@ -1,55 +1,57 @@
-//! The receiving side of UC: accept what is in sequence, drop the rest of a broken message silently.
+//! The receiving side of UC: accepts packets in sequence, and drops the rest of a broken message silently.
 
-use super::inbound::{BufferFailure, Fault, Inbound, Message};
+use super::inbound::{BufferFailure, Inbound, InboundFault, PartialMessage};
 use super::responder::{check_payload, check_range_length};
-use super::settings::Settings;
+use super::settings::QpSettings;
 use crate::event::QpEvent;
 use crate::host::{Counter, Host};
-use crate::types::{Access, Cause, Detail};
+use crate::types::{Access, Cause, FailureDetail};
 use crate::wire::{OperationClass, Packet, Psn};
 
 #[derive(Debug)]
 pub(crate) struct UnreliableReceiver {
     pub(crate) expected: Psn,
     pub(crate) inbound: Inbound,
-    /// The rest of the message is dropped, until a First or Only.
+    /// True if the rest of the message is dropped, until a First or Only.
     dropping: bool,
     pub(crate) communication_established: bool,
 }
 
-/// Why the rest of a message is dropped.
-struct Dropped {
+/// Reason why the rest of a message is dropped.
+struct DroppedMessage {
     counter: Counter,
     reason: &'static str,
-    detail: Detail,
+    detail: FailureDetail,
 }
 
-impl Dropped {
-    const fn message(reason: &'static str) -> Dropped {
-        Dropped { counter: Counter::RxMessageDropped, reason, detail: Detail::None }
+impl DroppedMessage {
+    const fn message(reason: &'static str) -> DroppedMessage {
+        DroppedMessage { counter: Counter::RxMessageDropped, reason, detail: FailureDetail::None }
     }
 }
 
-/// How the processing of a packet ends when the packet is not executed.
-enum Stop {
-    Drop(Dropped),
+/// Reason why the processing of a packet stops before it is executed.
+enum ReceiveStopReason {
+    Drop(DroppedMessage),
     Fail(BufferFailure),
 }
 
-impl From<Dropped> for Stop {
-    fn from(dropped: Dropped) -> Stop {
-        Stop::Drop(dropped)
+impl From<DroppedMessage> for ReceiveStopReason {
+    fn from(dropped: DroppedMessage) -> ReceiveStopReason {
+        ReceiveStopReason::Drop(dropped)
     }
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Stop {
+impl From<InboundFault> for ReceiveStopReason {
+    fn from(fault: InboundFault) -> ReceiveStopReason {
         if let Some(failure) = fault.buffer_failure() {
-            return Stop::Fail(failure);
+            return ReceiveStopReason::Fail(failure);
         }
-        let dropped = Dropped::message(fault.reason());
-        Stop::Drop(match fault {
-            Fault::NoReceive | Fault::NoSuchSrq => Dropped { counter: Counter::RxNoReceive, ..dropped },
+        let dropped = DroppedMessage::message(fault.reason());
+        ReceiveStopReason::Drop(match fault {
+            InboundFault::NoReceive | InboundFault::NoSuchSrq => {
+                DroppedMessage { counter: Counter::RxNoReceive, ..dropped }
+            }
             _ => dropped,
         })
     }
@@ -69,41 +71,42 @@ impl UnreliableReceiver {
         self.expected = rq_psn;
     }
 
-    /// A request packet.
+    /// Handles a request packet.
     ///
     /// # Errors
-    /// The message does not fit its receive buffers; nothing has been completed yet.
+    /// Fails if the message does not fit its receive buffers; no request has been completed yet.
     pub(crate) fn handle_request<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
     ) -> Result<(), BufferFailure> {
         let psn = packet.bth().psn;
         if packet.info().position.begins() {
-            // Resynchronise at any PSN; a message in progress is given up, its receive request kept.
+            // Resynchronise at any PSN; a message in progress is given up, and its receive request is used
+            // again.
             //= statement:43
             //| UC begins anew at each First or Only packet, with every PSN.
             self.dropping = false;
-            self.inbound.message = Message::None;
+            self.inbound.message = PartialMessage::None;
         } else if psn != self.expected || self.dropping {
             if !self.dropping {
                 host.emit(&settings.context, QpEvent::OutOfSequence { psn, expected: self.expected });
                 //= statement:43
                 //| A lost packet of UC costs its message only.
                 let reason = "a packet of it was lost, or overtaken by another";
-                self.drop_message(settings, packet, self.expected, Dropped::message(reason), host);
+                self.drop_message(settings, packet, self.expected, DroppedMessage::message(reason), host);
             }
             return Ok(());
         }
         self.expected = psn.next();
         match self.accept(settings, packet, host) {
             Ok(()) => Ok(()),
-            Err(Stop::Drop(dropped)) => {
+            Err(ReceiveStopReason::Drop(dropped)) => {
                 self.drop_message(settings, packet, psn, dropped, host);
                 Ok(())
             }
-            Err(Stop::Fail(failure)) => Err(failure),
+            Err(ReceiveStopReason::Fail(failure)) => Err(failure),
         }
     }
 
@@ -111,26 +114,26 @@ impl UnreliableReceiver {
     #[cold]
     fn drop_message<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         psn: Psn,
-        dropped: Dropped,
+        dropped: DroppedMessage,
         host: &mut H,
     ) {
-        let Dropped { counter, reason, detail } = dropped;
+        let DroppedMessage { counter, reason, detail } = dropped;
         self.dropping = true;
-        self.inbound.message = Message::None;
+        self.inbound.message = PartialMessage::None;
         host.emit(&settings.context, QpEvent::dropped(packet, counter));
         host.log(&settings.context, Cause::MessageDropped { psn, reason, detail });
     }
 
     fn accept<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Stop> {
-        check_payload(settings, packet).map_err(|(reason, detail)| Dropped {
+    ) -> Result<(), ReceiveStopReason> {
+        check_payload(settings, packet).map_err(|(reason, detail)| DroppedMessage {
             counter: Counter::RxBadLength,
             reason,
             detail,
@@ -140,9 +143,11 @@ impl UnreliableReceiver {
         //= linux:rxe_resp.c#check_op_valid
         //| A WRITE on UC without the right of the queue pair is dropped silently.
         if is_write && !settings.access.contains(Access::REMOTE_WRITE) {
-            return Err(Dropped::message("the queue pair's access flags do not allow RDMA WRITE").into());
+            return Err(
+                DroppedMessage::message("the queue pair's access flags do not allow RDMA WRITE").into()
+            );
         }
-        check_range_length(packet).map_err(Dropped::message)?;
+        check_range_length(packet).map_err(DroppedMessage::message)?;
         Ok(self.inbound.accept(settings, packet, host)?)
     }
 }

@@ -1,27 +1,28 @@
-//! The send window: how many PSNs may be unacknowledged.
+//! The send window: the number of PSNs that may be unacknowledged.
 //!
-//! The window never exceeds what the peer's socket can hold (`limit_packets`, given by the device),
-//! so nothing is lost in steady state. On a lossy path it follows the bandwidth–delay product rather
-//! than collapsing: go-back-N resends all that was in flight, so a window above the product only
-//! makes each loss dearer, and one below leaves the path idle. A CNP cuts it like DCQCN's rate.
+//! The window never exceeds the room in the peer's socket (`limit_packets`, given by the device), so no
+//! packet is lost in steady state. On a lossy path it follows the bandwidth–delay product instead of
+//! collapsing: go-back-N sends all packets in flight again, so a window above the product only makes each
+//! loss more expensive, and one below leaves the path idle. A CNP cuts it like DCQCN's rate.
 
 use crate::wire::Psn;
 
-/// Window of a queue pair before anything is known of the path.
+/// Window of a queue pair before the path is measured.
 const INITIAL_PACKETS: u32 = 64;
-/// The window never falls below this, so that a loss is still noticed by a gap.
+/// Smallest window, with which a loss is still noticed by a gap.
 const MINIMUM_PACKETS: u32 = 4;
-/// An estimate of the bandwidth–delay product is forgotten after one to two times as many samples.
+/// Number of samples per round: an estimate of the bandwidth–delay product is dropped after one to two
+/// rounds.
 const PRODUCT_ROUNDS: u32 = 16;
-/// Least time between two reactions to CNPs.
+/// Shortest time between two reactions to CNPs, in nanoseconds.
 const CNP_INTERVAL_NS: u64 = 50_000;
-/// Least time between two events that tell what is known.
-const TELL_INTERVAL_NS: u64 = 1_000_000;
-/// DCQCN's gain g = 1/256 in 1/1024 units of alpha.
+/// Shortest time between two events that report the measurements, in nanoseconds.
+const REPORT_INTERVAL_NS: u64 = 1_000_000;
+/// Value of 1 in units of alpha (1/1024); DCQCN's gain g is 1/256.
 const ALPHA_ONE: u32 = 1024;
 
 #[derive(Debug, Clone)]
-struct Sample {
+struct RttSample {
     psn: Psn,
     sent_at_ns: u64,
     delivered_before: u64,
@@ -29,12 +30,12 @@ struct Sample {
 
 /// Congestion state of one requester.
 #[derive(Debug, Clone)]
-pub(crate) struct Window {
+pub(crate) struct SendWindow {
     packets: u32,
     limit_packets: u32,
     growing_fast: bool,
     growth_credit: u32,
-    sample: Option<Sample>,
+    sample: Option<RttSample>,
     delivered: u64,
     smoothed_rtt_ns: u64,
     rtt_deviation_ns: u64,
@@ -46,13 +47,13 @@ pub(crate) struct Window {
     recovery_end: Option<Psn>,
     alpha: u32,
     last_cnp_ns: Option<u64>,
-    last_told_ns: Option<u64>,
+    last_report_ns: Option<u64>,
 }
 
-impl Window {
-    pub(crate) fn new(limit_packets: u32) -> Window {
+impl SendWindow {
+    pub(crate) fn new(limit_packets: u32) -> SendWindow {
         let limit = limit_packets.max(MINIMUM_PACKETS);
-        Window {
+        SendWindow {
             packets: INITIAL_PACKETS.min(limit),
             limit_packets: limit,
             growing_fast: true,
@@ -68,42 +69,44 @@ impl Window {
             recovery_end: None,
             alpha: ALPHA_ONE,
             last_cnp_ns: None,
-            last_told_ns: None,
+            last_report_ns: None,
         }
     }
 
-    /// Whether it is time to tell subscribers of events what is known.
-    pub(crate) fn is_told_again(&mut self, now_ns: u64) -> bool {
-        let is_time = self.last_told_ns.is_none_or(|last| now_ns.saturating_sub(last) >= TELL_INTERVAL_NS);
+    /// Reports whether it is time to report the measurements to subscribers.
+    pub(crate) fn is_report_due(&mut self, now_ns: u64) -> bool {
+        let is_time =
+            self.last_report_ns.is_none_or(|last| now_ns.saturating_sub(last) >= REPORT_INTERVAL_NS);
         if is_time {
-            self.last_told_ns = Some(now_ns);
+            self.last_report_ns = Some(now_ns);
         }
         is_time
     }
 
-    /// PSNs that may be unacknowledged now.
+    /// Returns the number of PSNs that may be unacknowledged now.
     pub(crate) fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// Round trip time, smoothed, in ns; none before the first sample.
+    /// Returns the round trip time, smoothed, in ns; `None` before the first sample.
     pub(crate) fn rtt_ns(&self) -> Option<u64> {
         (self.smoothed_rtt_ns != 0).then_some(self.smoothed_rtt_ns)
     }
 
-    /// How often a long message asks for an acknowledgement, so that the window keeps moving.
+    /// Returns the number of packets of a long message between two requests for an acknowledgement, so that
+    /// the window keeps moving.
     pub(crate) fn ack_interval(&self) -> u32 {
         (self.packets / 8).clamp(1, 16)
     }
 
-    /// A packet that will be answered was sent: start measuring if nothing is being measured.
+    /// Starts a measurement with a packet that will be answered, unless one is under way.
     pub(crate) fn on_sent(&mut self, psn: Psn, now_ns: u64) {
         if self.sample.is_none() {
-            self.sample = Some(Sample { psn, sent_at_ns: now_ns, delivered_before: self.delivered });
+            self.sample = Some(RttSample { psn, sent_at_ns: now_ns, delivered_before: self.delivered });
         }
     }
 
-    /// `count` PSNs up to but excluding `acked` were acknowledged.
+    /// Handles the acknowledgement of `count` PSNs up to but excluding `acked`.
     pub(crate) fn on_acked(&mut self, acked: Psn, count: u32, now_ns: u64) {
         self.delivered += u64::from(count);
         if let Some(sample) = &self.sample
@@ -132,16 +135,16 @@ impl Window {
             self.smoothed_rtt_ns = (7 * self.smoothed_rtt_ns + rtt_ns) / 8;
         }
         self.minimum_rtt_ns = self.minimum_rtt_ns.min(rtt_ns);
-        // What was delivered in one round trip, had the queue been empty.
+        // The product is what was delivered in one round trip, scaled to an empty queue.
         let scaled = match delivered.checked_mul(self.minimum_rtt_ns) {
             _ if rtt_ns == self.minimum_rtt_ns => delivered,
             Some(both) => both / rtt_ns,
-            // Years.
+            // The multiplication overflows only after years.
             None => delivered,
         };
         let product = u32::try_from(scaled).unwrap_or(u32::MAX);
-        // A sample of a flight that a loss cut short says too little: only the largest of many
-        // counts, and two rounds are kept so that there always are many.
+        // A sample of a flight that a loss cut short is too small: only the largest of many counts, and two
+        // rounds are recorded so that there are always many.
         self.product_packets = self.product_packets.max(product);
         self.product_age += 1;
         if self.product_age >= PRODUCT_ROUNDS {
@@ -150,7 +153,7 @@ impl Window {
         }
     }
 
-    /// PSNs that keep the path busy.
+    /// Returns the number of PSNs that keep the path busy.
     fn bandwidth_delay_product(&self) -> u32 {
         self.product_packets.max(self.former_product_packets)
     }
@@ -160,8 +163,8 @@ impl Window {
             self.packets = self.packets.saturating_add(count).min(self.limit_packets);
             return;
         }
-        // While all of the window is delivered in a round trip the path could carry more: grow by a
-        // quarter per round trip. Beyond the product, by one packet.
+        // While all of the window is delivered in a round trip the path could carry more: grow by a quarter
+        // per round trip. Beyond the product, by one packet.
         let product = self.bandwidth_delay_product();
         let idle = self.packets <= product + product / 8;
         let weight = if idle { (self.packets / 4).max(1) } else { 1 };
@@ -173,7 +176,7 @@ impl Window {
         }
     }
 
-    /// Packets were lost: `sent_end` is the PSN after the newest one sent. Counts once per flight.
+    /// Shrinks the window after a loss, once per flight: `sent_end` is the PSN after the newest one sent.
     pub(crate) fn on_loss(&mut self, sent_end: Psn) {
         self.sample = None;
         self.growing_fast = false;
@@ -182,13 +185,13 @@ impl Window {
         }
         self.recovery_end = Some(sent_end);
         let product = self.bandwidth_delay_product();
-        // Before the first sample nothing is known of the path: one loss is not worth more than half.
+        // Before the first sample the path is unknown: one loss costs at most half of the window.
         let floor = if product == 0 { self.packets / 2 } else { self.packets / 8 };
         let product = product + product / 8;
         self.packets = product.max(floor).clamp(MINIMUM_PACKETS, self.packets.max(MINIMUM_PACKETS));
     }
 
-    /// Nothing was heard for a whole timer: start carefully.
+    /// Shrinks the window after a whole timer without an answer, and starts again carefully.
     pub(crate) fn on_timeout(&mut self, sent_end: Psn) {
         self.recovery_end = None;
         self.on_loss(sent_end);
@@ -196,17 +199,17 @@ impl Window {
         self.growing_fast = true;
     }
 
-    /// The round trip being measured is void (its packets are being sent again).
+    /// Discards the round trip being measured, because its packets are being sent again.
     pub(crate) fn forget_sample(&mut self) {
         self.sample = None;
     }
 
-    /// The peer reports congestion.
+    /// Shrinks the window because the peer reports congestion.
     pub(crate) fn on_cnp(&mut self, now_ns: u64) {
         if self.last_cnp_ns.is_some_and(|last| now_ns.saturating_sub(last) < CNP_INTERVAL_NS) {
             return;
         }
-        // alpha decays by 1/256 for each 55 us without a CNP, and rises by 1/256 with one.
+        // Alpha decays by 1/256 for each 55 µs without a CNP, and rises by 1/256 with one.
         if let Some(last) = self.last_cnp_ns {
             let quiet = (now_ns.saturating_sub(last) / 55_000).min(1024) as u32;
             for _ in 0..quiet {
@@ -220,8 +223,8 @@ impl Window {
         self.packets = self.packets.saturating_sub(cut as u32).max(1);
     }
 
-    /// How long silence on a path known to lose packets is waited for before sending again, in ns;
-    /// `None` while no round trip was measured.
+    /// Returns the time of silence, in ns, after which packets are sent again on a path known to lose
+    /// packets; `None` while no round trip was measured.
     pub(crate) fn early_retransmit_ns(&self) -> Option<u64> {
         (self.smoothed_rtt_ns > 0).then(|| {
             let wait = self.smoothed_rtt_ns + self.smoothed_rtt_ns / 4 + 4 * self.rtt_deviation_ns;
@@ -234,15 +237,15 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn window() -> Window {
-        Window::new(1000)
+    fn window() -> SendWindow {
+        SendWindow::new(1000)
     }
 
     #[test]
     fn what_is_known_is_told_once_a_millisecond() {
         let mut w = window();
         let told: [bool; 6] =
-            [5, 6, 1_000_004, 1_000_005, 2_000_004, 9_000_000].map(|now_ns| w.is_told_again(now_ns));
+            [5, 6, 1_000_004, 1_000_005, 2_000_004, 9_000_000].map(|now_ns| w.is_report_due(now_ns));
         assert_eq!(told, [true, false, false, true, false, true]);
     }
 
@@ -284,7 +287,7 @@ mod tests {
 
     #[test]
     fn samples_cut_short_do_not_shrink_the_estimate() {
-        let mut w = Window::new(200);
+        let mut w = SendWindow::new(200);
         let (mut now, mut psn) = (0, Psn::new(0));
         for round in 0..40 {
             let delivered = if round % 8 == 0 { 80 } else { 10 };

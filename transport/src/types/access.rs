@@ -1,9 +1,9 @@
 //! Access rights of memory regions, memory windows and queue pairs.
 
 bitflags::bitflags! {
-    /// Access rights (`IBV_ACCESS_*`). On a QP they gate the kind of operation a peer may ask for
-    /// (NAK "invalid request" otherwise); on an MR or MW they gate the memory (NAK "remote access
-    /// error" otherwise).
+    /// Access rights (`IBV_ACCESS_*`). On a queue pair they limit the kinds of operation that a peer may ask
+    /// for (NAK "invalid request" otherwise); on a memory region or window they protect the memory (NAK
+    /// "remote access error" otherwise).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Access: u32 {
         /// Local writes: receive scatter, READ target, atomic result. Reads are always allowed.
@@ -18,7 +18,7 @@ bitflags::bitflags! {
         const MW_BIND = 0x10;
         /// Remote addresses count from 0 instead of from the buffer's address.
         const ZERO_BASED = 0x20;
-        /// On-demand paging: nothing is pinned. Always true of a software device.
+        /// On-demand paging: no page is pinned, as is always the case in a software device.
         const ON_DEMAND = 0x40;
         /// Huge pages: a hint, ignored.
         const HUGETLB = 0x80;
@@ -26,12 +26,13 @@ bitflags::bitflags! {
         const FLUSH_GLOBAL = 0x100;
         /// FLUSH with placement "persistence".
         const FLUSH_PERSISTENT = 0x200;
-        /// Relaxed ordering: a hint; stronger ordering is given.
+        /// Relaxed ordering: [`STORE_GUARANTEES`](super::STORE_GUARANTEES) lists the guarantees that stores
+        /// there have. Only a shuffled schedule makes use of it.
         const RELAXED_ORDERING = 1 << 20;
     }
 }
 
 impl Access {
-    /// The range of optional bits (1 << 20 … 1 << 29): unknown ones are ignored, never rejected.
+    /// Mask of the optional bits (1 << 20 … 1 << 29): unknown ones are ignored, never rejected.
     pub const OPTIONAL_RANGE: u32 = 0x3ff0_0000;
 }

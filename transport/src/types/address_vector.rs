@@ -1,4 +1,4 @@
-//! Addresses as verbs gives them: GIDs and address vectors.
+//! Addresses in the form of verbs: GIDs and address vectors.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,17 +12,18 @@ impl Gid {
     /// The empty GID: an unused entry of a GID table, never a destination.
     pub const ZERO: Gid = Gid([0; 16]);
 
-    /// Whether all bytes are zero.
+    /// Reports whether all bytes are zero.
     pub const fn is_zero(self) -> bool {
         u128::from_be_bytes(self.0) == 0
     }
 
-    /// Whether this is a v4-mapped IPv4 address.
+    /// Reports whether this is a v4-mapped IPv4 address.
     pub const fn is_ipv4(self) -> bool {
         self.ipv6().to_ipv4_mapped().is_some()
     }
 
-    /// Whether this names a multicast group: ff00::/8, or a mapped address of 224.0.0.0/4.
+    /// Reports whether this is the address of a multicast group: ff00::/8, or a mapped address of
+    /// 224.0.0.0/4.
     pub const fn is_multicast(self) -> bool {
         let address = self.ipv6();
         match address.to_ipv4_mapped() {
@@ -60,7 +61,7 @@ impl From<IpAddr> for Gid {
 }
 
 impl From<Gid> for IpAddr {
-    /// A v4-mapped GID becomes an IPv4 address, any other an IPv6 address.
+    /// Converts a v4-mapped GID to an IPv4 address, any other to an IPv6 address.
     fn from(gid: Gid) -> IpAddr {
         gid.ipv6().to_canonical()
     }
@@ -78,11 +79,11 @@ impl fmt::Debug for Gid {
     }
 }
 
-/// An address vector (`struct ibv_ah_attr`, its GRH included): where packets go and how they are
-/// marked. Values are as the application gave them, unchecked.
+/// An address vector (`struct ibv_ah_attr`, its GRH included): destination and marks of packets. Values are
+/// as the application gave them, unchecked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct AddressVector {
-    /// The GRH fields are valid; always needed on RoCE.
+    /// True if the GRH fields are valid; always needed on RoCE.
     pub is_global: bool,
     /// Destination: the IP destination address.
     pub dgid: Gid,
@@ -98,11 +99,11 @@ pub struct AddressVector {
     pub port_num: u8,
     /// Service level: the VLAN priority.
     pub sl: u8,
-    /// Ignored: no rate limiting.
+    /// Static rate, ignored: there is no rate limiting.
     pub static_rate: u8,
-    /// Ignored on RoCE.
+    /// Destination LID, ignored on RoCE.
     pub dlid: u16,
-    /// Ignored on RoCE.
+    /// Source path bits, ignored on RoCE.
     pub src_path_bits: u8,
 }
 

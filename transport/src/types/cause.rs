@@ -1,50 +1,50 @@
-//! Why a queue pair failed, or why something that arrived was dropped: sentences for the operator.
+//! Causes of a queue pair's failure, or of the drop of something that arrived: messages for the operator.
 
 use core::fmt;
 use core::net::IpAddr;
 
-use super::failure::{Detail, FailedSend};
+use super::failure::{FailedSend, FailureDetail};
 use super::{PostError, QpState, SendOpcode, WcStatus};
 use crate::wire::{Opcode, Psn, Qpn};
 
-/// Why a queue pair went to ERR or dropped a message: one sentence for the operator.
+/// Reason why a queue pair went to ERR or dropped a message: one sentence for the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// A send request failed.
     SendFailed(FailedSend),
-    /// A posted send request cannot be executed: it will end with this status when its turn comes.
+    /// A posted send request cannot be executed: it will complete with this status when its turn comes.
     RequestFaulty {
-        /// The request.
+        /// Identifier that the program gave the request.
         wr_id: u64,
         /// Status of its completion.
         status: WcStatus,
-        /// What is wrong with it.
+        /// Fault of the request.
         error: PostError,
     },
     /// A READ or atomic was posted to a queue pair whose `max_rd_atomic` is 0. It is executed.
     NoReadDepth {
-        /// The request.
+        /// Identifier that the program gave the request.
         wr_id: u64,
-        /// What it is.
+        /// Operation of the request.
         opcode: SendOpcode,
     },
-    /// A completion queue that was made to ignore overruns was full.
+    /// A completion queue that was made to ignore overruns was full, and a completion was lost.
     CompletionLost {
-        /// The completion queue.
+        /// Handle of the completion queue.
         cq: u32,
-        /// Its entries.
+        /// Number of entries of the completion queue.
         depth: u32,
     },
-    /// We refused a request of the peer.
+    /// The queue pair refused a request of the peer.
     RequestRefused {
         /// NAK syndrome sent; a failed remote invalidate is not answered.
         syndrome: Option<u8>,
-        /// PSN refused.
+        /// PSN that was refused.
         psn: Psn,
-        /// What was wrong with it.
+        /// Fault of the request.
         reason: &'static str,
-        /// The memory, the receive request or the lengths that it is about.
-        detail: Detail,
+        /// Memory, receive request or lengths that the fault concerns.
+        detail: FailureDetail,
     },
     /// A receive request of an unreliable service could not hold its message (UC, UD).
     ReceiveFailed {
@@ -52,46 +52,51 @@ pub enum Cause {
         status: WcStatus,
         /// PSN of the packet.
         psn: Psn,
-        /// What was wrong.
-        detail: Detail,
+        /// Fault of the receive request.
+        detail: FailureDetail,
     },
     /// A received message was dropped (UC, UD).
     MessageDropped {
         /// PSN of the packet.
         psn: Psn,
-        /// What was wrong.
+        /// Fault of the message.
         reason: &'static str,
-        /// The lengths that it is about.
-        detail: Detail,
+        /// Lengths that the fault concerns.
+        detail: FailureDetail,
     },
     /// A datagram was dropped because of its Q_Key (UD).
     WrongQkey {
         /// Queue pair that sent it.
         source: Qpn,
-        /// Its Q_Key.
+        /// Q_Key of the datagram.
         given: u32,
         /// The Q_Key of this queue pair.
         expected: u32,
     },
-    /// A request was dropped before it could be executed, and the peer will not learn why.
+    /// A request was dropped before it could be executed, and the peer does not learn why.
     PacketDropped {
-        /// The address that sent it.
+        /// Address that sent the request.
         source: IpAddr,
-        /// What it asks for.
+        /// Opcode of the request.
         opcode: Opcode,
-        /// Its PSN.
+        /// PSN of the request.
         psn: Psn,
-        /// Why it was dropped.
+        /// Reason of the drop.
         reason: DropReason,
     },
     /// A packet of a connection came from another UDP port than the peer's, and was dropped.
     WrongPort {
-        /// Its PSN.
+        /// PSN of the packet.
         psn: Psn,
-        /// The port that it came from.
+        /// Port that the packet came from.
         given: u16,
-        /// The peer's port, if it is known.
+        /// Port of the peer, if it is known.
         expected: Option<u16>,
+    },
+    /// The application asked for RESET while send requests were under way whose completions it waits for.
+    DroppedByReset {
+        /// Number of requests that were dropped.
+        requests: u64,
     },
     /// The application asked for ERR.
     Modified,
@@ -99,38 +104,38 @@ pub enum Cause {
     Planned,
     /// The completion queue overran.
     CqOverrun {
-        /// Its handle, as `ibv_cq.handle` shows it.
+        /// Handle of the completion queue, as in `ibv_cq.handle`.
         cq: u32,
-        /// Completions it has room for.
+        /// Completions that the completion queue has room for.
         depth: u32,
-        /// What of this queue pair completes there.
+        /// Requests of this queue pair that complete there.
         completes: CqUse,
     },
 }
 
-/// Why a request was dropped without an answer that names the reason.
+/// Reason why a request was dropped without an answer that names the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// This process has no queue pair of that number.
+    /// No queue pair of this process has that number.
     UnknownQpn {
-        /// It had one: late packets to it are nothing unusual.
+        /// True if there was such a queue pair: late packets to it are nothing unusual.
         destroyed: bool,
     },
-    /// The number is of another process, and none has it now.
+    /// The number belongs to another process, and no queue pair has it now.
     NoProcess,
     /// The queue pair does not receive yet.
     NotReceiving {
-        /// State that it is in.
+        /// State of the queue pair.
         state: QpState,
     },
-    /// A queue pair that is connected hears its peer only.
+    /// The queue pair is connected and receives from its peer only.
     NotThePeer {
-        /// Address of the peer that it was connected to.
+        /// Address of the peer that it is connected to.
         peer: IpAddr,
     },
     /// The packet was sent to another of this host's addresses than the queue pair has.
     NotItsAddress {
-        /// Where it was sent to.
+        /// Address that the packet was sent to.
         to: IpAddr,
         /// Source address of the queue pair's path.
         own: IpAddr,
@@ -142,38 +147,40 @@ pub enum DropReason {
     },
     /// The packet's P_Key does not match.
     OtherPartition {
-        /// Of the packet.
+        /// P_Key of the packet.
         given: u16,
-        /// Of the queue pair.
+        /// P_Key of the queue pair.
         own: u16,
     },
-    /// As [`DropReason::BeforeStart`] or [`DropReason::BeyondStart`], and the peer is the queue pair itself.
+    /// The case is [`DropReason::BeforeStart`] or [`DropReason::BeyondStart`], and the peer is the queue pair
+    /// itself.
     FromItself,
-    /// Nothing has been received yet, and this request does not begin where `rq_psn` says.
+    /// No request has been received yet, and this one does not begin at the PSN `rq_psn`.
     BeforeStart {
-        /// The first PSN that is expected.
+        /// First PSN that is expected.
         expected: Psn,
     },
-    /// Nothing has been received yet, and the same request beyond the first PSN comes again.
+    /// No request has been received yet, and the same one beyond the first PSN arrives again.
     BeyondStart {
-        /// The first PSN that is expected.
+        /// First PSN that is expected.
         expected: Psn,
     },
 }
 
-/// Which of a queue pair's requests complete in a queue.
+/// Requests of a queue pair that complete in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CqUse {
     /// Send requests.
     Sends,
     /// Receive requests.
     Receives,
-    /// Both.
+    /// Send and receive requests.
     Both,
 }
 
 impl Cause {
-    /// Whether the queue pair is in ERR (or SQE) after it; otherwise a message was dropped.
+    /// Reports whether the queue pair is in ERR (or SQE) because of this cause; otherwise a message was
+    /// dropped.
     pub const fn is_fatal(&self) -> bool {
         !matches!(
             self,
@@ -184,10 +191,12 @@ impl Cause {
                 | Cause::RequestFaulty { .. }
                 | Cause::NoReadDepth { .. }
                 | Cause::CompletionLost { .. }
+                | Cause::DroppedByReset { .. }
         )
     }
 
-    /// Whether it also happens in correct programs, and so matters only to a user who looks for something.
+    /// Reports whether this also happens in correct programs, so that it matters only to a user who looks for
+    /// a problem.
     pub const fn is_usual(&self) -> bool {
         matches!(
             self,
@@ -222,14 +231,12 @@ impl fmt::Display for Cause {
                     None => write!(f, "without an answer: {reason}{detail}"),
                 }
             }
-            Cause::ReceiveFailed { status, psn, detail } => {
-                let (name, psn) = (status.name(), psn.value());
-                write!(
-                    f,
-                    "failed with {name} at the message at PSN {psn:#08x}: its receive request cannot hold \
-                    it{detail}"
-                )
-            }
+            Cause::ReceiveFailed { status, psn, detail } => write!(
+                f,
+                "failed with {} at the message at PSN {:#08x}: its receive request cannot hold it{detail}",
+                status.name(),
+                psn.value()
+            ),
             Cause::MessageDropped { psn, reason, detail } => {
                 write!(f, "dropped the message at PSN {:#08x}: {reason}{detail}", psn.value())
             }
@@ -252,13 +259,20 @@ impl fmt::Display for Cause {
                     None => write!(f, "the peer's port is not known yet, and PSNs are being tried"),
                 }
             }
+            Cause::DroppedByReset { requests } => {
+                let were = if *requests == 1 { "request was" } else { "requests were" };
+                write!(
+                    f,
+                    "went to RESET too early: {requests} {were} dropped by ibv_modify_qp to RESET, and no \
+                     completion will come; poll the completions first, or go to ERR, which flushes requests"
+                )
+            }
             Cause::Modified => write!(f, "moved to ERR by modify_qp"),
             Cause::Planned => write!(f, "moved to ERR by a fault plan"),
             Cause::CqOverrun { cq, depth, completes } => write!(
                 f,
                 "failed: completion queue {cq} of {depth} entries, where its {completes} complete, overran; \
-                poll it \
-                 more often or make it larger"
+                 poll it more often or make it larger"
             ),
         }
     }

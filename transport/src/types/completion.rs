@@ -1,23 +1,27 @@
 //! Work completions.
 
+use alloc::boxed::Box;
+use core::fmt;
+
 use super::WcOpcode;
 
 /// Outcome of a work request (`IBV_WC_*` status).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum WcStatus {
-    /// Done.
+    /// The request was executed.
     #[default]
     Success = 0,
     /// A message did not fit its buffer or the port.
     LocLenErr = 1,
     /// The queue pair could not execute the request.
     LocQpOpErr = 2,
-    /// Of reliable datagrams, which RoCE adapters do not have: the EE context could not execute the request.
+    /// The EE context of a reliable datagram could not execute the request; RoCE adapters have no such
+    /// contexts.
     LocEecOpErr = 3,
     /// A local buffer's key, range, right or PD is wrong.
     LocProtErr = 4,
-    /// Not executed: the queue pair went to ERR before.
+    /// The request was not executed, because the queue pair went to ERR before.
     WrFlushErr = 5,
     /// A memory window could not be bound.
     MwBindErr = 6,
@@ -31,25 +35,25 @@ pub enum WcStatus {
     RemAccessErr = 10,
     /// The peer failed to execute the request (NAK 0x63).
     RemOpErr = 11,
-    /// No answer after all retries.
+    /// The peer did not answer after all retries.
     RetryExcErr = 12,
     /// The peer had no receive posted after all RNR retries.
     RnrRetryExcErr = 13,
-    /// Of reliable datagrams: the domain of a request or of its buffer is wrong.
+    /// The domain of a reliable datagram's request or of its buffer is wrong.
     LocRddViolErr = 14,
-    /// NAK 0x64; XRC: no such SRQ at the peer.
+    /// The peer refused the request with NAK 0x64; XRC: it has no such SRQ.
     RemInvRdReqErr = 15,
-    /// Of reliable datagrams: the peer aborted the request.
+    /// The peer aborted the request of a reliable datagram.
     RemAbortErr = 16,
-    /// Of reliable datagrams: the number of an EE context is wrong.
+    /// The number of a reliable datagram's EE context is wrong.
     InvEecnErr = 17,
-    /// Of reliable datagrams: the state of an EE context is wrong.
+    /// The state of a reliable datagram's EE context is wrong.
     InvEecStateErr = 18,
     /// The device failed.
     FatalErr = 19,
     /// The peer did not answer in time.
     RespTimeoutErr = 20,
-    /// Anything else.
+    /// Another error happened.
     GeneralErr = 21,
     /// Tags could not be matched.
     TmErr = 22,
@@ -58,7 +62,7 @@ pub enum WcStatus {
 }
 
 impl WcStatus {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [WcStatus; 24] = [
         WcStatus::Success,
         WcStatus::LocLenErr,
@@ -86,7 +90,7 @@ impl WcStatus {
         WcStatus::TmRndvIncomplete,
     ];
 
-    /// Name as in verbs, without the prefix.
+    /// Returns the name as in verbs, without the prefix.
     pub const fn name(self) -> &'static str {
         match self {
             WcStatus::Success => "SUCCESS",
@@ -134,32 +138,60 @@ bitflags::bitflags! {
 /// and `vendor_err` carry meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WorkCompletion {
-    /// Of the request.
+    /// Identifier that the program gave the request.
     pub wr_id: u64,
-    /// Outcome.
+    /// Outcome of the request.
     pub status: WcStatus,
-    /// What completed.
+    /// Operation that completed.
     pub opcode: WcOpcode,
-    /// Always 0.
+    /// Further error code of a failure, which an adapter's library gives beside the status. The protocol sets
+    /// 0, except for SRD.
     pub vendor_err: u32,
     /// Bytes of the message; UD receives count the 40-byte GRH area.
     pub byte_len: u32,
-    /// Immediate data, as it travelled.
+    /// Immediate data in network byte order.
     pub imm_data: [u8; 4],
-    /// Key that a SEND with invalidate killed here.
+    /// Key of this process that a SEND with invalidate invalidated.
     pub invalidated_rkey: u32,
-    /// Local queue pair (for an XRC SRQ: the target's number).
+    /// Number of the local queue pair (for an XRC SRQ: of the target).
     pub qp_num: u32,
-    /// Remote queue pair.
+    /// Number of the remote queue pair.
     pub src_qp: u32,
-    /// Which fields are valid.
+    /// Flags that say which fields are valid.
     pub flags: WcFlags,
     /// P_Key index of a datagram.
     pub pkey_index: u16,
     /// Source LID: 0 on RoCE.
     pub slid: u16,
-    /// Of a datagram received: 10 if it came over IPv4, 9 if over IPv6, as adapters say it. Else 0.
+    /// Service level of a received datagram: 10 if it came over IPv4, 9 if over IPv6, as adapters set it.
+    /// Otherwise 0.
     pub sl: u8,
-    /// 0 on RoCE.
+    /// Path bits of the destination LID: 0 on RoCE.
     pub dlid_path_bits: u8,
 }
+
+impl WorkCompletion {
+    /// Returns the completion if it is successful.
+    ///
+    /// # Errors
+    /// The completion, if its status is any other than `SUCCESS`.
+    pub fn into_result(self) -> Result<WorkCompletion, CompletionError> {
+        match self.status {
+            WcStatus::Success => Ok(self),
+            _ => Err(CompletionError(Box::new(self))),
+        }
+    }
+}
+
+/// An unsuccessful work completion as an error ([`WorkCompletion::into_result`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompletionError(pub Box<WorkCompletion>);
+
+impl fmt::Display for CompletionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WorkCompletion { wr_id, qp_num, status, .. } = *self.0;
+        write!(f, "work request {wr_id:#x} of QP {qp_num:#08x} completed with {}", status.name())
+    }
+}
+
+impl core::error::Error for CompletionError {}

@@ -1,12 +1,25 @@
-//! What is counted.
+//! The counters of the protocol.
 
-/// Reasons for which a packet is dropped, duplicated work is answered again, or a QP retries:
-/// one counter each. Which one an event counts, [`QpEvent::counter`](crate::event::QpEvent::counter) says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[allow(missing_docs)] // each is its own name; its meaning is in the table of the device
-pub enum Counter {
-    // Dropped before a QP saw it.
+/// Declares the counters in the order of their rows.
+macro_rules! counters {
+    ($($variant:ident,)*) => {
+        /// Counters of dropped packets, duplicate work that is answered again, retries of a queue pair, and
+        /// traffic. [`QpEvent::counter`](crate::event::QpEvent::counter) says which of them an event
+        /// increments.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[allow(missing_docs)] // each is its own name; its meaning is in the table of the device
+        pub enum Counter { $($variant),* }
+
+        impl Counter {
+            /// Number of counters.
+            pub const COUNT: usize = [$(stringify!($variant)),*].len();
+        }
+    };
+}
+
+counters! {
+    // Packets dropped before a queue pair saw them.
     RxTooShort,
     RxBadVersion,
     RxBadOpcode,
@@ -22,7 +35,7 @@ pub enum Counter {
     RxWrongPort,
     RxUnknownGroup,
     RxTruncated,
-    // Dropped by a QP.
+    // Packets dropped by a queue pair.
     RxOutOfSequence,
     RxDuplicateRequest,
     RxStaleResponse,
@@ -31,7 +44,7 @@ pub enum Counter {
     RxNoReceive,
     RxMessageDropped,
     RxReplayMissed,
-    // Answers.
+    // NAKs, sent and received.
     TxNakSequence,
     TxNakInvalid,
     TxNakAccess,
@@ -41,16 +54,16 @@ pub enum Counter {
     RxNakFatal,
     RxRnrNak,
     RxImpliedNak,
-    // Recovery.
+    // Retransmission.
     Timeout,
     EarlyRetransmit,
     StarvedPeer,
     RetransmittedPackets,
-    // Congestion.
+    // Congestion control.
     RxCnp,
     TxCnp,
     RxCongestionMarked,
-    // ICRC.
+    // Packets recovered from ICRC errors.
     RxIcrcRecovered,
     // Traffic.
     TxPackets,
@@ -65,9 +78,4 @@ pub enum Counter {
     LinkDropped,
     LinkMarked,
     LinkBusy,
-}
-
-impl Counter {
-    /// Number of counters.
-    pub const COUNT: usize = Counter::LinkBusy as usize + 1;
 }

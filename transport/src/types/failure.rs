@@ -1,21 +1,21 @@
-//! What is known about a request that failed: the numbers behind its sentence.
+//! Facts about a failed request: the numbers in its message for the operator.
 
 use core::fmt;
 use core::net::IpAddr;
 
-use super::{MemoryError, SendOpcode, Sge, WcStatus};
+use super::{MemoryError, PostError, SendOpcode, Sge, WcStatus};
 use crate::wire::{Psn, Qpn};
 
-/// A send request that failed, and what was seen of the peer.
+/// A send request that failed, and what was received from the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedSend {
     /// Status of its completion.
     pub status: WcStatus,
-    /// The request.
+    /// Identifier that the program gave the request.
     pub wr_id: u64,
-    /// Its operation.
+    /// Operation of the request.
     pub opcode: SendOpcode,
-    /// Its length.
+    /// Length of the request in bytes.
     pub length_bytes: u32,
     /// PSN that failed.
     pub psn: Psn,
@@ -25,78 +25,83 @@ pub struct FailedSend {
     pub retry_count: u8,
     /// `rnr_retry` of the queue pair.
     pub rnr_retry: u8,
-    /// Its ACK timeout code.
+    /// ACK timeout code of the queue pair.
     pub timeout: u8,
-    /// The peer, of a queue pair that has one.
+    /// First wait for an answer in ns, if it doubles instead of following the code.
+    pub adaptive_ns: Option<u64>,
+    /// Peer of the queue pair, if it has one.
     pub peer: Option<Peer>,
-    /// The remote memory that the request names.
+    /// Remote memory that the request names.
     pub remote: Option<RemoteRange>,
-    /// What was wrong with local memory or a local key.
+    /// Fault of local memory or of a local key.
     pub fault: Option<MemoryFault>,
-    /// What came from the peer since the last progress.
-    pub heard: Heard,
-    /// The peer acknowledged something before, on this connection.
+    /// Reason why the request does not fit its queue pair or its address handle, if it was posted
+    /// nevertheless.
+    pub misfit: Option<PostError>,
+    /// Answers that came from the peer since the last progress.
+    pub ignored_answers: IgnoredAnswers,
+    /// True if the peer acknowledged a request before, on this connection.
     pub was_acknowledged: bool,
-    /// No process of this host has the peer's number.
+    /// True if no process of this host has the peer's number.
     pub peer_is_absent: bool,
-    /// Its peer is the queue pair itself.
+    /// True if the queue pair is its own peer.
     pub peer_is_itself: bool,
 }
 
-/// Where a connected queue pair sends to.
+/// Destination of a connected queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its address.
+    /// Address of the peer.
     pub address: IpAddr,
-    /// Its queue pair number.
+    /// Queue pair number of the peer.
     pub qpn: Qpn,
 }
 
-/// Memory that a request names at the other side.
+/// Memory of the peer that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteRange {
     /// R_Key.
     pub rkey: u32,
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 
-/// Why local memory could not be used.
+/// Reason why local memory could not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryFault {
-    /// What was wrong.
+    /// Kind of fault.
     pub error: MemoryError,
-    /// The element that it was wrong with, if that is known.
+    /// Scatter/gather element that has the fault, if it is known.
     pub element: Option<Sge>,
-    /// First byte and length of the region that its key names, if there is one.
+    /// First byte and length of the region that the element's key names, if there is one.
     pub region: Option<(u64, u64)>,
-    /// The device was to store into it, which needs `LOCAL_WRITE`.
+    /// True if the device was to store into the memory, which needs `LOCAL_WRITE`.
     pub stores: bool,
 }
 
 impl MemoryFault {
-    /// A fault of which nothing but the error is known.
+    /// Creates a fault of which only the error is known.
     pub const fn of_error(error: MemoryError, stores: bool) -> MemoryFault {
         MemoryFault { error, element: None, region: None, stores }
     }
 }
 
-/// Answers of the peer that brought no progress, since there was progress.
+/// Answers of the peer that brought no progress, since the last progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Heard {
-    /// How many came.
+pub struct IgnoredAnswers {
+    /// Number of answers that came.
     pub answers: u32,
-    /// The last of them.
-    pub last: Option<Answer>,
-    /// How often the peer said that it has no receive request for the message.
+    /// Last answer that came.
+    pub last: Option<IgnoredAnswer>,
+    /// Number of RNR NAKs: the peer had no receive request for the message.
     pub rnr_naks: u32,
 }
 
-impl Heard {
-    /// One more came.
-    pub const fn note(&mut self, answer: Answer) {
+impl IgnoredAnswers {
+    /// Counts one more answer.
+    pub const fn note(&mut self, answer: IgnoredAnswer) {
         self.answers = self.answers.saturating_add(1);
         self.last = Some(answer);
     }
@@ -104,57 +109,57 @@ impl Heard {
 
 /// An answer that acknowledges nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// For a PSN that was never sent.
+pub enum IgnoredAnswer {
+    /// The answer is for a PSN that was never sent.
     NeverSent(Psn),
-    /// For a PSN that had been acknowledged before.
+    /// The answer is for a PSN that had been acknowledged before.
     Old(Psn),
-    /// A sequence NAK: send again from this PSN on.
+    /// A sequence NAK asks to send again from this PSN on.
     Repeat(Psn),
-    /// For a later PSN than the one that is missing.
+    /// The answer is for a later PSN than the one that is missing.
     Later(Psn),
 }
 
-/// The numbers behind a reason.
+/// The numbers that belong to a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Detail {
-    /// There are none.
+pub enum FailureDetail {
+    /// No numbers.
     #[default]
     None,
-    /// Memory that the peer's request names.
+    /// The memory that the peer's request names.
     Remote(RemoteRange),
-    /// The receive request, and what is wrong with its memory.
+    /// The receive request, and the fault of its memory.
     Receive {
-        /// Of the request.
+        /// Identifier that the program gave the request.
         wr_id: u64,
-        /// What was wrong.
+        /// Fault of the memory.
         fault: MemoryFault,
     },
     /// The receive request has too little room.
     Room {
-        /// Of the request.
+        /// Identifier that the program gave the request.
         wr_id: u64,
-        /// Bytes that its elements have.
+        /// Total length of its buffers in bytes.
         room_bytes: u64,
-        /// Bytes that have arrived of the message.
+        /// Number of bytes of the message that have arrived.
         arrived_bytes: u64,
-        /// There is more of the message to come.
+        /// True if more of the message is to come.
         more: bool,
-        /// Bytes of the GRH that come in front.
+        /// Bytes of the GRH that are stored in front of the message.
         grh_bytes: u64,
     },
     /// The payload of a packet does not fit.
     Payload {
-        /// Bytes of the packet's payload.
+        /// Length of the packet's payload in bytes.
         bytes: u32,
         /// Path MTU of this queue pair.
         mtu_bytes: u32,
-        /// All packets of a message but the last are as long as the sender's path MTU.
+        /// True if the length is the sender's path MTU, as in all packets of a message but the last.
         is_senders_mtu: bool,
     },
-    /// The queue pair's access flags.
+    /// The access flags of the queue pair.
     Access {
-        /// Flag that is missing, as `qp_access_flags` has it.
+        /// Name of the missing flag of `qp_access_flags`.
         missing: &'static str,
     },
 }
@@ -174,7 +179,7 @@ impl fmt::Display for FailedSend {
     }
 }
 
-/// What a sentence about a queue pair that is connected to itself goes on with.
+/// End of the message about a queue pair that is connected to itself.
 const OWN_NUMBER: &str =
     "; its dest_qp_num is its own number, so that it sends to itself: give it the number of the peer";
 
@@ -195,7 +200,10 @@ impl FailedSend {
             },
             WcStatus::MwBindErr | WcStatus::LocQpOpErr => match &self.fault {
                 Some(fault) => f.write_str(fault.error.reason()),
-                None => f.write_str("the operation does not fit the queue pair or the key"),
+                None => match &self.misfit {
+                    Some(misfit) => fmt::Display::fmt(misfit, f),
+                    None => f.write_str("the operation does not fit the queue pair or the key"),
+                },
             },
             WcStatus::LocLenErr if opcode.info().data.is_word() => {
                 f.write_str("an atomic has 8 local bytes, no more and no less")
@@ -214,18 +222,29 @@ impl FailedSend {
         }
     }
 
-    /// RETRY_EXC_ERR: how often it was sent, and what was heard.
+    /// Writes the number of transmissions, and the wait for an answer after each.
+    fn write_transmissions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (retry_count, timeout) = (self.retry_count, self.timeout);
+        let sent = u32::from(retry_count) + 1;
+        if let Some(first_ns) = self.adaptive_ns {
+            let first_ms = first_ns.div_ceil(1_000_000);
+            return write!(
+                f,
+                "{sent} transmissions (retry_cnt {retry_count}, adaptive retransmission of this device: \
+                 {first_ms} ms, then twice as long each time, without regard to the timeout of {timeout})"
+            );
+        }
+        let ms = (4096_u64 << timeout.min(31)).div_ceil(1_000_000);
+        write!(f, "{sent} transmissions (retry_cnt {retry_count}, timeout {timeout}: {ms} ms each)")
+    }
+
+    /// Describes RETRY_EXC_ERR: the number of transmissions, and the answers that came.
     fn write_unanswered(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sent = u32::from(self.retry_count) + 1;
-        let ms = (4096_u64 << self.timeout.min(31)).div_ceil(1_000_000);
-        let times = |f: &mut fmt::Formatter<'_>| {
-            let (retry_count, timeout) = (self.retry_count, self.timeout);
-            write!(f, "{sent} transmissions (retry_cnt {retry_count}, timeout {timeout}: {ms} ms each)")
-        };
-        let answers = self.heard.answers;
-        let Some(last) = self.heard.last else {
-            if self.heard.rnr_naks > 0 {
-                let naks = self.heard.rnr_naks;
+        let times = |f: &mut fmt::Formatter<'_>| self.write_transmissions(f);
+        let answers = self.ignored_answers.answers;
+        let Some(last) = self.ignored_answers.last else {
+            if self.ignored_answers.rnr_naks > 0 {
+                let naks = self.ignored_answers.rnr_naks;
                 let plural = if naks == 1 { "" } else { "s" };
                 write!(
                     f,
@@ -257,24 +276,24 @@ impl FailedSend {
         times(f)?;
         write!(f, " the peer's {answers} answers acknowledged nothing; the last one ")?;
         match last {
-            Answer::NeverSent(psn) => write!(
+            IgnoredAnswer::NeverSent(psn) => write!(
                 f,
                 "is for PSN {:#08x}, which this side has never sent: sq_psn here is not rq_psn of the peer",
                 psn.value()
             ),
-            Answer::Old(psn) => {
+            IgnoredAnswer::Old(psn) => {
                 write!(
                     f,
                     "is for PSN {:#08x}, which was acknowledged before: new packets do not reach it",
                     psn.value()
                 )
             }
-            Answer::Repeat(psn) => write!(
+            IgnoredAnswer::Repeat(psn) => write!(
                 f,
                 "asks for PSN {:#08x} again: packets from here to the peer are lost, others arrive",
                 psn.value()
             ),
-            Answer::Later(psn) => write!(
+            IgnoredAnswer::Later(psn) => write!(
                 f,
                 "is for PSN {:#08x}, and the one for this request never came: packets from the peer are lost",
                 psn.value()
@@ -282,7 +301,7 @@ impl FailedSend {
         }
     }
 
-    /// What the peer refused, as far as this side can know why.
+    /// Describes what the peer refused, as far as this side can know the reason.
     fn write_refused(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.status {
             WcStatus::BadRespErr => {
@@ -305,7 +324,7 @@ impl FailedSend {
             _ => "the queue pair failed",
         })?;
         match self.remote {
-            Some(remote) => write!(f, "{}", Detail::Remote(remote)),
+            Some(remote) => write!(f, "{}", FailureDetail::Remote(remote)),
             None if self.status == WcStatus::RemInvReqErr || self.status == WcStatus::BadRespErr => {
                 write!(f, " (path MTU here {})", self.mtu_bytes)
             }
@@ -343,15 +362,15 @@ impl fmt::Display for MemoryFault {
     }
 }
 
-impl fmt::Display for Detail {
+impl fmt::Display for FailureDetail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Detail::None => Ok(()),
-            Detail::Remote(RemoteRange { rkey, address, length_bytes }) => {
+            FailureDetail::None => Ok(()),
+            FailureDetail::Remote(RemoteRange { rkey, address, length_bytes }) => {
                 write!(f, " (R_Key {rkey:#010x}, {length_bytes} bytes at {address:#x})")
             }
-            Detail::Receive { wr_id, fault } => write!(f, "; receive request {wr_id:#x}: {fault}"),
-            Detail::Room { wr_id, room_bytes, arrived_bytes, more, grh_bytes } => {
+            FailureDetail::Receive { wr_id, fault } => write!(f, "; receive request {wr_id:#x}: {fault}"),
+            FailureDetail::Room { wr_id, room_bytes, arrived_bytes, more, grh_bytes } => {
                 let least = if more { "at least " } else { "" };
                 write!(f, "; receive request {wr_id:#x} has room for {room_bytes} bytes, ")?;
                 if grh_bytes == 0 {
@@ -363,14 +382,14 @@ impl fmt::Display for Detail {
                     "a datagram of {arrived_bytes} needs {needed}: {grh_bytes} for the GRH come in front"
                 )
             }
-            Detail::Payload { bytes, mtu_bytes, is_senders_mtu: true } => write!(
+            FailureDetail::Payload { bytes, mtu_bytes, is_senders_mtu: true } => write!(
                 f,
                 "; its {bytes} bytes show the sender's path_mtu, and this queue pair's is {mtu_bytes}"
             ),
-            Detail::Payload { bytes, mtu_bytes, is_senders_mtu: false } => {
+            FailureDetail::Payload { bytes, mtu_bytes, is_senders_mtu: false } => {
                 write!(f, "; it has {bytes} bytes, and the path MTU of this queue pair is {mtu_bytes}")
             }
-            Detail::Access { missing } => write!(f, "; its qp_access_flags lack {missing}"),
+            FailureDetail::Access { missing } => write!(f, "; its qp_access_flags lack {missing}"),
         }
     }
 }

@@ -1,58 +1,59 @@
-//! What becomes of a packet on its way, if a fault plan says so.
+//! Fates of packets: faults that a fault plan injects on their way.
 
 use crate::wire::Syndrome;
 
-/// What happens to one packet after it was made; by default, nothing.
+/// Faults injected into one packet after it was made; by default none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Fate {
-    /// It is lost, also if other fields are set.
+    /// True if the packet is lost, even if other fields are set.
     pub lost: bool,
-    /// It arrives with the ECN bits CE.
+    /// True if the packet arrives with the ECN bits CE.
     pub marked: bool,
-    /// Copies that leave with it.
+    /// Number of copies that leave with the packet.
     pub copies: u8,
-    /// So many later packets leave before it.
+    /// Number of later packets that leave before it.
     pub behind_packets: u16,
-    /// It waits no longer than this for those packets.
+    /// Longest time that it waits for those packets, in nanoseconds.
     pub behind_ns: u64,
-    /// It leaves this much later than it would have, and later packets may overtake it.
+    /// Delay of the packet in nanoseconds; later packets may overtake it.
     pub delay_ns: u64,
-    /// Bits of it are flipped.
+    /// Bits of the packet that are flipped.
     pub flips: Option<Flips>,
-    /// Only so many of its bytes are sent.
+    /// Number of bytes of the packet that are sent; `None` for all.
     pub kept_bytes: Option<u16>,
-    /// The queue pair that sends it is answered in the peer's name by this NAK or RNR NAK. It goes with
-    /// `lost`.
+    /// NAK or RNR NAK that the sending queue pair gets in the peer's name. It is used together with `lost`.
     pub refused: Option<Syndrome>,
-    /// The queue pair that sends it is told in the peer's name that the path is congested.
+    /// True if the sending queue pair gets a congestion notification in the peer's name.
     pub notified: bool,
-    /// Something happens to the device before it leaves. The queue pair sends nothing from here on, until all
-    /// before is acknowledged and the host has let it go on. It goes with `lost`: the packet is sent again.
+    /// True if a fault of the device comes before the packet. The queue pair sends no packet from here on,
+    /// until all before it are acknowledged and the host has let it continue. It is used together with
+    /// `lost`: the packet is sent again.
     pub halted: bool,
-    /// What captures say about it: a number that only the host understands. 0: nothing.
+    /// Number that only the host understands, for captures; 0 for none.
     pub note: u32,
-    /// It is a request for a connection, which is rejected in the peer's name for this reason. It goes with
-    /// `lost`.
+    /// Reason for which a request for a connection, this packet, is rejected in the peer's name. It is used
+    /// together with `lost`.
     pub rejected: Option<u16>,
-    /// It is a request for a connection or of a service id, and its sender gives up at once, as after the
-    /// last time-out. It goes with `lost`.
+    /// True if the packet is a request for a connection or of a service id whose sender gives up at once, as
+    /// after the last timeout. It is used together with `lost`.
     pub unanswered: bool,
 }
 
 /// Bits that are flipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flips {
-    /// How many, at least 1.
+    /// Number of bits, at least 1.
     pub count: u16,
-    /// The first one, counted from the first byte's least significant bit, modulo the length of what may be
-    /// flipped. The others follow from it.
+    /// Index of the first bit, counted from the first byte's least significant bit, modulo the length of what
+    /// may be flipped. The others follow from it.
     pub first: u64,
-    /// The payload alone is damaged, and the ICRC is made for the damaged payload: no check finds it.
+    /// True if only the payload is damaged, and the ICRC is made for the damaged payload, so that no check
+    /// finds it.
     pub sealed: bool,
 }
 
 impl Fate {
-    /// The packet is lost.
+    /// The fate of a lost packet.
     pub const LOST: Fate = Fate {
         lost: true,
         marked: false,
@@ -70,18 +71,18 @@ impl Fate {
         unanswered: false,
     };
 
-    /// Whether nothing happens.
+    /// Reports whether no fault is injected.
     #[inline]
     pub fn is_ordinary(&self) -> bool {
         *self == Fate::default()
     }
 
-    /// Whether the packet reaches its receiver in a form that the receiver accepts.
+    /// Reports whether the packet reaches its receiver in a form that the receiver accepts.
     pub fn arrives(&self) -> bool {
         !self.lost && self.kept_bytes.is_none() && self.flips.is_none_or(|flips| flips.sealed)
     }
 
-    /// Both happen.
+    /// Joins two fates: both happen.
     #[must_use]
     pub fn and(self, other: Fate) -> Fate {
         Fate {
@@ -91,7 +92,7 @@ impl Fate {
             behind_packets: self.behind_packets.max(other.behind_packets),
             behind_ns: self.behind_ns.max(other.behind_ns),
             delay_ns: self.delay_ns.saturating_add(other.delay_ns),
-            // A broken ICRC shows; so it wins.
+            // A broken ICRC is visible, so it takes precedence.
             flips: match (self.flips, other.flips) {
                 (Some(one), Some(two)) => Some(if two.sealed { one } else { two }),
                 (one, two) => one.or(two),
@@ -109,7 +110,7 @@ impl Fate {
         }
     }
 
-    /// What happens to the packet alone: its sender is not told anything.
+    /// Returns the part of the fate that concerns the packet alone, without effects on its sender.
     #[must_use]
     pub fn of_packet(self) -> Fate {
         Fate { refused: None, notified: false, halted: false, rejected: None, unanswered: false, ..self }

@@ -1,9 +1,9 @@
-//! Why memory cannot be accessed.
+//! Reasons why memory cannot be accessed.
 
-/// Why memory could not be accessed. The protocol turns it into a NAK or a completion status.
+/// Reason why memory could not be accessed. The protocol turns it into a NAK or a completion status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryError {
-    /// No such key, or it is not valid now.
+    /// The key does not exist, or is not valid now.
     UnknownKey,
     /// The key belongs to another protection domain (or another QP, for a type-2 window).
     WrongDomain,
@@ -13,12 +13,12 @@ pub enum MemoryError {
     AccessDenied,
     /// An atomic's address is not a multiple of 8.
     Misaligned,
-    /// The region is paged on demand, and there is no page, or none with that right.
+    /// The region is paged on demand, and there is no page, or no page with that right.
     NotMapped,
 }
 
 impl MemoryError {
-    /// What was wrong, for messages.
+    /// Describes the fault, for messages.
     pub const fn reason(self) -> &'static str {
         match self {
             MemoryError::UnknownKey => "the key is unknown or no longer valid",

@@ -1,33 +1,33 @@
-//! Indirect memory keys: what a work request says of one. mlx5 calls them mkeys.
+//! Indirect memory keys and their configuration in work requests. mlx5 calls them mkeys.
 
 use alloc::vec::Vec;
 
 use super::Access;
 
-/// A piece of registered memory that an indirect key leads to.
+/// A piece of registered memory that an indirect key maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyPiece {
-    /// First byte, as users of the region say it.
+    /// Address of the first byte, as in requests that use the region.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
-    /// Bytes behind it that are left out; in the next round the piece goes on there.
+    /// Number of bytes behind the piece that are skipped; in the next round the piece continues there.
     pub skip: u32,
     /// Key of the region.
     pub lkey: u32,
 }
 
-/// The memory that an indirect key leads to: its pieces one behind the other, in several rounds.
+/// The memory that an indirect key maps: a sequence of pieces, in several rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyLayout {
     /// The pieces of a round.
     pub pieces: Vec<KeyPiece>,
-    /// How often they follow each other.
+    /// Number of rounds.
     pub rounds: u32,
 }
 
 impl KeyLayout {
-    /// These buffers one behind the other.
+    /// Creates the layout of these buffers one behind the other.
     pub fn of_list<'a, T>(buffers: &'a [T]) -> KeyLayout
     where
         KeyPiece: From<&'a T>,
@@ -36,65 +36,65 @@ impl KeyLayout {
     }
 }
 
-/// What a work request makes of an indirect key. What it does not name stays.
+/// A configuration of an indirect key by a work request. Properties that it does not name keep their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyConfiguration {
-    /// The key.
+    /// Number of the key.
     pub key: u32,
-    /// Its rights.
+    /// Access rights of the key.
     pub access: Option<Access>,
-    /// Its memory; users of the key call the first byte 0.
+    /// Memory of the key, whose first byte has address 0 for users of the key.
     pub layout: Option<KeyLayout>,
-    /// Its signatures.
+    /// Change of the key's signatures.
     pub signature: SignatureChange,
 }
 
 impl KeyConfiguration {
-    /// One that changes nothing of a key, to fill in.
+    /// Creates a configuration that changes no property of a key, to fill in.
     pub const fn new(key: u32) -> KeyConfiguration {
         KeyConfiguration { key, access: None, layout: None, signature: SignatureChange::None }
     }
 }
 
-/// How blocks of data are protected: what their field has.
+/// Protection of data blocks: the format of their signature field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockSignature {
     /// T10-DIF: a guard of two bytes, an application tag of two, a reference tag of four.
     T10Dif {
-        /// The guard is a checksum of IP, and not a CRC.
+        /// True if the guard is an IP checksum; false for a CRC.
         is_checksum: bool,
-        /// What the guard's calculation begins with.
+        /// Initial value of the guard's calculation.
         seed: u16,
         /// Application tag.
         app_tag: u16,
         /// Reference tag of the first block.
         ref_tag: u32,
-        /// Each block's reference tag is one more than that before.
+        /// True if each block's reference tag is one more than that of the block before.
         counts: bool,
-        /// A block whose application tag is 0xffff is not checked.
+        /// True if a block whose application tag is 0xffff is not checked.
         app_escapes: bool,
-        /// A block whose tags have all bits set is not checked.
+        /// True if a block whose tags have all bits set is not checked.
         tags_escape: bool,
     },
     /// CRC-32 of Fibre Channel, as Ethernet has it.
     Crc32 {
-        /// What the calculation begins with.
+        /// Initial value of the calculation.
         seed: u32,
     },
     /// CRC-32C of iSCSI.
     Crc32c {
-        /// What the calculation begins with.
+        /// Initial value of the calculation.
         seed: u32,
     },
     /// CRC-64 of XP10, as NVMe has it.
     Crc64 {
-        /// What the calculation begins with.
+        /// Initial value of the calculation.
         seed: u64,
     },
 }
 
 impl BlockSignature {
-    /// Bytes of the field behind each block.
+    /// Returns the length in bytes of the field behind each block.
     pub const fn field_bytes(&self) -> u64 {
         match self {
             BlockSignature::T10Dif { .. } | BlockSignature::Crc64 { .. } => 8,
@@ -103,37 +103,38 @@ impl BlockSignature {
     }
 }
 
-/// Data in blocks, each with a field behind it.
+/// Data in blocks, each followed by a signature field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignedBlocks {
     /// Bytes of data in a block; not 0.
     pub block_bytes: u32,
-    /// Its field.
+    /// Format of the signature field.
     pub signature: BlockSignature,
 }
 
 /// The signatures of an indirect key: data that leaves memory loses the fields of memory, which are checked,
-/// and gets those of the wire; data that arrives the other way round.
+/// and gets those of the wire; data that arrives loses the fields of the wire and gets those of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeySignature {
-    /// The blocks in memory; none: memory has data alone.
+    /// Blocks in memory; `None` if memory has data alone.
     pub memory: Option<SignedBlocks>,
-    /// The blocks on the wire.
+    /// Blocks on the wire; `None` if the wire has data alone.
     pub wire: Option<SignedBlocks>,
-    /// Bytes of fields that are checked where data comes from, the first one in bit 7.
+    /// Bytes of the source's field that are checked, as a mask with the first byte in bit 7.
     pub check_mask: u8,
-    /// Bytes of fields that are copied, and not calculated, where data goes to.
+    /// Bytes of the destination's field that are copied, and not calculated, as a mask with the first byte in
+    /// bit 7.
     pub copy_mask: u8,
 }
 
-/// What a configuration makes of the signatures of a key.
+/// Change of a key's signatures by a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SignatureChange {
-    /// They stay.
+    /// The signatures keep their values.
     #[default]
     None,
-    /// It has none.
+    /// The key has no signatures any more.
     Reset,
-    /// These.
+    /// The key gets these signatures.
     Set(KeySignature),
 }

@@ -1,4 +1,4 @@
-//! The vocabulary of verbs: the values that cross every floor, numbered as the verbs ABI numbers them.
+//! The vocabulary of verbs: the values that all layers use, numbered as the verbs ABI numbers them.
 
 mod access;
 mod address_vector;
@@ -16,15 +16,16 @@ mod post_error;
 #[cfg(any(test, kani))]
 mod proofs;
 mod queue_pair;
+mod store_order;
 mod work;
 
 pub use access::Access;
 pub use address_vector::{AddressVector, Gid};
 pub use cause::{Cause, CqUse, DropReason};
-pub use completion::{WcFlags, WcStatus, WorkCompletion};
+pub use completion::{CompletionError, WcFlags, WcStatus, WorkCompletion};
 pub use counter::Counter;
 pub use event::AsyncEventType;
-pub use failure::{Answer, Detail, FailedSend, Heard, MemoryFault, Peer, RemoteRange};
+pub use failure::{FailedSend, FailureDetail, IgnoredAnswer, IgnoredAnswers, MemoryFault, Peer, RemoteRange};
 pub use fate::{Fate, Flips};
 pub use memory_error::MemoryError;
 pub use memory_key::{
@@ -35,7 +36,10 @@ pub use opcode::{
     AtomicOperation, LocalData, Operand, QpTypes, SendOpcode, WR_OPCODES, WcOpcode, WrClass, WrInfo,
 };
 pub use post_error::{MAX_MESSAGE_BYTES, PostError};
-pub use queue_pair::{DcStreams, OwnService, QP_TYPES, QpCapacity, QpState, QpType, QpTypeRow};
+pub use queue_pair::{DcStreams, QP_TYPES, QpCapacity, QpState, QpType, QpTypeRow, VendorService};
+pub use store_order::{
+    STORE_GUARANTEES, SenderOrder, StoreEvidence, StoreGuarantee, StoreOrder, guarantees_as_markdown,
+};
 pub use work::{
     DcDestination, FlushRange, RecvRequest, RemoteTarget, SendFlags, SendRequest, Sge, UdDestination,
     WindowBind,

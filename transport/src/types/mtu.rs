@@ -1,4 +1,4 @@
-//! Path MTU: the payload bytes of one packet.
+//! Path MTU: the largest payload of one packet.
 
 /// The five InfiniBand path MTUs; discriminants are the verbs enumeration (1…5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,16 +20,16 @@ impl Mtu {
     /// All MTUs, ascending.
     pub const ALL: [Mtu; 5] = [Mtu::Mtu256, Mtu::Mtu512, Mtu::Mtu1024, Mtu::Mtu2048, Mtu::Mtu4096];
 
-    /// Header bytes that a path MTU leaves room for below the link MTU: 40 IPv6, 8 UDP, 12 BTH,
-    /// 16 RETH and 4 ICRC, the reckoning of rdma_rxe.
+    /// Header bytes that a path MTU leaves room for below the link MTU: 40 IPv6, 8 UDP, 12 BTH, 16 RETH and 4
+    /// ICRC, as rdma_rxe computes it.
     pub const LINK_OVERHEAD_BYTES: u32 = 80;
 
-    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096.
+    /// Returns the payload bytes of a full packet: 256, 512, 1024, 2048 or 4096.
     pub const fn bytes(self) -> usize {
         128 << (self as u8)
     }
 
-    /// The MTU with this verbs number (1…5).
+    /// Returns the MTU with this verbs number (1…5).
     pub const fn from_verbs(number: u32) -> Option<Mtu> {
         match number {
             1 => Some(Mtu::Mtu256),
@@ -41,12 +41,12 @@ impl Mtu {
         }
     }
 
-    /// The MTU with this many payload bytes.
+    /// Returns the MTU with this many payload bytes.
     pub fn from_bytes(bytes: usize) -> Option<Mtu> {
         Mtu::ALL.into_iter().find(|mtu| mtu.bytes() == bytes)
     }
 
-    /// The largest path MTU that fits a link MTU in bytes; `None` below 336.
+    /// Returns the largest path MTU that fits a link MTU in bytes; `None` below 336.
     pub fn largest_for_link(link_mtu_bytes: u32) -> Option<Mtu> {
         //= linux:rxe.c#rxe_set_mtu
         //| The active MTU is the largest one that leaves room for the headers of a packet.

@@ -1,11 +1,11 @@
-//! Operations of send requests: [`WR_OPCODES`] says what each one is, and every floor asks there.
+//! Operations of send requests: [`WR_OPCODES`] describes each one, and every layer looks it up there.
 //!
 //! A new operation is a variant of [`SendOpcode`], a row of [`WR_OPCODES`] and a row of
 //! [`crate::wire::OPCODES`] for each of its packets.
 
 use core::fmt;
 
-use super::queue_pair::{Question, bits};
+use super::queue_pair::{QpTypeProperty, bits};
 use super::{Access, QpType};
 #[cfg(doc)]
 use crate::wire::OperationClass;
@@ -37,15 +37,15 @@ pub enum SendOpcode {
     SendWithInvalidate = 9,
     /// Configure an indirect memory key (`IBV_WR_DRIVER1`).
     ConfigureKey = 11,
-    /// Copy memory of this device; only calls of vendors ask for it, and verbs have no number for it.
+    /// Copy memory of this device; only vendor calls ask for it, and verbs have no number for it.
     CopyMemory = 12,
     /// Make earlier writes visible or persistent at the peer.
     Flush = 14,
-    /// Store 8 bytes at the peer in one piece.
+    /// Store 8 bytes at the peer atomically.
     AtomicWrite = 15,
 }
 
-/// What completed (`IBV_WC_*` opcode).
+/// Operation that completed (`IBV_WC_*` opcode).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum WcOpcode {
@@ -60,9 +60,9 @@ pub enum WcOpcode {
     CompareSwap = 3,
     /// Fetch and add.
     FetchAdd = 4,
-    /// Window bound.
+    /// A memory window was bound.
     BindWindow = 5,
-    /// Key invalidated.
+    /// A key was invalidated.
     LocalInvalidate = 6,
     /// FLUSH.
     Flush = 8,
@@ -74,61 +74,62 @@ pub enum WcOpcode {
     RecvRdmaWithImm = 129,
     /// An indirect memory key was configured (`IBV_WC_DRIVER1`).
     ConfigureKey = 135,
-    /// A request that the program wrote as adapters read it, of any operation (`IBV_WC_DRIVER2`).
+    /// A request of any operation that the program wrote in the adapter's format (`IBV_WC_DRIVER2`).
     RawRequest = 136,
     /// Memory of this device was copied (`IBV_WC_DRIVER3`).
     CopyMemory = 137,
 }
 
 impl WcOpcode {
-    /// It is of a receive request. Bit 7 alone does not say it: the numbers of vendors have it too.
+    /// Reports whether this is the completion of a receive request. Bit 7 alone does not say it: the numbers
+    /// of vendors have it too.
     pub const fn is_recv(self) -> bool {
         matches!(self, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm)
     }
 }
 
-/// What a request does, and how the peer answers it.
+/// Classes of operations, by their effect and the peer's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WrClass {
     /// A message for a receive request of the peer. The peer acknowledges it.
     Send,
     /// A message for memory of the peer. The peer acknowledges it.
     Write,
-    /// Memory of the peer comes back in READ responses.
+    /// A read of the peer's memory, which returns in READ responses.
     Read,
-    /// The original value of a word of the peer's memory comes back.
+    /// An atomic operation, whose answer is the original value of a word of the peer's memory.
     Atomic,
-    /// The peer does something with its memory, and says with an empty READ response that this was done.
+    /// An operation on the peer's memory that the peer confirms with an empty READ response.
     Confirmed,
-    /// Executed here without a packet.
+    /// An operation that is executed locally, without a packet.
     Local,
 }
 
-/// What the local buffers of a request are for, and how many bytes they have together.
+/// Use of a request's local buffers, and their total length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LocalData {
-    /// Its packets carry them: 0 … 2^31 bytes.
+    /// The packets carry the buffers: 0 … 2^31 bytes.
     Sent,
-    /// Its packet carries them: exactly 8 bytes, for a remote address that is a multiple of 8.
+    /// The packet carries the buffers: exactly 8 bytes, for a remote address that is a multiple of 8.
     SentWord,
-    /// What comes back is stored in them: 0 … 2^31 bytes.
+    /// The response is stored in the buffers: 0 … 2^31 bytes.
     Stored,
-    /// What comes back is stored in them: exactly 8 bytes, from a remote address that is a multiple of 8.
+    /// The response is stored in the buffers: exactly 8 bytes, from a remote address that is a multiple of 8.
     StoredWord,
-    /// They are copied to other memory of this device: 0 … 2^31 bytes.
+    /// The buffers are copied to other memory of this device: 0 … 2^31 bytes.
     Copied,
-    /// For nothing: buffers do not count.
+    /// The buffers are not used.
     Unused,
 }
 
 impl LocalData {
-    /// The request's packets carry its data, which may therefore be inline.
+    /// Reports whether the request's packets carry its data, which may therefore be inline.
     #[inline]
     pub const fn is_sent(self) -> bool {
         matches!(self, LocalData::Sent | LocalData::SentWord)
     }
 
-    /// Exactly 8 bytes.
+    /// Reports whether the length has to be exactly 8 bytes.
     #[inline]
     pub const fn is_word(self) -> bool {
         matches!(self, LocalData::SentWord | LocalData::StoredWord)
@@ -138,58 +139,58 @@ impl LocalData {
 /// The field of a [`super::SendRequest`] that a request needs beside its buffers and its remote memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operand {
-    /// None.
+    /// No further field.
     None,
-    /// `atomic`.
+    /// The field `atomic`.
     Atomic,
-    /// `flush`.
+    /// The field `flush`.
     FlushRange,
-    /// `bind`.
+    /// The field `bind`.
     Window,
-    /// `invalidate_rkey`.
+    /// The field `invalidate_rkey`.
     LocalKey,
-    /// `key`.
+    /// The field `key`.
     KeyConfiguration,
-    /// `copy_to`.
+    /// The field `copy_to`.
     CopyTarget,
 }
 
-/// What is known about an operation.
+/// Properties of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct WrInfo {
     /// The operation itself.
     pub opcode: SendOpcode,
     /// Name used in messages, as in verbs without the prefix.
     pub name: &'static str,
-    /// What it does.
+    /// Class of the operation.
     pub class: WrClass,
-    /// Types of queue pairs that have it.
+    /// Types of queue pairs that have the operation.
     pub qp_types: QpTypes,
-    /// What its local buffers are for.
+    /// Use of the local buffers.
     pub data: LocalData,
-    /// The further field that it needs.
+    /// Further field that the operation needs.
     pub operand: Operand,
-    /// Operations of its packets. A request that asks for responses is one packet, or for a long READ several
+    /// Operations of the packets. A request that asks for responses is one packet, or for a long READ several
     /// of the same operation.
     pub packets: Packets,
-    /// Opcode that its completion shows.
+    /// Opcode of the completion.
     pub completion: WcOpcode,
-    /// The bit of the extended interface's set of operations (`IBV_QP_EX_WITH_*`); 0: only calls of vendors
-    /// ask for it.
+    /// Bit in the extended interface's set of operations (`IBV_QP_EX_WITH_*`); 0 if only vendor calls ask for
+    /// the operation.
     pub extended_flag: u64,
-    /// The bit by which a device says that it has the operation (`IBV_DEVICE_*`); 0: every device has it.
+    /// Bit of the device capability flags (`IBV_DEVICE_*`); 0 if every device has the operation.
     pub device_flag: u64,
 }
 
 impl WrInfo {
-    /// The peer gives it a resource and answers it with a response of its own, which counts against
-    /// `max_rd_atomic`.
+    /// Reports whether the peer reserves a resource for the request and answers it with a response of its
+    /// own, which counts against `max_rd_atomic`.
     #[inline]
     pub const fn needs_response(&self) -> bool {
         matches!(self.class, WrClass::Read | WrClass::Atomic | WrClass::Confirmed)
     }
 
-    /// It names memory of the peer.
+    /// Reports whether the request names memory of the peer.
     #[inline]
     pub const fn names_remote_memory(&self) -> bool {
         !matches!(self.class, WrClass::Send | WrClass::Local)
@@ -201,38 +202,38 @@ impl WrInfo {
 pub struct QpTypes(u16);
 
 impl QpTypes {
-    /// The types that have a send queue, and of whose rows this is true.
-    const fn that_send(question: Question) -> QpTypes {
-        QpTypes(bits(question) & bits(Question::SendQueue))
+    /// Returns the types that have a send queue and whose rows answer the question with true.
+    const fn that_send(property: QpTypeProperty) -> QpTypes {
+        QpTypes(bits(property) & bits(QpTypeProperty::SendQueue))
     }
 
-    /// This set and one type more.
+    /// Returns this set with one type added.
     const fn with(self, qp_type: QpType) -> QpTypes {
         QpTypes(self.0 | 1 << qp_type as u8)
     }
 
-    /// Those of this set that the other one lacks.
+    /// Returns the types of this set that are not in the other one.
     const fn without(self, other: QpTypes) -> QpTypes {
         QpTypes(self.0 & !other.0)
     }
 
-    /// Whether a type is in the set.
+    /// Reports whether a type is in the set.
     #[inline]
     pub const fn contains(self, qp_type: QpType) -> bool {
         self.0 & 1 << qp_type as u8 != 0
     }
 }
 
-/// Every type that sends packets of RoCE.
-const ROCE: QpTypes = QpTypes::that_send(Question::Roce);
+/// Every type that sends RoCE packets.
+const ROCE: QpTypes = QpTypes::that_send(QpTypeProperty::Roce);
 /// Every type that has a send queue.
-const ALL: QpTypes = QpTypes::that_send(Question::SendQueue);
-const CONNECTED: QpTypes = QpTypes::that_send(Question::Connected);
-const RELIABLE: QpTypes = QpTypes::that_send(Question::Reliable);
+const ALL: QpTypes = QpTypes::that_send(QpTypeProperty::SendQueue);
+const CONNECTED: QpTypes = QpTypes::that_send(QpTypeProperty::Connected);
+const RELIABLE: QpTypes = QpTypes::that_send(QpTypeProperty::Reliable);
 const WRITES: QpTypes = CONNECTED.with(QpType::Srd).with(QpType::Dci);
 const READS: QpTypes = RELIABLE.with(QpType::Srd).with(QpType::Dci);
 const ATOMICS: QpTypes = RELIABLE.with(QpType::Dci);
-const RC: QpTypes = RELIABLE.without(QpTypes::that_send(Question::NamesSrq));
+const RC: QpTypes = RELIABLE.without(QpTypes::that_send(QpTypeProperty::NamesSrq));
 
 /// The operations, in the order of their numbers.
 #[rustfmt::skip]
@@ -286,7 +287,7 @@ pub static WR_OPCODES: [WrInfo; 14] = {
     ]
 };
 
-/// Row of each number in [`WR_OPCODES`]; numbers of no operation have one behind the table.
+/// Row of each number in [`WR_OPCODES`]; numbers without an operation have the length of the table.
 #[expect(clippy::indexing_slicing, reason = "evaluated when this is compiled")]
 static ROW_OF_NUMBER: [u8; 16] = {
     let mut rows = [WR_OPCODES.len() as u8; 16];
@@ -301,27 +302,27 @@ static ROW_OF_NUMBER: [u8; 16] = {
 };
 
 impl SendOpcode {
-    /// What is known about it.
+    /// Returns the properties of the operation.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "a test finds the row of every operation")]
     pub const fn info(self) -> &'static WrInfo {
         &WR_OPCODES[ROW_OF_NUMBER[self as usize] as usize]
     }
 
-    /// The operation with this number (`IBV_WR_*`).
+    /// Returns the operation with this number (`IBV_WR_*`).
     #[inline]
     pub fn from_number(number: u32) -> Option<SendOpcode> {
         let row = *ROW_OF_NUMBER.get(usize::try_from(number).ok()?)?;
         WR_OPCODES.get(usize::from(row)).map(|info| info.opcode)
     }
 
-    /// Name used in messages, as in verbs without the prefix.
+    /// Returns the name used in messages, as in verbs without the prefix.
     pub const fn name(self) -> &'static str {
         self.info().name
     }
 }
 
-/// An operation on 8 aligned bytes of the peer's memory in one piece; operands in host order.
+/// An atomic operation on 8 aligned bytes of the peer's memory; operands in host order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtomicOperation {
     /// Store `swap` if the target equals `compare`.
@@ -338,13 +339,13 @@ pub enum AtomicOperation {
     },
     /// Store these bytes. Requests carry them as data and not as an operand.
     Write {
-        /// As they travel.
+        /// Bytes in network byte order.
         bytes: [u8; 8],
     },
 }
 
 impl AtomicOperation {
-    /// The operation that a packet asks for; `None` if its class is not [`OperationClass::Atomic`].
+    /// Returns the operation that a packet asks for; `None` if its class is not [`OperationClass::Atomic`].
     pub fn of(packet: &Packet<'_>) -> Option<AtomicOperation> {
         if packet.operation() == Operation::AtomicWrite {
             return Some(AtomicOperation::Write { bytes: packet.payload().try_into().ok()? });
@@ -353,8 +354,8 @@ impl AtomicOperation {
         AtomicOperation::from_operands(packet.operation(), swap_or_add, compare)
     }
 
-    /// What an operation of the wire asks for with these operands, in the order of
-    /// [`AtomicOperation::operands`]; `None` if its packet has no atomic header.
+    /// Returns the operation with these operands, in the order of [`AtomicOperation::operands`]; `None` if
+    /// the packet of a wire operation has no atomic header.
     pub const fn from_operands(
         operation: Operation,
         swap_or_add: u64,
@@ -367,7 +368,7 @@ impl AtomicOperation {
         })
     }
 
-    /// What an atomic packet carries of it: the value to swap or add, and the value to compare with.
+    /// Returns the operands in the atomic header: the value to swap or add, and the value to compare with.
     pub const fn operands(self) -> (u64, u64) {
         match self {
             AtomicOperation::CompareSwap { compare, swap } => (swap, compare),
@@ -376,7 +377,7 @@ impl AtomicOperation {
         }
     }
 
-    /// The operation of a send request that asks for it.
+    /// Returns the operation of a send request that asks for it.
     pub const fn opcode(self) -> SendOpcode {
         match self {
             AtomicOperation::CompareSwap { .. } => SendOpcode::CompareSwap,
@@ -385,7 +386,7 @@ impl AtomicOperation {
         }
     }
 
-    /// The value that it leaves where there was `original`, each as the host reads it.
+    /// Returns the value that the operation stores where `original` was, both in host order.
     pub const fn applied_to(self, original: u64) -> u64 {
         match self {
             AtomicOperation::CompareSwap { compare, swap } if original == compare => swap,
@@ -395,12 +396,12 @@ impl AtomicOperation {
         }
     }
 
-    /// The answer carries the value that was there before.
+    /// Reports whether the answer carries the original value.
     pub const fn returns_original(self) -> bool {
         !matches!(self, AtomicOperation::Write { .. })
     }
 
-    /// The right to the memory that it takes.
+    /// Returns the access right that the operation needs.
     pub const fn access(self) -> Access {
         match self {
             AtomicOperation::CompareSwap { .. } | AtomicOperation::FetchAdd { .. } => Access::REMOTE_ATOMIC,

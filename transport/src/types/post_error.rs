@@ -1,4 +1,4 @@
-//! Why a request is not posted.
+//! Reasons why a request is not posted.
 
 use core::fmt;
 
@@ -7,84 +7,88 @@ use super::{QpState, QpType, SendOpcode, WcStatus};
 /// Longest message in bytes.
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;
 
-/// Why a request was not posted. Nothing of it has been kept.
+/// Reason why a request was not posted. A refused request has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostError {
     /// The queue pair cannot take requests in this state.
     WrongState {
-        /// Its state.
+        /// State of the queue pair.
         state: QpState,
     },
-    /// A receive request came in RESET.
+    /// A receive request was posted in RESET.
     ReceiveInReset,
     /// The operation does not exist on this type of queue pair.
     WrongOpcode {
-        /// The operation.
+        /// Operation of the request.
         opcode: SendOpcode,
-        /// The type.
+        /// Type of the queue pair.
         qp_type: QpType,
     },
-    /// `INLINE` with an operation that sends no data of its own.
+    /// The request has `INLINE` and an operation that sends no data of its own.
     InlineNotAllowed {
-        /// The operation.
+        /// Operation of the request.
         opcode: SendOpcode,
     },
-    /// More scatter/gather elements than the queue was made for.
+    /// The request has more scatter/gather elements than the queue was made for.
     TooManySges {
-        /// Elements given.
+        /// Number of elements given.
         given: usize,
-        /// Elements allowed.
+        /// Number of elements allowed.
         allowed: u32,
     },
-    /// More inline data than the queue was made for.
+    /// The request has more inline data than the queue was made for.
     InlineTooLong {
         /// Bytes given.
         given: u64,
         /// Bytes allowed.
         allowed: u32,
     },
-    /// Longer than 2^31 bytes.
+    /// The message is longer than 2^31 bytes.
     MessageTooLong {
         /// Bytes given.
         given: u64,
     },
-    /// An atomic or ATOMIC WRITE with other than 8 local bytes.
+    /// An atomic or ATOMIC WRITE has other than 8 local bytes.
     NotEightBytes {
         /// Bytes given.
         given: u64,
     },
-    /// An atomic on an address that is not a multiple of 8.
+    /// An atomic is on an address that is not a multiple of 8.
     Misaligned {
-        /// The remote address.
+        /// Remote address of the request.
         address: u64,
     },
-    /// A datagram through an address handle of another protection domain than the queue pair's.
+    /// A datagram uses an address handle of another protection domain than the queue pair's.
     ForeignAddressHandle,
-    /// A datagram without address handle, an atomic without operands, a FLUSH without range.
+    /// A datagram has no address handle, an atomic has no operands, or a FLUSH has no range.
     Incomplete {
-        /// The field that is missing.
+        /// Name of the missing field.
         missing: &'static str,
     },
-    /// SRD takes no request with these flags, or without SIGNALED.
+    /// The request's flags are not allowed on SRD: SIGNALED is missing, or there are others.
     FlagsOfSrd,
-    /// More than one buffer for an RDMA of SRD.
+    /// An RDMA of SRD has more than one buffer.
     BuffersOfSrd,
     /// All entries hold requests that were not completed and polled yet.
     QueueFull {
         /// Depth of the queue.
         depth: u32,
-        /// They are send requests of which none is signaled: no completion can free one.
+        /// True if all of them are unsignaled send requests: no completion can free one.
         all_unsignaled: bool,
     },
+    /// There is no memory for the request: for a list of several buffers, long inline data, or an entry of a
+    /// service whose queue grows.
+    NoMemory,
 }
 
 impl PostError {
-    /// ENOMEM for a full queue, EINVAL for everything else.
+    /// Reports whether the error is a full queue.
     pub const fn is_queue_full(&self) -> bool {
         matches!(self, PostError::QueueFull { .. })
     }
 
-    /// The completion that adapters and rdma_rxe make of this fault; none: they refuse the post, too.
+    /// Returns the status with which adapters and rdma_rxe complete a request that has this fault; `None` if
+    /// they, too, refuse the post.
     pub(crate) const fn completion(&self) -> Option<WcStatus> {
         match self {
             // A queue pair without a send queue has nothing to complete.
@@ -151,6 +155,12 @@ impl fmt::Display for PostError {
                 "all {depth} entries of the queue hold requests without IBV_SEND_SIGNALED: no completion \
                  will come to free one; signal one request of {depth} at least"
             ),
+            PostError::NoMemory => {
+                write!(
+                    f,
+                    "there is no memory for the request; raise the limit of the process: ulimit -v unlimited"
+                )
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ fn fate(from: &mut Values) -> Fate {
     }
 }
 
-/// Nothing that happens beside a fate leaves the fate as it is, on either side.
+/// Joining a fate with the empty fate on either side leaves it as it is.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn an_ordinary_fate_changes_nothing() {
@@ -36,7 +36,7 @@ fn an_ordinary_fate_changes_nothing() {
     });
 }
 
-/// Of three fates it does not matter which two are joined first.
+/// Joining three fates gives the same result for either order of joining.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn fates_are_joined_in_any_grouping() {
@@ -58,7 +58,7 @@ fn a_packet_arrives_if_each_of_its_fates_lets_it() {
     });
 }
 
-/// Two fates together are no milder than either: nothing becomes shorter, later packets stay in front.
+/// Two fates joined are no milder than either: no delay becomes shorter, and later packets stay in front.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn two_fates_are_no_milder_than_one() {
@@ -79,7 +79,7 @@ fn two_fates_are_no_milder_than_one() {
     });
 }
 
-/// The numbers and the bytes of the path MTUs are inverses, and no other number is one.
+/// The numbers and the bytes of the path MTUs are inverses, and no other number belongs to a path MTU.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(7))]
 #[cfg_attr(not(kani), test)]

@@ -23,31 +23,31 @@ pub enum QpType {
     /// XRC target (`IBV_QPT_XRC_RECV`): responder only.
     XrcTarget = 10,
     /// Scalable reliable datagrams of EFA: its packets are datagrams of UD, with a header of their own.
-    /// Programs make it by a vendor's call.
+    /// Programs create it with a vendor call.
     Srd = 11,
     /// An initiator of DC (dynamically connected), of mlx5: each request names its target. Its packets are
-    /// datagrams of UD, with a header of their own. Programs make it by a vendor's call.
+    /// datagrams of UD, with a header of their own. Programs create it with a vendor call.
     Dci = 12,
-    /// A target of DC, which carries out what initiators ask for. Programs make it by a vendor's call.
+    /// A target of DC, which executes the requests of initiators. Programs create it with a vendor call.
     Dct = 13,
 }
 
-/// A service that only calls of a vendor make queue pairs of, and what such a queue pair is made with.
+/// A service whose queue pairs only vendor calls create, with the parameters of its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OwnService {
+pub enum VendorService {
     /// SRD.
     Srd {
-        /// WRITEs with immediate data take no receive request.
+        /// True if WRITEs with immediate data take no receive request.
         takes_unsolicited: bool,
     },
     /// An initiator of DC.
     DcInitiator {
-        /// None: its requests have one order, and the first error ends it.
+        /// Streams of the initiator; `None` if its requests have one order, and the first error ends it.
         streams: Option<DcStreams>,
     },
     /// A target of DC.
     DcTarget {
-        /// What requests have to name.
+        /// Access key that requests have to name.
         access_key: u64,
     },
 }
@@ -55,67 +55,67 @@ pub enum OwnService {
 /// The streams of an initiator of DC: each has an order of its own, and fails alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DcStreams {
-    /// Exponent of how many there are.
+    /// Exponent of the number of streams.
     pub log_concurrent: u8,
-    /// Exponent of how many have to fail until the initiator does.
+    /// Exponent of the number of failed streams at which the initiator fails.
     pub log_errored: u8,
 }
 
 impl DcStreams {
-    /// The largest exponent of both.
+    /// Largest value of both exponents.
     pub const MAX_LOG: u8 = 6;
 
-    /// How many there are.
+    /// Returns the number of streams.
     pub const fn concurrent(self) -> u16 {
         1 << if self.log_concurrent < DcStreams::MAX_LOG { self.log_concurrent } else { DcStreams::MAX_LOG }
     }
 
-    /// How many have to fail until the initiator does.
+    /// Returns the number of failed streams at which the initiator fails.
     pub const fn errored(self) -> u16 {
         1 << if self.log_errored < DcStreams::MAX_LOG { self.log_errored } else { DcStreams::MAX_LOG }
     }
 }
 
-impl OwnService {
-    /// That of a type, made with the plainest; `None`: the type has none.
-    pub const fn plain(qp_type: QpType) -> Option<OwnService> {
+impl VendorService {
+    /// Returns the service of a type with the simplest parameters; `None` if the type has none.
+    pub const fn plain(qp_type: QpType) -> Option<VendorService> {
         Some(match qp_type {
-            QpType::Srd => OwnService::Srd { takes_unsolicited: false },
-            QpType::Dci => OwnService::DcInitiator { streams: None },
-            QpType::Dct => OwnService::DcTarget { access_key: 0 },
+            QpType::Srd => VendorService::Srd { takes_unsolicited: false },
+            QpType::Dci => VendorService::DcInitiator { streams: None },
+            QpType::Dct => VendorService::DcTarget { access_key: 0 },
             _ => return None,
         })
     }
 
-    /// The type of the queue pair.
+    /// Returns the type of the queue pair.
     pub const fn qp_type(self) -> QpType {
         match self {
-            OwnService::Srd { .. } => QpType::Srd,
-            OwnService::DcInitiator { .. } => QpType::Dci,
-            OwnService::DcTarget { .. } => QpType::Dct,
+            VendorService::Srd { .. } => QpType::Srd,
+            VendorService::DcInitiator { .. } => QpType::Dci,
+            VendorService::DcTarget { .. } => QpType::Dct,
         }
     }
 }
 
-/// A type of queue pairs and what it is.
+/// Properties of a type of queue pairs.
 #[derive(Debug, Clone, Copy)]
 pub struct QpTypeRow {
-    /// The type.
+    /// Type of the queue pairs.
     pub qp_type: QpType,
     /// Name used in messages.
     pub name: &'static str,
-    /// The service of its packets; [`Service::Reserved`]: it has none of RoCE.
+    /// Service of the packets; [`Service::Reserved`] if they are not RoCE packets.
     pub service: Service,
-    /// It has a send queue.
+    /// True if it has a send queue.
     pub has_send_queue: bool,
-    /// It executes what peers ask for.
+    /// True if it executes requests of peers.
     pub is_responder: bool,
-    /// Receives come from a queue of its own, or from an SRQ that it was made with; else from the SRQ that a
-    /// request names, or from none.
+    /// True if receives come from its own queue, or from the SRQ that it was made with. Otherwise they come
+    /// from the SRQ that a request names, or there are none.
     pub has_receives: bool,
-    /// It belongs to an XRC domain.
+    /// True if it belongs to an XRC domain.
     pub has_xrc_domain: bool,
-    /// Programs make it.
+    /// True if programs create it.
     pub is_made_by_programs: bool,
 }
 
@@ -133,7 +133,8 @@ const fn row(qp_type: QpType, name: &'static str, service: Service, is: [bool; 5
     }
 }
 
-/// Every type. The columns: send queue, responder, receives of its own, XRC domain, made by programs.
+/// The table of all types. The columns: send queue, responder, receives of its own, XRC domain, made by
+/// programs.
 pub const QP_TYPES: [QpTypeRow; 11] = [
     row(QpType::Gsi, "GSI", Service::Ud, [true, true, true, false, false]),
     row(QpType::Rc, "RC", Service::Rc, [true, true, true, false, true]),
@@ -148,24 +149,24 @@ pub const QP_TYPES: [QpTypeRow; 11] = [
     row(QpType::Dct, "DCT", Service::Ud, [false, true, true, false, false]),
 ];
 
-/// A question to each row, as bits by number, so that an answer costs a shift and no load.
+/// Evaluates a question for each row, as bits by number, so that an answer costs a shift and no load.
 #[expect(clippy::indexing_slicing, reason = "evaluated when this is compiled")]
-pub(super) const fn bits(question: Question) -> u16 {
+pub(super) const fn bits(property: QpTypeProperty) -> u16 {
     let (mut bits, mut index) = (0, 0);
     while index < QP_TYPES.len() {
         let row = &QP_TYPES[index];
-        let is = match question {
-            Question::Reliable => row.service.is_reliable(),
-            Question::Connected => row.service.is_connected(),
-            Question::Datagram => row.service.is_datagram(),
-            Question::SentOnce => row.service.is_sent_once(),
-            Question::Roce => row.service.has_messages(),
-            Question::NamesSrq => row.service.names_srq(),
-            Question::SendQueue => row.has_send_queue,
-            Question::Responder => row.is_responder,
-            Question::Receives => row.has_receives,
-            Question::Domain => row.has_xrc_domain,
-            Question::Programs => row.is_made_by_programs,
+        let is = match property {
+            QpTypeProperty::Reliable => row.service.is_reliable(),
+            QpTypeProperty::Connected => row.service.is_connected(),
+            QpTypeProperty::Datagram => row.service.is_datagram(),
+            QpTypeProperty::SentOnce => row.service.is_sent_once(),
+            QpTypeProperty::Roce => row.service.has_messages(),
+            QpTypeProperty::NamesSrq => row.service.names_srq(),
+            QpTypeProperty::SendQueue => row.has_send_queue,
+            QpTypeProperty::Responder => row.is_responder,
+            QpTypeProperty::Receives => row.has_receives,
+            QpTypeProperty::Domain => row.has_xrc_domain,
+            QpTypeProperty::Programs => row.is_made_by_programs,
         };
         bits |= (is as u16) << row.qp_type as u8;
         index += 1;
@@ -173,9 +174,9 @@ pub(super) const fn bits(question: Question) -> u16 {
     bits
 }
 
-/// What may be asked of a type.
+/// Questions about the properties of a type.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Question {
+pub(super) enum QpTypeProperty {
     Reliable,
     Connected,
     Datagram,
@@ -190,11 +191,11 @@ pub(super) enum Question {
 }
 
 macro_rules! answers {
-    ($($(#[$doc:meta])* $name:ident: $question:ident),+ $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident: $property:ident),+ $(,)?) => {
         $($(#[$doc])*
         #[inline]
         pub const fn $name(self) -> bool {
-            const BITS: u16 = bits(Question::$question);
+            const BITS: u16 = bits(QpTypeProperty::$property);
             BITS >> self as u8 & 1 != 0
         })+
     };
@@ -202,80 +203,82 @@ macro_rules! answers {
 
 impl QpType {
     answers! {
-        /// Reliable services acknowledge: RC and XRC of all kinds.
+        /// Reports whether the service acknowledges: RC and XRC of all kinds.
         is_reliable: Reliable,
-        /// Connected services name their peer in the QP: everything but datagrams and raw packets.
+        /// Reports whether the queue pair has one peer: everything but datagrams and raw packets.
         is_connected: Connected,
-        /// UD and GSI: each request names its peer.
+        /// Reports whether each request names its peer: UD and GSI.
         is_datagram: Datagram,
-        /// UC, UD and GSI: packets are sent once.
+        /// Reports whether packets are sent once: UC, UD and GSI.
         is_sent_once: SentOnce,
-        /// It sends and takes packets of RoCE.
+        /// Reports whether it sends and receives RoCE packets.
         has_packets: Roce,
-        /// XRC: requests name the SRQ that they are for.
+        /// Reports whether requests name the SRQ that they are for: XRC.
         is_xrc: NamesSrq,
-        /// It has a send queue: all but targets of XRC and DC.
+        /// Reports whether it has a send queue: all but targets of XRC and DC.
         has_send_queue: SendQueue,
-        /// It executes what peers ask for: all but initiators of XRC and DC.
+        /// Reports whether it executes requests of peers: all but initiators of XRC and DC.
         is_responder: Responder,
-        /// Receives come from a queue of its own, or from an SRQ that it was made with: all but XRC, and
-        /// initiators of DC.
+        /// Reports whether receives come from its own queue, or from the SRQ that it was made with: all but
+        /// XRC, and initiators of DC.
         has_receives: Receives,
-        /// It belongs to an XRC domain: the receiving kinds of XRC.
+        /// Reports whether it belongs to an XRC domain: the receiving kinds of XRC.
         has_xrc_domain: Domain,
-        /// Programs make it by verbs: all but GSI, SRD and DC.
+        /// Reports whether programs create it with verbs: all but GSI, SRD and DC.
         is_made_by_programs: Programs,
     }
 
-    /// Its messages are Ethernet frames.
+    /// Reports whether its messages are Ethernet frames.
     #[inline]
     pub const fn is_raw(self) -> bool {
         !self.has_packets()
     }
 
-    /// Its messages are numbered and answered in the datagrams themselves: each arrives once.
+    /// Reports whether its messages are numbered and answered in the datagrams themselves, so that each
+    /// arrives once.
     #[inline]
     pub const fn is_srd(self) -> bool {
         matches!(self, QpType::Srd)
     }
 
-    /// It has a machine of its own that numbers its messages, and answers in datagrams: SRD and DC.
+    /// Reports whether it has its own state machine, which numbers its messages and answers in datagrams: SRD
+    /// and DC.
     #[inline]
     pub const fn is_numbered(self) -> bool {
         matches!(self, QpType::Srd | QpType::Dci | QpType::Dct)
     }
 
-    /// Each of its requests names a target of DC.
+    /// Reports whether each of its requests names a target of DC.
     #[inline]
     pub const fn is_dc_initiator(self) -> bool {
         matches!(self, QpType::Dci)
     }
 
-    /// An XRC queue pair of both halves.
+    /// Reports whether it is an XRC queue pair with both halves.
     #[inline]
     pub const fn is_both_halves(self) -> bool {
         self.has_xrc_domain() && self.has_send_queue()
     }
 
-    /// An XRC queue pair that only executes.
+    /// Reports whether it is an XRC queue pair that only executes requests.
     #[inline]
     pub const fn is_target(self) -> bool {
         self.has_xrc_domain() && !self.has_send_queue()
     }
 
-    /// It may take part in multicast groups: datagrams of programs.
+    /// Reports whether it may join multicast groups: datagrams of programs.
     #[inline]
     pub const fn joins_groups(self) -> bool {
         self.is_datagram() && self.is_made_by_programs()
     }
 
-    /// The type with the number that verbs.h gives it; `None`: there is none, or programs do not make it.
+    /// Returns the type with the number of verbs.h; `None` if there is none, or if programs do not create it.
     pub fn of_verbs(number: u32) -> Option<QpType> {
         let has = |row: &&QpTypeRow| row.qp_type as u32 == number && row.is_made_by_programs;
         QP_TYPES.iter().find(has).map(|row| row.qp_type)
     }
 
-    /// The service of its packets.
+    /// Returns the service of its packets.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "an entry for each number, as the type of the array says")]
     pub const fn service(self) -> Service {
@@ -290,7 +293,7 @@ impl QpType {
         BY_NUMBER[self as usize]
     }
 
-    /// What it is.
+    /// Returns the properties of the type.
     #[expect(clippy::indexing_slicing, reason = "evaluated when this is compiled, or a row of the table")]
     pub const fn row(self) -> &'static QpTypeRow {
         let mut index = 0;
@@ -300,8 +303,8 @@ impl QpType {
         &QP_TYPES[index]
     }
 
-    /// Name used in messages: "RC", "UC", "UD", "GSI", "XRC", "XRC_SEND", "XRC_RECV", "RAW_PACKET",
-    /// "SRD", "DCI", "DCT".
+    /// Returns the name used in messages: "RC", "UC", "UD", "GSI", "XRC", "XRC_SEND", "XRC_RECV",
+    /// "RAW_PACKET", "SRD", "DCI", "DCT".
     pub const fn name(self) -> &'static str {
         self.row().name
     }
@@ -311,7 +314,7 @@ impl QpType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
 pub enum QpState {
-    /// Nothing is accepted.
+    /// No request and no packet is accepted.
     #[default]
     Reset = 0,
     /// Receives may be posted.
@@ -322,7 +325,7 @@ pub enum QpState {
     Rts = 3,
     /// Send queue draining or drained.
     Sqd = 4,
-    /// Send queue error (UC and UD): receives go on.
+    /// Send queue error (UC and UD): receives continue.
     Sqe = 5,
     /// Error: everything is flushed.
     Err = 6,
@@ -333,12 +336,12 @@ impl QpState {
     pub const ALL: [QpState; 7] =
         [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe, QpState::Err];
 
-    /// The state with this verbs number (0…6).
+    /// Returns the state with this verbs number (0…6).
     pub fn from_verbs(number: u32) -> Option<QpState> {
         QpState::ALL.get(number as usize).copied()
     }
 
-    /// Name used in messages: "RESET", "INIT", …
+    /// Returns the name used in messages: "RESET", "INIT", …
     pub const fn name(self) -> &'static str {
         match self {
             QpState::Reset => "RESET",

@@ -6,15 +6,15 @@ use super::{Access, AtomicOperation, KeyConfiguration, KeyPiece, SendOpcode, WcO
 use crate::path::Path;
 use crate::wire::Qpn;
 
-/// One scatter/gather element: `length` bytes at the process's address `address` under `lkey`.
-/// A length of 0 is an empty element and is skipped.
+/// A scatter/gather element: `length` bytes at the process's address `address` under `lkey`. A length of 0 is
+/// an empty element and is skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sge {
     /// Virtual address (or offset, for a zero-based region).
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
-    /// Local key; looked at when the request executes, not when it is posted.
+    /// Local key, which is checked when the request executes, not when it is posted.
     pub lkey: u32,
 }
 
@@ -53,31 +53,31 @@ pub struct RemoteTarget {
 /// Destination of a datagram.
 #[derive(Debug, Clone)]
 pub struct UdDestination {
-    /// The address handle's path.
+    /// Path of the address handle.
     pub path: Arc<Path>,
-    /// Remote queue pair.
+    /// Number of the remote queue pair.
     pub qpn: Qpn,
     /// Q_Key; with its top bit set the sending QP's own Q_Key is used.
     pub qkey: u32,
 }
 
-/// What a request to a target of DC names beside its path and number.
+/// The part of a request to a target of DC that is not path and number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DcDestination {
-    /// The target's access key.
+    /// Access key of the target.
     pub access_key: u64,
-    /// The stream of the initiator that the request belongs to; those beyond the last one begin anew.
+    /// Stream of the initiator that the request belongs to, modulo the number of streams.
     pub stream: u16,
 }
 
-/// What a FLUSH covers.
+/// Memory that a FLUSH covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushRange {
     /// Placement type bits: 1 global visibility, 2 persistence.
     pub placement: u8,
-    /// Selectivity: 0 the range given, 1 the whole region.
+    /// Selectivity: 0 for the range given, 1 for the whole region.
     pub selectivity: u8,
-    /// Bytes of the range.
+    /// Length of the range in bytes.
     pub length: u32,
 }
 
@@ -90,9 +90,9 @@ pub struct WindowBind {
     pub new_rkey: u32,
     /// L_Key of the region the window opens.
     pub region_lkey: u32,
-    /// First byte of the window.
+    /// Address of the window's first byte.
     pub address: u64,
-    /// Bytes of the window; 0 unbinds a type-1 window.
+    /// Length of the window in bytes; 0 unbinds a type-1 window.
     pub length: u64,
     /// Remote rights (and `ZERO_BASED`).
     pub access: Access,
@@ -101,17 +101,17 @@ pub struct WindowBind {
 /// A send request (`struct ibv_send_wr`). Fields that an opcode does not use are ignored.
 #[derive(Debug, Clone)]
 pub struct SendRequest<'a> {
-    /// Returned in the completion.
+    /// Identifier that is returned in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// Operation of the request.
     pub opcode: SendOpcode,
-    /// How.
+    /// Flags of the request.
     pub flags: SendFlags,
     /// Local buffers, in order.
     pub sges: &'a [Sge],
-    /// The bytes themselves, for `SendFlags::INLINE`; `sges` is then ignored.
+    /// Payload for `SendFlags::INLINE`; `sges` is then ignored.
     pub inline_data: &'a [u8],
-    /// Immediate data: four bytes as they travel.
+    /// Immediate data in network byte order.
     pub imm_data: [u8; 4],
     /// Key to invalidate (here for LOCAL_INV, at the peer for SEND_WITH_INV).
     pub invalidate_rkey: u32,
@@ -123,25 +123,26 @@ pub struct SendRequest<'a> {
     pub flush: Option<FlushRange>,
     /// Destination on UD, SRD and DC.
     pub ud: Option<UdDestination>,
-    /// The rest of a destination on DC.
+    /// Further fields of a destination on DC.
     pub dc: Option<DcDestination>,
     /// Remote XRC SRQ number on an XRC initiator.
     pub xrc_srqn: u32,
     /// Parameters of BIND_MW.
     pub bind: Option<WindowBind>,
-    /// What CONFIGURE_KEY makes of a key.
+    /// Configuration of CONFIGURE_KEY.
     pub key: Option<Arc<KeyConfiguration>>,
-    /// Where COPY_MEMORY copies its buffers; its length does not count, as theirs does.
+    /// Destination of COPY_MEMORY; its length is ignored, because the buffers have one.
     pub copy_to: Option<Sge>,
-    /// What its completion shows, if that is not what the operation says.
+    /// Opcode of the completion, if it differs from the operation's.
     pub completes_as: Option<WcOpcode>,
-    /// Faults that an adapter finds only when it executes the request end as its completion, as programs that
-    /// were written for adapters expect. Otherwise the post is refused, which names the fault at once.
+    /// True if faults that an adapter finds only when it executes the request become its completion, as
+    /// programs that were written for adapters expect. Otherwise the post is refused with an error that names
+    /// the fault.
     pub faults_complete: bool,
 }
 
 impl SendRequest<'_> {
-    /// A request with nothing but an identity and an opcode, signaled, to fill in.
+    /// Creates a request with only an identifier and an opcode, signaled, to fill in.
     pub const fn new(wr_id: u64, opcode: SendOpcode) -> SendRequest<'static> {
         SendRequest {
             wr_id,
@@ -169,7 +170,7 @@ impl SendRequest<'_> {
 /// A receive request (`struct ibv_recv_wr`).
 #[derive(Debug, Clone, Copy)]
 pub struct RecvRequest<'a> {
-    /// Returned in the completion.
+    /// Identifier that is returned in the completion.
     pub wr_id: u64,
     /// Buffers, filled in order.
     pub sges: &'a [Sge],

@@ -3,9 +3,9 @@
 /// Syndrome and message count of ACK, NAK, and the READ and atomic responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aeth {
-    /// See [`super::Syndrome`].
+    /// Syndrome byte; see [`super::Syndrome`].
     pub syndrome: u8,
-    /// Messages the responder has completed, 24 bits.
+    /// Number of messages that the responder has completed, 24 bits.
     pub msn: u32,
 }
 

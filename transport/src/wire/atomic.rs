@@ -1,4 +1,4 @@
-//! Atomic extended transport headers: the request with its operands, the answer with the original.
+//! Atomic extended transport headers: the request with its operands, the answer with the original value.
 
 /// Target and operands of CmpSwap and FetchAdd. Operands are integers: big-endian on the wire, host
 /// order in memory.
@@ -10,7 +10,7 @@ pub struct AtomicEth {
     pub rkey: u32,
     /// CmpSwap: the new value. FetchAdd: the addend.
     pub swap_or_add: u64,
-    /// CmpSwap: the value that must be there. FetchAdd: unused.
+    /// CmpSwap: the value that the target must have. FetchAdd: unused.
     pub compare: u64,
 }
 
@@ -42,7 +42,7 @@ impl AtomicEth {
     }
 }
 
-/// Answer of an atomic: what the target held before.
+/// Answer of an atomic: the value that the target had before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicAckEth {
     /// Original value of the target.

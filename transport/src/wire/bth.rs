@@ -5,9 +5,10 @@ use super::{Opcode, Psn, Qpn};
 /// Base transport header. Reserved bits are read as if they were zero and written as zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bth {
-    /// What the packet is.
+    /// Opcode of the packet.
     pub opcode: Opcode,
-    /// Solicited event: the receiver's completion wakes a consumer that armed for such.
+    /// Solicited event: the completion at the receiver notifies a consumer that armed its queue for solicited
+    /// completions.
     pub solicited: bool,
     /// Path migration state; hardware sends 1, rdma_rxe 0, receivers without path migration ignore it.
     pub migrated: bool,
@@ -21,7 +22,7 @@ pub struct Bth {
     pub fecn: bool,
     /// Backward congestion notification: set in a CNP.
     pub becn: bool,
-    /// Queue pair the packet is for.
+    /// Queue pair that the packet is for.
     pub destination: Qpn,
     /// The responder must acknowledge this packet.
     pub ack_request: bool,
@@ -33,7 +34,7 @@ impl Bth {
     /// Bytes on the wire.
     pub const LEN: usize = 12;
 
-    /// A header with everything off, P_Key 0xffff and version 0.
+    /// Creates a header with all flags off, P_Key 0xffff and version 0.
     #[inline]
     pub const fn new(opcode: Opcode, destination: Qpn, psn: Psn) -> Bth {
         Bth {
@@ -57,7 +58,7 @@ impl Bth {
         bytes.first_chunk().map(Bth::of)
     }
 
-    /// The header in these bytes.
+    /// Decodes the header in these bytes.
     #[inline(always)]
     pub(super) const fn of(bytes: &[u8; Bth::LEN]) -> Bth {
         let &[opcode, flags, pkey_high, pkey_low, congestion, d0, d1, d2, ack, p0, p1, p2] = bytes;
@@ -70,7 +71,7 @@ impl Bth {
             pkey: u16::from_be_bytes([pkey_high, pkey_low]),
             fecn: congestion & 0x80 != 0,
             becn: congestion & 0x40 != 0,
-            // Whole words: the numbers leave their upper bytes out.
+            // Whole words are read: the number types drop their upper bytes.
             destination: Qpn::new(u32::from_be_bytes([congestion, d0, d1, d2])),
             ack_request: ack & 0x80 != 0,
             psn: Psn::new(u32::from_be_bytes([ack, p0, p1, p2])),
@@ -91,7 +92,7 @@ impl Bth {
         //= statement:1
         //| The reserved bits of byte 8 are sent as zeros, and the ICRC covers them.
         let ack = u8::from(self.ack_request) << 7;
-        // Words, because a number of three bytes takes nine instructions by itself.
+        // Words are written, because a number of three bytes takes nine instructions by itself.
         let head = u32::from(self.opcode.byte()) << 24 | u32::from(flags) << 16 | u32::from(self.pkey);
         *first = head.to_be_bytes();
         *second = (u32::from(congestion) << 24 | self.destination.value()).to_be_bytes();

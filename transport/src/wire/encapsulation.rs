@@ -1,5 +1,5 @@
-//! What lies below a RoCE packet: UDP, IP and the link. For captures, the simulated fabric and the
-//! GRH area; a UDP socket does all this by itself.
+//! The layers below a RoCE packet: UDP, IP and the link. Captures, the simulated fabric and the GRH area need
+//! them; a UDP socket does all this by itself.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,12 +12,12 @@ use etherparse::{
 
 use crate::path::{Flow, Path};
 
-/// What the frames of a capture begin with.
+/// Kind of header that the frames of a capture begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinkType {
     /// Ethernet II, VLAN tags allowed.
     Ethernet,
-    /// IPv4 or IPv6 at once.
+    /// IPv4 or IPv6, without a link header.
     RawIp,
     /// Linux "cooked" capture, version 1.
     LinuxSll,
@@ -26,11 +26,11 @@ pub enum LinkType {
 }
 
 impl LinkType {
-    /// The link type with this number in pcap and pcapng files; `None` if it is not one of these.
+    /// Returns the link type with this number in pcap and pcapng files; `None` for other types.
     pub const fn from_pcap(number: u32) -> Option<LinkType> {
         match number {
             1 => Some(LinkType::Ethernet),
-            // 12 and 14 are what some systems write for 101; 228 and 229 are one family each.
+            // Some systems write 12 and 14 for 101; 228 and 229 stand for one IP family each.
             12 | 14 | 101 | 228 | 229 => Some(LinkType::RawIp),
             113 => Some(LinkType::LinuxSll),
             276 => Some(LinkType::LinuxSll2),
@@ -48,7 +48,7 @@ pub struct Datagram<'a> {
     pub ip_header: &'a [u8],
     /// The UDP header as received, 8 bytes.
     pub udp_header: &'a [u8],
-    /// What UDP carries; its length is the UDP header's, also if more bytes follow in the frame.
+    /// Payload of the datagram; its length is that of the UDP header, even if more bytes follow in the frame.
     pub payload: &'a [u8],
     /// TOS byte or traffic class.
     pub traffic_class: u8,
@@ -64,7 +64,7 @@ pub struct Datagram<'a> {
 /// checksums are not checked (captures on a sending host often lack them).
 ///
 /// # Errors
-/// The frame is cut off or malformed, or carries something other than one whole UDP datagram
+/// Fails if the frame is cut off or malformed, or carries something other than one whole UDP datagram
 /// directly on IP.
 pub fn decapsulate(link: LinkType, frame: &[u8]) -> Result<Datagram<'_>, EncapsulationError> {
     let ip = ip_packet(link, frame)?;
@@ -96,7 +96,7 @@ pub fn decapsulate(link: LinkType, frame: &[u8]) -> Result<Datagram<'_>, Encapsu
             }
         }
     };
-    // Asked of the first header: the ICRC is not defined over IPv6 extension headers.
+    // The first header's protocol counts: the ICRC is not defined over IPv6 extension headers.
     if fields.protocol != IpNumber::UDP {
         return Err(EncapsulationError::NotUdp);
     }
@@ -122,8 +122,8 @@ pub fn decapsulate(link: LinkType, frame: &[u8]) -> Result<Datagram<'_>, Encapsu
 }
 
 /// Builds the IP packet that carries `payload` (BTH to ICRC) on `path`: don't-fragment, the given
-/// identification (IPv4), a right IPv4 header checksum, UDP checksum 0. Lengths saturate at what
-/// IP can say; no RoCE packet comes near.
+/// identification (IPv4), a correct IPv4 header checksum, UDP checksum 0. Lengths saturate at the maximum of
+/// the IP fields; no RoCE packet is that long.
 pub fn encapsulate(path: &Path, ip_id: u16, payload: &[u8]) -> Vec<u8> {
     let length = udp_length(payload.len());
     let udp = UdpHeader {
@@ -153,7 +153,7 @@ pub fn encapsulate(path: &Path, ip_id: u16, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Why a frame holds no usable datagram.
+/// Reason why a frame contains no usable datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EncapsulationError {
     /// The link header is cut off or malformed.
@@ -164,7 +164,7 @@ pub enum EncapsulationError {
     BadIp,
     /// IP carries something other than UDP, or extension headers come first.
     NotUdp,
-    /// A fragment of a datagram.
+    /// The packet is a fragment of a datagram.
     Fragment,
     /// The UDP header is malformed, or the datagram is shorter than it says.
     BadUdp,
@@ -185,7 +185,7 @@ impl fmt::Display for EncapsulationError {
 
 impl core::error::Error for EncapsulationError {}
 
-/// Fields that the two IP versions keep at different offsets.
+/// Fields that the two IP versions have at different offsets.
 struct IpFields {
     header_bytes: usize,
     protocol: IpNumber,
@@ -210,8 +210,8 @@ fn ip_packet(link: LinkType, frame: &[u8]) -> Result<&[u8], EncapsulationError> 
             }
         }
         LinkType::LinuxSll2 => {
-            // EtherType, reserved, interface index, hardware type, packet type, address length and
-            // eight bytes of address.
+            // The header has EtherType, reserved bytes, interface index, hardware type, packet type, address
+            // length and eight bytes of address.
             let (header, rest) = frame.split_first_chunk::<20>().ok_or(EncapsulationError::BadLink)?;
             ether_payload(EtherType(u16::from_be_bytes([header[0], header[1]])), rest)
         }
@@ -232,25 +232,25 @@ fn ip_packet(link: LinkType, frame: &[u8]) -> Result<&[u8], EncapsulationError> 
     Err(EncapsulationError::BadLink)
 }
 
-/// VLAN tags that are stripped from one frame at most.
+/// Largest number of VLAN tags that are stripped from one frame.
 const MAX_VLAN_TAGS: usize = 3;
 
 fn ether_payload(ether_type: EtherType, payload: &[u8]) -> EtherPayloadSlice<'_> {
     EtherPayloadSlice { ether_type, len_source: LenSource::Slice, payload }
 }
 
-/// An IP header in bytes.
+/// The bytes of an IP header.
 pub(super) enum IpHeader {
     V4([u8; Ipv4Header::MIN_LEN]),
     V6([u8; Ipv6Header::LEN]),
 }
 
-/// UDP length field for this many payload bytes.
+/// Returns the UDP length field for this many payload bytes.
 pub(super) fn udp_length(payload_bytes: usize) -> u16 {
     u16::try_from(payload_bytes.saturating_add(UdpHeader::LEN)).unwrap_or(u16::MAX)
 }
 
-/// The IP header of a UDP datagram; of mixed families the IPv4 address is written v4-mapped.
+/// Returns the IP header of a UDP datagram; if the families differ, the IPv4 address is written v4-mapped.
 pub(super) fn ip_header(
     source: IpAddr,
     destination: IpAddr,
@@ -285,11 +285,11 @@ pub(super) fn ip_header(
         ..Ipv4Header::default()
     };
     header.header_checksum = header.calc_header_checksum();
-    // Without options the header is exactly 20 bytes long.
+    // A header without options is exactly 20 bytes long.
     IpHeader::V4(header.to_bytes().first_chunk().copied().unwrap_or_default())
 }
 
-/// The address itself, or v4-mapped.
+/// Returns an IPv6 address as it is, and an IPv4 address v4-mapped.
 pub(super) fn in_ipv6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -386,7 +386,7 @@ mod tests {
         let datagram = decapsulate(LinkType::Ethernet, &frame).unwrap();
         assert_eq!(datagram.payload, packet);
         assert!(icrc::verify_with_header(datagram.ip_header, datagram.udp_header, datagram.payload));
-        // Also inside IP: a UDP length that ends before IP's does.
+        // The same inside IP: a UDP length that ends before IP's does.
         let mut ip = encapsulate(&path, 0, &packet);
         ip.extend_from_slice(&[0xa5; 4]);
         ip[3] += 4;
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(built[18..24], [0xff, 0xff, 10, 9, 0, 1]);
         let datagram = decapsulate(LinkType::RawIp, &built).unwrap();
         assert!(icrc::verify_with_header(datagram.ip_header, datagram.udp_header, datagram.payload));
-        assert_eq!(icrc::verify(&flow, 0, &packet), icrc::Verdict::Exact);
+        assert_eq!(icrc::verify(&flow, 0, &packet), icrc::IcrcVerdict::Exact);
     }
 
     #[test]

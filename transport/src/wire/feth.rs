@@ -1,6 +1,6 @@
-//! FLUSH extended transport header: how durable, and how much.
+//! FLUSH extended transport header: placement type and selectivity.
 
-/// What a FLUSH asks for. Reserved bits are ignored and written as zero.
+/// Placement and selectivity of a FLUSH. Reserved bits are ignored and written as zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feth {
     /// Placement type, 4 bits: 1 = global visibility, 2 = persistence, may be combined.

@@ -1,31 +1,34 @@
-//! Ethernet frames of raw packet queue pairs: the fields by which rules choose them.
+//! Ethernet frames of raw packet queue pairs: the fields that flow rules match.
 
 use etherparse::{
     EtherType, Ethernet2Slice, IpNumber, Ipv4HeaderSlice, Ipv6HeaderSlice, SingleVlanSlice, ether_type,
 };
 
-/// Bytes of an Ethernet header without a VLAN tag.
+/// Length in bytes of an Ethernet header without a VLAN tag.
 pub const FRAME_HEADER_BYTES: usize = 14;
 
-/// The fields of a frame's headers that rules name, one after the other in network order, as
-/// `<infiniband/verbs.h>` has them (`struct ibv_flow_*_filter`).
+/// The fields of a frame's headers that flow rules match, each header's fields in network order, laid out as
+/// in `<infiniband/verbs.h>` (`struct ibv_flow_*_filter`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FrameFields {
-    /// Destination and source (6 bytes each), the type behind a VLAN tag, the tag's control information or 0.
+    /// Ethernet: destination and source (6 bytes each), the type behind a VLAN tag, the tag's control
+    /// information or 0.
     pub ethernet: [u8; 16],
-    /// Source and destination (4 bytes each), protocol, TOS, TTL, flags.
+    /// IPv4: source and destination (4 bytes each), protocol, TOS, TTL, flags.
     pub ipv4: Option<[u8; 12]>,
-    /// Source and destination (16 bytes each), flow label (4 bytes), next header, traffic class, hop limit.
+    /// IPv6: source and destination (16 bytes each), flow label (4 bytes), next header, traffic class, hop
+    /// limit.
     pub ipv6: Option<[u8; 39]>,
-    /// Destination and source port, of a TCP segment.
+    /// Destination and source port of a TCP segment.
     pub tcp: Option<[u8; 4]>,
-    /// Destination and source port, of a UDP datagram.
+    /// Destination and source port of a UDP datagram.
     pub udp: Option<[u8; 4]>,
 }
 
 impl FrameFields {
-    /// Those of a frame, from the destination address on. A header that is cut off or malformed is not there,
-    /// nor is what follows it. `None`: the frame is shorter than an Ethernet header.
+    /// Reads the fields of a frame, from the destination address on. A header that is cut off or malformed
+    /// counts as absent, and so does what follows it. `None` means that the frame is shorter than an Ethernet
+    /// header.
     pub fn of(frame: &[u8]) -> Option<FrameFields> {
         let ethernet = Ethernet2Slice::from_slice_without_fcs(frame).ok()?;
         let mut fields = FrameFields::default();
@@ -68,7 +71,7 @@ impl FrameFields {
             }
             _ => return,
         };
-        // TCP and UDP begin alike. Only the first fragment has the ports.
+        // TCP and UDP headers begin alike. Only the first fragment has the ports.
         let carried = packet.get(header_bytes..).unwrap_or_default();
         let Some(&[s1, s0, d1, d0]) = carried.first_chunk().filter(|_| is_first) else { return };
         match protocol {
@@ -79,7 +82,7 @@ impl FrameFields {
     }
 }
 
-/// The parts one after the other.
+/// Joins the parts one after the other.
 fn joined<const BYTES: usize, const PARTS: usize>(parts: [&[u8]; PARTS]) -> [u8; BYTES] {
     let mut all = [0; BYTES];
     let bytes = parts.into_iter().flatten();
@@ -130,7 +133,8 @@ mod tests {
         assert!(found.ipv4.is_some() && found.udp.is_none());
     }
 
-    /// Every frame cut anywhere, and with each byte turned over: nothing but fields that are there.
+    /// Reads every frame cut at any length, and with each byte inverted: only fields that are there are
+    /// returned.
     #[test]
     fn what_is_cut_off_or_wrong_is_not_there() {
         let whole = frame(0x8100, &[&[0, 5, 8, 0], &V4, &[0, 1, 0, 2, 0, 8, 0, 0]]);

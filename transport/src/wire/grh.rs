@@ -9,9 +9,9 @@ use super::encapsulation::{ip_header, udp_length};
 /// Bytes of the GRH area in a datagram's receive buffer.
 pub const GRH_BYTES: usize = 40;
 
-/// The GRH area for a datagram with these IP fields: the IPv6 header, or 20 zero bytes and the
-/// IPv4 header with identification 0, don't-fragment and a right checksum (readers recognise IPv4
-/// by that checksum). `udp_payload_bytes` counts BTH to ICRC; `flow_label` is for IPv6 only.
+/// Returns the GRH area for a datagram with these IP fields: the IPv6 header, or 20 zero bytes and the IPv4
+/// header with identification 0, don't-fragment and a correct checksum (readers recognise IPv4 by that
+/// checksum). `udp_payload_bytes` counts BTH to ICRC; `flow_label` is for IPv6 only.
 pub fn grh(
     source: IpAddr,
     destination: IpAddr,
@@ -56,7 +56,7 @@ mod tests {
             280,
         );
         assert_eq!(area[..20], [0; 20]);
-        // The IP header of a 308-byte datagram between these addresses (a MAD on QP1).
+        // This is the IP header of a 308-byte datagram between these addresses (a MAD on QP1).
         let expected = [
             0x45, 0x00, 0x01, 0x34, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb5, 0xb5, 192, 0, 2, 1, 192, 0, 2,
             2,

@@ -1,4 +1,4 @@
-//! Which headers follow the BTH, and where.
+//! The headers that follow the BTH, and their offsets.
 
 use core::mem;
 
@@ -49,7 +49,7 @@ impl HeaderSet {
         CNP_RESERVED_BYTES,
     ];
 
-    /// Bytes of all these headers together, the BTH not counted.
+    /// Returns the length of all these headers together, without the BTH.
     #[expect(clippy::indexing_slicing, reason = "the mask leaves only bits that the table has")]
     #[inline]
     pub const fn bytes(self) -> usize {
@@ -62,8 +62,8 @@ impl HeaderSet {
         sum
     }
 
-    /// Offset of `header` (one of these, a single bit) from the start of the BTH; `None` if it is
-    /// not in the set.
+    /// Returns the offset of `header` (a single bit) from the start of the BTH; `None` if it is not in the
+    /// set.
     #[inline]
     pub const fn offset_of(self, header: HeaderSet) -> Option<usize> {
         if !self.intersects(header) {
@@ -75,19 +75,19 @@ impl HeaderSet {
 }
 
 /// A header after the BTH.
-pub(crate) trait Header {
-    /// Which one it is.
+pub(crate) trait ExtensionHeader {
+    /// Bit of the header in a [`HeaderSet`].
     const KIND: HeaderSet;
-    /// Its length.
+    /// Length of the header in bytes.
     const BYTES: usize;
 
-    /// Writes it at the start of `out`.
+    /// Writes the header at the start of `out`.
     fn write(&self, out: &mut [u8]);
 }
 
 macro_rules! headers {
     ($($header:ident $kind:ident;)*) => {$(
-        impl Header for $header {
+        impl ExtensionHeader for $header {
             const KIND: HeaderSet = HeaderSet::$kind;
             const BYTES: usize = $header::LEN;
 
@@ -114,7 +114,7 @@ headers! {
 /// The reserved bytes of a CNP, which are zeros.
 pub(crate) struct CnpReserved;
 
-impl Header for CnpReserved {
+impl ExtensionHeader for CnpReserved {
     const KIND: HeaderSet = HeaderSet::CNP_RESERVED;
     const BYTES: usize = CNP_RESERVED_BYTES;
 
@@ -123,23 +123,24 @@ impl Header for CnpReserved {
     }
 }
 
-/// The headers after the BTH of a packet that is being written: those that the row of its opcode names.
+/// The headers after the BTH of a packet that is being written: those in the row of its opcode.
 pub(crate) struct Extensions<'a> {
-    /// Not written yet.
+    /// Headers that are not written yet.
     missing: HeaderSet,
     rest: &'a mut [u8],
 }
 
 impl<'a> Extensions<'a> {
-    /// `out` is as long as these headers.
+    /// Creates a writer of these headers; `out` has exactly their length.
     #[inline]
     pub(crate) fn new(headers: HeaderSet, out: &'a mut [u8]) -> Extensions<'a> {
         Extensions { missing: headers, rest: out }
     }
 
-    /// Writes the next header, if the opcode has it. They are put in the order of the bits of [`HeaderSet`].
+    /// Writes the next header, if the opcode has it. Callers put headers in the order of the bits of
+    /// [`HeaderSet`].
     #[inline(always)]
-    pub(crate) fn put<H: Header>(&mut self, header: impl FnOnce() -> H) {
+    pub(crate) fn put<H: ExtensionHeader>(&mut self, header: impl FnOnce() -> H) {
         if !self.missing.contains(H::KIND) {
             return;
         }
@@ -151,7 +152,7 @@ impl<'a> Extensions<'a> {
         self.rest = rest.get_mut(H::BYTES..).unwrap_or_default();
     }
 
-    /// Whether all have been written.
+    /// Reports whether all headers have been written.
     pub(crate) fn is_complete(&self) -> bool {
         self.missing.is_empty() && self.rest.is_empty()
     }

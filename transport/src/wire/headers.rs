@@ -5,8 +5,8 @@ use super::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Ieth, ImmDt, Opcode, Operation, Reth, Service, XrcEth,
 };
 
-/// The headers of a packet. Which ones are written is decided by which are present, in the order of
-/// the fields; a CNP's sixteen reserved bytes follow from its opcode.
+/// The headers of a packet. Those that are present are written, in the order of the fields; a CNP's sixteen
+/// reserved bytes follow from its opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // each field is documented by its type
 pub struct Headers {
@@ -25,7 +25,7 @@ pub struct Headers {
 impl Headers {
     const CNP: Opcode = Opcode::new(Service::Cnp, Operation::Cnp);
 
-    /// A BTH and nothing after it.
+    /// Creates a BTH without further headers.
     #[inline]
     pub const fn new(bth: Bth) -> Headers {
         Headers {
@@ -42,7 +42,7 @@ impl Headers {
         }
     }
 
-    /// Bytes of all headers, BTH included.
+    /// Returns the length of all headers in bytes, BTH included.
     #[allow(clippy::len_without_is_empty)] // there is always a BTH
     #[inline]
     pub fn len(&self) -> usize {
@@ -71,7 +71,7 @@ impl Headers {
         macro_rules! put {
             ($($field:ident: $header:ident),*) => {$(
                 if let Some(header) = &self.$field {
-                    // In range: `length_bytes` counts this header too.
+                    // The range is valid: `length_bytes` counts this header too.
                     header.emit(out.get_mut(at..).unwrap_or_default());
                     at += $header::LEN;
                 }
@@ -94,9 +94,9 @@ impl Headers {
         length_bytes
     }
 
-    /// Writes headers, payload and zero pad (not the ICRC) at the start of `out` and returns the
-    /// bytes written, a multiple of 4. The pad count in the BTH is that of `payload`; the
-    /// value of `self.bth.pad_count` has no effect. If `out` is too short nothing is written and 0 returned.
+    /// Writes headers, payload and zero pad (not the ICRC) at the start of `out` and returns the bytes
+    /// written, a multiple of 4. The pad count in the BTH is computed from `payload`; the value of
+    /// `self.bth.pad_count` has no effect. If `out` is too short nothing is written and 0 returned.
     #[inline]
     pub fn emit_packet(&self, payload: &[u8], out: &mut [u8]) -> usize {
         let pad_count = payload.len().wrapping_neg() & 3;

@@ -20,7 +20,7 @@ impl ImmDt {
     }
 }
 
-/// Key that a SEND with invalidate takes away from the receiver's peer.
+/// Header with the key that a SEND with invalidate invalidates at its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ieth {
     /// Key to invalidate at the receiver.

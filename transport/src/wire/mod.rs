@@ -1,9 +1,9 @@
 //! Wire formats of RoCEv2: every header as a checked view and a plain value.
 //!
-//! [`Packet`] is a checked view of one UDP payload (BTH … ICRC); [`Headers`] is the value of all its
-//! headers and writes them again: `parse` and `emit` are inverses on legal packets. [`icrc`] seals
-//! and verifies, [`encapsulation`] adds and removes what lies below UDP (captures, the simulated
-//! fabric, the GRH area of datagrams). A UDP socket needs none of the latter.
+//! [`Packet`] is a checked view of one UDP payload (BTH … ICRC); [`Headers`] is the value of all its headers
+//! and writes them again: `parse` and `emit` are inverses on legal packets. [`icrc`] seals and verifies,
+//! [`encapsulation`] adds and removes the layers below UDP (for captures, the simulated fabric and the GRH
+//! area of datagrams). A UDP socket needs none of the latter.
 //!
 //! Header layouts, the opcode table and the invariant CRC are those of the IBTA specification with
 //! its RoCEv2 annex; FLUSH and ATOMIC WRITE as in its memory placement extensions.
@@ -50,7 +50,7 @@ pub use grh::{GRH_BYTES, grh};
 pub use header_set::HeaderSet;
 pub(crate) use header_set::{CnpReserved, Extensions};
 pub use headers::Headers;
-pub use icrc::{ICRC_BYTES, Verdict};
+pub use icrc::{ICRC_BYTES, IcrcVerdict};
 pub use immediate::{Ieth, ImmDt};
 pub use opcode::Opcode;
 pub use opcode_table::{OPCODES, OpcodeInfo, PayloadRule};

@@ -7,25 +7,25 @@ use super::{Operation, Service};
 pub struct Opcode(u8);
 
 impl Opcode {
-    /// Any byte is an opcode; [`Opcode::info`] tells whether it is a known one.
+    /// Creates the opcode of any byte; [`Opcode::info`] says whether it is a known one.
     #[inline]
     pub const fn from_byte(byte: u8) -> Opcode {
         Opcode(byte)
     }
 
-    /// The byte on the wire.
+    /// Returns the byte on the wire.
     #[inline]
     pub const fn byte(self) -> u8 {
         self.0
     }
 
-    /// The opcode of an operation on a service. Not every combination exists: see [`Opcode::info`].
+    /// Returns the opcode of an operation on a service. Not every combination exists: see [`Opcode::info`].
     #[inline]
     pub const fn new(service: Service, operation: Operation) -> Opcode {
         Opcode((service as u8) << 5 | (operation as u8 & 0x1f))
     }
 
-    /// The transport service in the upper three bits, also of unknown operations.
+    /// Returns the transport service in the upper three bits, also of unknown operations.
     #[inline]
     pub const fn service(self) -> Service {
         Service::of_number(self.0 >> 5)

@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::{Bth, HeaderSet, Opcode, Operation, OperationClass, Position, Service};
 
-/// How many payload bytes a packet may have. The rules that need the path MTU are the queue pair's to check.
+/// Legal payload lengths of a packet. The queue pair checks the rules that need the path MTU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PayloadRule {
     /// No payload.
@@ -15,16 +15,16 @@ pub enum PayloadRule {
     OneToMtu,
     /// 0 … path MTU.
     ZeroToMtu,
-    /// Exactly 8.
+    /// Exactly 8 bytes.
     Eight,
 }
 
-/// What is known about an opcode.
+/// Properties of an opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpcodeInfo {
     /// The opcode itself.
     pub opcode: Opcode,
-    /// For example `RC_SEND_FIRST` or `XRC_RDMA_WRITE_ONLY_IMM`.
+    /// Name, for example `RC_SEND_FIRST` or `XRC_RDMA_WRITE_ONLY_IMM`.
     pub name: &'static str,
     /// Transport service.
     pub service: Service,
@@ -36,16 +36,16 @@ pub struct OpcodeInfo {
     pub position: Position,
     /// Headers after the BTH.
     pub headers: HeaderSet,
-    /// Bytes of BTH and all headers after it.
+    /// Length in bytes of BTH and all headers after it.
     pub header_bytes: usize,
     /// Legal payload lengths.
     pub payload: PayloadRule,
-    /// Travels from requester to responder. False for answers and for CNP.
+    /// True if it travels from requester to responder; false for answers and for CNP.
     pub is_request: bool,
 }
 
 impl Opcode {
-    /// What is known about it; `None` for an opcode that no RoCE packet may have.
+    /// Returns the properties of the opcode; `None` for an opcode that no RoCE packet may have.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "the table has a row for every byte")]
     pub const fn info(self) -> Option<&'static OpcodeInfo> {
@@ -62,7 +62,7 @@ impl fmt::Display for Opcode {
     }
 }
 
-/// Every opcode byte; `None` where no RoCE packet may be.
+/// Table of every opcode byte; `None` where no RoCE packet may have it.
 pub static OPCODES: [Option<OpcodeInfo>; 256] = by_byte(ROWS);
 
 macro_rules! name {
@@ -136,7 +136,7 @@ const ROWS: &[&[OpcodeInfo]] = rows! {
     Cnp                "CNP"                       Only   None      Cnp          [CNP_RESERVED]: Cnp;
 };
 
-/// Completes a row with what follows from its service.
+/// Completes a row with the properties that its service determines.
 const fn row(
     name: &'static str,
     service: Service,
@@ -191,7 +191,7 @@ const fn by_byte(rows: &[&[OpcodeInfo]]) -> [Option<OpcodeInfo>; 256] {
 mod tests {
     use super::*;
 
-    /// Low five bits, name, headers, header bytes without BTH: RC's table, written independently.
+    /// The table of RC, written independently: low five bits, name, headers, header bytes without BTH.
     const RC: &[(u8, &str, HeaderSet, usize, Position, PayloadRule, bool)] = {
         use PayloadRule::*;
         use Position::*;
@@ -228,7 +228,7 @@ mod tests {
         ]
     };
 
-    /// What a byte should mean, derived from the RC table by the rules of the other services.
+    /// Returns the meaning of a byte, derived from the RC table by the rules of the other services.
     fn expected(byte: u8) -> Option<(Service, &'static str, HeaderSet, usize, Position, PayloadRule, bool)> {
         if byte == 0x81 {
             return Some((

@@ -36,18 +36,18 @@ pub enum Operation {
 /// Position of a packet in its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Position {
-    /// Begins a message of several packets.
+    /// The packet begins a message of several packets.
     First,
-    /// Neither begins nor ends its message.
+    /// The packet neither begins nor ends its message.
     Middle,
-    /// Ends a message of several packets.
+    /// The packet ends a message of several packets.
     Last,
-    /// Is a whole message.
+    /// The packet is a whole message.
     Only,
 }
 
 impl Position {
-    /// The position of a packet that begins its message, ends it, does both or neither.
+    /// Returns the position of a packet that begins its message, ends it, does both or neither.
     #[inline]
     pub const fn of(begins: bool, ends: bool) -> Position {
         match (begins, ends) {
@@ -58,20 +58,20 @@ impl Position {
         }
     }
 
-    /// First and Only.
+    /// Reports whether the packet begins its message: First and Only.
     #[inline]
     pub const fn begins(self) -> bool {
         matches!(self, Position::First | Position::Only)
     }
 
-    /// Last and Only.
+    /// Reports whether the packet ends its message: Last and Only.
     #[inline]
     pub const fn ends(self) -> bool {
         matches!(self, Position::Last | Position::Only)
     }
 }
 
-/// What a packet asks its receiver to do, at each position in the message.
+/// Effect of a packet at its receiver, the same at each position in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperationClass {
     /// A request: data for a receive request.
@@ -80,29 +80,30 @@ pub enum OperationClass {
     Write,
     /// A request: the responder returns memory.
     Read,
-    /// A request: the responder changes 8 aligned bytes of memory in one piece.
+    /// A request: the responder changes 8 aligned bytes of memory atomically.
     Atomic,
     /// A request: the responder completes its earlier stores.
     Flush,
-    /// An answer: the data of a READ, or nothing for requests that need only to be confirmed.
+    /// An answer: the data of a READ, or empty for requests that need only to be confirmed.
     ReadResponse,
     /// An answer: ACK or NAK.
     Acknowledge,
-    /// An answer: what an atomic found.
+    /// An answer: the original value that an atomic found.
     AtomicAnswer,
-    /// Congestion was seen: neither a request nor an answer to one.
+    /// A congestion notification: neither a request nor an answer to one.
     Cnp,
 }
 
 impl OperationClass {
-    /// Travels from requester to responder.
+    /// Reports whether the packet travels from requester to responder.
     #[inline]
     pub const fn is_request(self) -> bool {
         use OperationClass::{Atomic, Flush, Read, Send, Write};
         matches!(self, Send | Write | Read | Atomic | Flush)
     }
 
-    /// A request whose answer the responder keeps, because it must not execute the request twice.
+    /// Reports whether the responder remembers the answer of the request, because it must not execute the
+    /// request twice.
     #[inline]
     pub const fn is_executed_once(self) -> bool {
         //= statement:13
@@ -110,7 +111,7 @@ impl OperationClass {
         matches!(self, OperationClass::Atomic | OperationClass::Flush)
     }
 
-    /// A request that takes one of the responder's resources, and a response of its own.
+    /// Reports whether the request takes one of the responder's resources and has a response of its own.
     #[inline]
     pub const fn needs_response(self) -> bool {
         matches!(self, OperationClass::Read) || self.is_executed_once()
@@ -127,20 +128,20 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// What makes no packet.
+    /// The operations of a request that makes no packet.
     pub const NONE: Packets = Packets { first: None, middle: None, last: None, only: None };
 
-    /// What is cut into packets.
+    /// Creates the operations of a message that is cut into packets.
     pub(super) const fn of(first: Operation, middle: Operation, last: Operation, only: Operation) -> Packets {
         Packets { first: Some(first), middle: Some(middle), last: Some(last), only: Some(only) }
     }
 
-    /// What has one operation in every position.
+    /// Creates the operations of a message with the same operation in every position.
     pub const fn one(operation: Operation) -> Packets {
         Packets::of(operation, operation, operation, operation)
     }
 
-    /// The operation of the packet at a position.
+    /// Returns the operation of the packet at a position.
     #[inline]
     pub const fn at(&self, position: Position) -> Option<Operation> {
         match position {

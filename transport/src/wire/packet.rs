@@ -7,8 +7,8 @@ use super::{
     Operation, PayloadRule, Reth, XrcEth,
 };
 
-/// A checked view of a packet, BTH to ICRC. What does not depend on the path MTU has been checked;
-/// the ICRC has not (see [`super::icrc`]).
+/// A checked view of a packet, BTH to ICRC. All checks that do not need the path MTU have been made, except
+/// that of the ICRC (see [`super::icrc`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     /// The BTH. Its fields are read where they are used: no step uses all of them.
@@ -19,13 +19,13 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Shortest legal UDP payload: BTH and ICRC.
+    /// Length in bytes of the shortest legal UDP payload: BTH and ICRC.
     pub const MIN_BYTES: usize = Bth::LEN + ICRC_BYTES;
 
-    /// Checks a UDP payload.
+    /// Checks a UDP payload and returns the view of it.
     ///
     /// # Errors
-    /// The packet has to be dropped without an answer; the error says what is wrong with it.
+    /// Fails if the packet has to be dropped without an answer; the error says why.
     #[inline]
     pub fn parse(udp_payload: &'a [u8]) -> Result<Packet<'a>, PacketError> {
         if udp_payload.len() < Packet::MIN_BYTES {
@@ -63,98 +63,98 @@ impl<'a> Packet<'a> {
         Ok(Packet { head, info, payload, bytes: udp_payload })
     }
 
-    /// The base transport header.
+    /// Returns the base transport header.
     #[inline(always)]
     pub const fn bth(&self) -> Bth {
         Bth::of(self.head)
     }
 
-    /// What is known about the opcode.
+    /// Returns the properties of the opcode.
     #[inline]
     pub fn info(&self) -> &'static OpcodeInfo {
         self.info
     }
 
-    /// The operation.
+    /// Returns the operation.
     #[inline]
     pub fn operation(&self) -> Operation {
         self.info.operation
     }
 
-    /// Payload without pad.
+    /// Returns the payload without pad.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The whole UDP payload, BTH to ICRC.
+    /// Returns the whole UDP payload, BTH to ICRC.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The bytes from `header` on, if the opcode has it.
+    /// Returns the bytes from `header` on, if the opcode has it.
     #[inline]
     fn at(&self, header: HeaderSet) -> Option<&'a [u8]> {
         self.bytes.get(self.info.headers.offset_of(header)?..)
     }
 
-    /// Shared receive queue, in XRC requests.
+    /// Returns the shared receive queue of XRC requests.
     #[inline]
     pub fn xrceth(&self) -> Option<XrcEth> {
         self.at(HeaderSet::XRCETH).and_then(XrcEth::parse)
     }
 
-    /// Q_Key and source, in datagrams.
+    /// Returns Q_Key and source of datagrams.
     #[inline]
     pub fn deth(&self) -> Option<Deth> {
         self.at(HeaderSet::DETH).and_then(Deth::parse)
     }
 
-    /// Placement and selectivity, in FLUSH.
+    /// Returns placement and selectivity of a FLUSH.
     #[inline]
     pub fn feth(&self) -> Option<Feth> {
         self.at(HeaderSet::FETH).and_then(Feth::parse)
     }
 
-    /// Remote range, in the packets that name one.
+    /// Returns the remote range, in the packets that name one.
     #[inline]
     pub fn reth(&self) -> Option<Reth> {
         self.at(HeaderSet::RETH).and_then(Reth::parse)
     }
 
-    /// Target and operands, in atomic requests.
+    /// Returns target and operands of atomic requests.
     #[inline]
     pub fn atomic_eth(&self) -> Option<AtomicEth> {
         self.at(HeaderSet::ATOMIC_ETH).and_then(AtomicEth::parse)
     }
 
-    /// Syndrome and MSN, in answers except READ middles.
+    /// Returns syndrome and MSN, in answers except READ middles.
     #[inline]
     pub fn aeth(&self) -> Option<Aeth> {
         self.at(HeaderSet::AETH).and_then(Aeth::parse)
     }
 
-    /// Original value, in atomic answers.
+    /// Returns the original value of atomic answers.
     #[inline]
     pub fn atomic_ack_eth(&self) -> Option<AtomicAckEth> {
         self.at(HeaderSet::ATOMIC_ACK_ETH).and_then(AtomicAckEth::parse)
     }
 
-    /// Immediate data.
+    /// Returns the immediate data.
     #[inline]
     pub fn imm(&self) -> Option<ImmDt> {
         self.at(HeaderSet::IMM).and_then(ImmDt::parse)
     }
 
-    /// Key to invalidate.
+    /// Returns the key to invalidate.
     #[inline]
     pub fn ieth(&self) -> Option<Ieth> {
         self.at(HeaderSet::IETH).and_then(Ieth::parse)
     }
 
-    /// All headers as a value: emitting it with [`Packet::payload`] writes the packet again, but for
-    /// reserved bits and pad bytes, which become zero.
+    /// Returns all headers as a value: emitting it with [`Packet::payload`] writes the packet again, except
+    /// that reserved bits and pad bytes become zero.
     #[inline]
     pub fn headers(&self) -> Headers {
         Headers {
@@ -171,25 +171,25 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The invariant CRC that the packet carries.
+    /// Returns the invariant CRC that the packet carries.
     #[inline]
     pub fn icrc(&self) -> u32 {
         self.bytes.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 }
 
-/// Why bytes are not a packet.
+/// Reason why bytes are not a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PacketError {
-    /// Shorter than the headers of its opcode and the ICRC.
+    /// The payload is shorter than the headers of its opcode and the ICRC.
     TooShort,
-    /// Transport header version other than 0.
+    /// The transport header version is not 0.
     BadVersion,
     /// No RoCE packet has this opcode.
     UnknownOpcode,
-    /// More pad than bytes.
+    /// The pad is longer than the payload.
     BadPad,
-    /// Not a multiple of four, or a payload that the opcode does not allow.
+    /// The length is not a multiple of four, or the payload has a length that the opcode does not allow.
     BadLength,
 }
 
@@ -212,7 +212,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::wire::icrc::{self, Verdict};
+    use crate::wire::icrc::{self, IcrcVerdict};
     use crate::wire::{Opcode, Psn, Qpn, Service, vectors};
 
     fn bytes_of(opcode: u8, flags: u8, length_bytes: usize) -> Vec<u8> {
@@ -282,7 +282,7 @@ mod tests {
 
         out[18] = 0x99;
         icrc::seal(&flow, 0, &mut out);
-        assert_eq!(icrc::verify(&flow, 0, &out), Verdict::Exact);
+        assert_eq!(icrc::verify(&flow, 0, &out), IcrcVerdict::Exact);
         assert_eq!(Packet::parse(&out).unwrap().payload(), b"hello", "a pad byte other than zero");
     }
 

@@ -1,55 +1,56 @@
-//! Single fields of packets that were not parsed: what steers a packet before its form and ICRC are checked.
+//! Single fields of packets that were not parsed, which route a packet before its form and ICRC are checked.
 //!
-//! This file alone knows where the fields are. The offsets are public for the kernel's packet filter, which
-//! takes numbers and cannot call a function. Each function returns `None` if the packet is too short for the
-//! field, or has no such field.
+//! Only this file contains the offsets of the fields. The offsets are public for the kernel's packet filter,
+//! which takes numbers and cannot call a function. Each function returns `None` if the packet is too short
+//! for the field, or has no such field.
 
 use super::{Bth, Deth, Opcode, ProcessIndex, Psn, Qpn, XrcEth};
 
-/// The byte of the opcode.
+/// Offset of the opcode.
 pub const OPCODE_OFFSET: usize = 0;
-/// The byte of the process in the destination's number: the upper 8 of 24 bits.
+/// Offset of the process in the destination's number: the upper 8 of 24 bits.
 pub const PROCESS_OFFSET: usize = 5;
-/// The two bytes of the index in the destination's number.
+/// Offset of the index in the destination's number: two bytes.
 pub const INDEX_OFFSET: usize = PROCESS_OFFSET + 1;
-/// The byte of the process in the number of the SRQ that an XRC request names.
+/// Offset of the process in the number of the SRQ that an XRC request names.
 pub const SRQ_PROCESS_OFFSET: usize = Bth::LEN + 1;
-/// The MAD of a packet for queue pair 1, which follows BTH and DETH.
+/// Offset of the MAD in a packet for queue pair 1, which follows BTH and DETH.
 pub const MAD_OFFSET: usize = Bth::LEN + Deth::LEN;
-/// The two bytes of the MAD's attribute.
+/// Offset of the MAD's attribute: two bytes.
 pub const ATTRIBUTE_OFFSET: usize = MAD_OFFSET + 16;
-/// The first word behind the MAD's header: the sender's communication id, or in a SIDR_REP the receiver's.
+/// Offset of the first word behind the MAD's header: the sender's communication id, or in a SIDR_REP the
+/// receiver's.
 pub const FIRST_ID_OFFSET: usize = MAD_OFFSET + 24;
-/// The second word: the receiver's communication id, except in requests and SIDR_REP.
+/// Offset of the second word: the receiver's communication id, except in requests and SIDR_REP.
 pub const SECOND_ID_OFFSET: usize = FIRST_ID_OFFSET + 4;
-/// The eight bytes of the service id in a REQ or SIDR_REQ.
+/// Offset of the service id in a REQ or SIDR_REQ: eight bytes.
 pub const SERVICE_ID_OFFSET: usize = FIRST_ID_OFFSET + 8;
 
-/// The opcode.
+/// Returns the opcode.
 #[inline]
 pub fn opcode(packet: &[u8]) -> Option<Opcode> {
     packet.get(OPCODE_OFFSET).copied().map(Opcode::from_byte)
 }
 
-/// The destination's number.
+/// Returns the destination's number.
 #[inline]
 pub fn destination(packet: &[u8]) -> Option<Qpn> {
     number_at(packet, PROCESS_OFFSET).map(Qpn::new)
 }
 
-/// The process in the destination's number.
+/// Returns the process in the destination's number.
 #[inline]
 pub fn process(packet: &[u8]) -> Option<ProcessIndex> {
     packet.get(PROCESS_OFFSET).copied().map(ProcessIndex::new)
 }
 
-/// The packet sequence number.
+/// Returns the packet sequence number.
 #[inline]
 pub fn psn(packet: &[u8]) -> Option<Psn> {
     number_at(packet, Bth::LEN - 3).map(Psn::new)
 }
 
-/// The queue pair that sent a datagram.
+/// Returns the number of the queue pair that sent a datagram.
 #[inline]
 pub fn source(packet: &[u8]) -> Option<Qpn> {
     if !opcode(packet)?.service().is_datagram() {
@@ -58,8 +59,8 @@ pub fn source(packet: &[u8]) -> Option<Qpn> {
     packet.get(Bth::LEN..).and_then(Deth::parse).map(|deth| deth.source)
 }
 
-/// The number of the SRQ that an XRC request names. An XRC response has none: what is read there is something
-/// else.
+/// Returns the number of the SRQ that an XRC request names. An XRC response has none: its bytes there have
+/// another meaning.
 #[inline]
 pub fn srqn(packet: &[u8]) -> Option<u32> {
     if !opcode(packet)?.service().names_srq() {
@@ -68,19 +69,20 @@ pub fn srqn(packet: &[u8]) -> Option<u32> {
     packet.get(Bth::LEN..).and_then(XrcEth::parse).map(|xrceth| xrceth.srqn)
 }
 
-/// Whether two XRC requests have the same destination and name the same SRQ. The first is known to be one.
+/// Reports whether two XRC requests have the same destination and name the same SRQ. The caller knows that
+/// the first is an XRC request.
 #[inline]
 pub fn is_for_same_srq(one: &[u8], other: &[u8]) -> bool {
     srqn(other).is_some() && srqn(one) == srqn(other) && destination(one) == destination(other)
 }
 
-/// The attribute of the MAD in a packet for queue pair 1.
+/// Returns the attribute of the MAD in a packet for queue pair 1.
 #[inline]
 pub fn attribute(packet: &[u8]) -> Option<u16> {
     packet.get(ATTRIBUTE_OFFSET..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-/// The service id in a packet for queue pair 1 whose attribute is that of a REQ or SIDR_REQ.
+/// Returns the service id in a packet for queue pair 1 whose attribute is that of a REQ or SIDR_REQ.
 #[inline]
 pub fn service_id(packet: &[u8]) -> Option<u64> {
     packet.get(SERVICE_ID_OFFSET..)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))

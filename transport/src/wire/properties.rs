@@ -1,4 +1,4 @@
-//! Properties over all packets: parse and emit are inverses, and no bytes make anything panic.
+//! Properties of all packets: parse and emit are inverses, and no bytes cause a panic.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,11 +7,12 @@ use core::net::IpAddr;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::icrc::{self, Verdict};
+use super::icrc::{self, IcrcVerdict};
 use super::*;
 use crate::path::{Flow, Path};
 
-/// Fixed seed: a failure is the same one everywhere. It prints the smallest failing input.
+/// Creates a configuration with a fixed seed, so that a failure is the same everywhere. A failure prints the
+/// smallest failing input.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -42,7 +43,7 @@ fn some_bth(opcode: Opcode) -> impl Strategy<Value = Bth> {
     })
 }
 
-/// Any legal headers and payload of an opcode.
+/// Generates legal headers and payload of an opcode.
 fn legal_packet() -> impl Strategy<Value = (&'static OpcodeInfo, Headers, Vec<u8>)> {
     known_opcode().prop_flat_map(|info| {
         let payload_bytes = match info.payload {
@@ -81,7 +82,7 @@ fn with_headers(info: &OpcodeInfo, bth: Bth, values: [u64; 8]) -> Headers {
     }
 }
 
-/// A flow within one address family.
+/// Generates a flow within one address family.
 fn some_flow() -> impl Strategy<Value = Flow> {
     let ports = any::<(u16, u16)>();
     let v4 = any::<([u8; 4], [u8; 4])>().prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b)));
@@ -94,7 +95,7 @@ fn some_flow() -> impl Strategy<Value = Flow> {
     })
 }
 
-/// Bytes that get past the first checks more often than noise would.
+/// Generates bytes that pass the first checks more often than noise would.
 fn near_packet() -> impl Strategy<Value = Vec<u8>> {
     (known_opcode(), proptest::collection::vec(any::<u8>(), 0..120), any::<bool>()).prop_map(
         |(info, mut bytes, plausible)| {
@@ -108,7 +109,7 @@ fn near_packet() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Frames whose first bytes look like some link and IP header.
+/// Generates frames whose first bytes look like some link and IP header.
 fn near_frame() -> impl Strategy<Value = Vec<u8>> {
     let starts = [
         vec![],
@@ -142,8 +143,8 @@ proptest! {
         out.truncate(written + ICRC_BYTES);
         icrc::seal(&flow, ip_id, &mut out);
         let expected = match flow.source {
-            IpAddr::V4(_) if ip_id != 0 => Verdict::Recovered { ip_id },
-            _ => Verdict::Exact,
+            IpAddr::V4(_) if ip_id != 0 => IcrcVerdict::Recovered { ip_id },
+            _ => IcrcVerdict::Exact,
         };
         prop_assert_eq!(icrc::verify(&flow, 0, &out), expected);
 
@@ -195,7 +196,7 @@ proptest! {
         let built = encapsulate(&Path { flow, traffic_class, hop_limit, flow_label }, ip_id, &packet);
         let datagram = decapsulate(LinkType::RawIp, &built).unwrap();
         prop_assert!(icrc::verify_with_header(datagram.ip_header, datagram.udp_header, datagram.payload));
-        prop_assert_eq!(icrc::verify(&flow, ip_id, &packet), Verdict::Exact);
+        prop_assert_eq!(icrc::verify(&flow, ip_id, &packet), IcrcVerdict::Exact);
     }
 
     #[test]

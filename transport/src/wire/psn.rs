@@ -8,37 +8,37 @@ pub struct Psn(u32);
 impl Psn {
     const MASK: u32 = 0x00ff_ffff;
 
-    /// The PSN with the low 24 bits of `value`.
+    /// Returns the PSN with the low 24 bits of `value`.
     #[inline]
     pub const fn new(value: u32) -> Psn {
         Psn(value & Psn::MASK)
     }
 
-    /// The number, below 2^24.
+    /// Returns the number, below 2^24.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The PSN `count` packets later.
+    /// Returns the PSN `count` packets later.
     #[inline]
     pub const fn plus(self, count: u32) -> Psn {
         Psn::new(self.0.wrapping_add(count))
     }
 
-    /// The PSN `count` packets earlier.
+    /// Returns the PSN `count` packets earlier.
     #[inline]
     pub const fn minus(self, count: u32) -> Psn {
         Psn::new(self.0.wrapping_sub(count))
     }
 
-    /// The PSN after this one.
+    /// Returns the PSN after this one.
     #[inline]
     pub const fn next(self) -> Psn {
         self.plus(1)
     }
 
-    /// Signed distance from `origin` to `self`, −2^23 … 2^23 − 1.
+    /// Returns the signed distance from `origin` to `self`, −2^23 … 2^23 − 1.
     #[inline]
     pub const fn since(self, origin: Psn) -> i32 {
         //= statement:16
@@ -46,13 +46,13 @@ impl Psn {
         (self.0.wrapping_sub(origin.0) << 8) as i32 >> 8
     }
 
-    /// Whether `self` is older than `other`.
+    /// Reports whether `self` is older than `other`.
     #[inline]
     pub const fn is_before(self, other: Psn) -> bool {
         self.since(other) < 0
     }
 
-    /// Whether `self` is newer than `other`.
+    /// Reports whether `self` is newer than `other`.
     #[inline]
     pub const fn is_after(self, other: Psn) -> bool {
         self.since(other) > 0

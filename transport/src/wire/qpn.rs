@@ -2,13 +2,13 @@
 
 use core::fmt;
 
-/// Which of the processes that share a port. A process gives its queue pairs and XRC SRQs numbers whose upper
-/// bits are its index, so that every process can tell from a packet which process the packet is for.
+/// Index of a process among those that share a port. A process gives its queue pairs and XRC SRQs numbers
+/// whose upper bits are its index, so that every process can see from a packet which process it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ProcessIndex(u8);
 
 impl ProcessIndex {
-    /// Bits of a number below those of the process.
+    /// Number of bits below those of the process.
     const SHIFT: u32 = 16;
 
     /// The index of queue pair 1, which belongs to no process, and of a process that shares its port with no
@@ -16,40 +16,40 @@ impl ProcessIndex {
     pub const NONE: ProcessIndex = ProcessIndex(0);
     /// The lowest index of a process that shares a port.
     pub const FIRST: ProcessIndex = ProcessIndex(1);
-    /// The highest one: 255 is in the queue pair number of multicast.
+    /// The highest index of a process that shares a port: 255 is in the queue pair number of multicast.
     pub const LAST: ProcessIndex = ProcessIndex(254);
 
-    /// The indices that processes may have, in order.
+    /// Iterates over the indices that processes may have, in order.
     #[inline]
     pub fn all() -> impl Iterator<Item = ProcessIndex> {
         (ProcessIndex::FIRST.0..=ProcessIndex::LAST.0).map(ProcessIndex)
     }
 
-    /// Whether a process that shares a port may have this index.
+    /// Reports whether a process that shares a port may have this index.
     #[inline]
     pub const fn is_of_process(self) -> bool {
         ProcessIndex::FIRST.0 <= self.0 && self.0 <= ProcessIndex::LAST.0
     }
 
-    /// The process with this index.
+    /// Returns the process with this index.
     #[inline]
     pub const fn new(index: u8) -> ProcessIndex {
         ProcessIndex(index)
     }
 
-    /// The index.
+    /// Returns the index.
     #[inline]
     pub const fn value(self) -> u8 {
         self.0
     }
 
-    /// The process that owns the XRC SRQ with this number.
+    /// Returns the process that owns the XRC SRQ with this number.
     #[inline]
     pub const fn of_srqn(srqn: u32) -> ProcessIndex {
         Qpn::new(srqn).process()
     }
 
-    /// The first of the 65536 numbers that the process gives to its queue pairs, or to its XRC SRQs.
+    /// Returns the first of the 65536 numbers that the process gives to its queue pairs, or to its XRC SRQs.
     #[inline]
     pub const fn number_base(self) -> u32 {
         (self.0 as u32) << ProcessIndex::SHIFT
@@ -88,31 +88,31 @@ impl Qpn {
     /// Destination of multicast datagrams.
     pub const MULTICAST: Qpn = Qpn(0xff_ffff);
 
-    /// The number made of the low 24 bits of `value`.
+    /// Returns the queue pair number made of the low 24 bits of `value`.
     #[inline]
     pub const fn new(value: u32) -> Qpn {
         Qpn(value & 0xff_ffff)
     }
 
-    /// The number of a process's queue pair.
+    /// Returns the number of a process's queue pair.
     #[inline]
     pub const fn of(process: ProcessIndex, index: u16) -> Qpn {
         Qpn(process.number_base() | index as u32)
     }
 
-    /// The number.
+    /// Returns the number, below 2^24.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The process that the queue pair belongs to.
+    /// Returns the process that the queue pair belongs to.
     #[inline]
     pub const fn process(self) -> ProcessIndex {
         ProcessIndex((self.0 >> ProcessIndex::SHIFT) as u8)
     }
 
-    /// Which of its process's queue pairs.
+    /// Returns the index of the queue pair within its process.
     #[inline]
     pub const fn index(self) -> u16 {
         self.0 as u16

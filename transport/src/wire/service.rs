@@ -1,5 +1,5 @@
-//! What a transport service is: a row each. A new service is a row here, its opcodes, and a row for each type
-//! of queue pairs that has it (`types/queue_pair.rs`).
+//! Transport services: one row of properties each. A new service needs a row here, its opcodes, and a row for
+//! each type of queue pairs that has it (`types/queue_pair.rs`).
 
 /// Transport service; discriminants are the upper three bits of the opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,24 +17,24 @@ pub enum Service {
     Cnp = 4,
     /// Extended reliable connection.
     Xrc = 5,
-    /// 0xc0…0xff: reserved or a manufacturer's own.
+    /// Opcodes 0xc0…0xff: reserved, or defined by a manufacturer.
     Reserved = 6,
 }
 
-/// A service and what it is.
+/// Properties of a transport service.
 #[derive(Debug, Clone, Copy)]
 pub struct ServiceRow {
     /// The service.
     pub service: Service,
-    /// Its name in the specification.
+    /// Name of the service in the specification.
     pub name: &'static str,
-    /// Its packets carry messages of queue pairs.
+    /// True if packets carry messages of queue pairs.
     pub has_messages: bool,
-    /// Packets are acknowledged, and sent again until they are.
+    /// True if packets are acknowledged, and sent again until they are.
     pub is_reliable: bool,
-    /// The queue pair names its peer; else each request does.
+    /// True if the queue pair names its peer; otherwise each request does.
     pub is_connected: bool,
-    /// Requests name the shared receive queue that they are for.
+    /// True if requests name the shared receive queue that they are for.
     pub names_srq: bool,
 }
 
@@ -43,7 +43,8 @@ const fn row(service: Service, name: &'static str, is: [bool; 4]) -> ServiceRow 
     ServiceRow { service, name, has_messages, is_reliable, is_connected, names_srq }
 }
 
-/// Every service, by its number on the wire. The columns: messages, reliable, connected, names an SRQ.
+/// The table of all services, by their numbers on the wire. The columns: messages, reliable, connected, names
+/// an SRQ.
 pub const SERVICES: [ServiceRow; 7] = [
     row(Service::Rc, "RC", [true, true, true, false]),
     row(Service::Uc, "UC", [true, false, true, false]),
@@ -54,7 +55,7 @@ pub const SERVICES: [ServiceRow; 7] = [
     row(Service::Reserved, "", [false, false, false, false]),
 ];
 
-/// A column of the table as bits by number, so that a question costs a shift and no load.
+/// Returns a column of the table as bits by number, so that a question costs a shift and no load.
 #[expect(clippy::indexing_slicing, reason = "evaluated when this is compiled")]
 const fn bits(column: usize) -> u8 {
     let (mut bits, mut index) = (0, 0);
@@ -73,7 +74,7 @@ const CONNECTED: u8 = bits(2);
 const NAMES_SRQ: u8 = bits(3);
 
 impl Service {
-    /// The service with this number; all from 6 on are reserved.
+    /// Returns the service with this number; all from 6 on are reserved.
     #[inline]
     pub const fn of_number(number: u8) -> Service {
         match number {
@@ -92,49 +93,49 @@ impl Service {
         column >> self as u8 & 1 != 0
     }
 
-    /// Its packets carry messages of queue pairs.
+    /// Reports whether packets carry messages of queue pairs.
     #[inline]
     pub const fn has_messages(self) -> bool {
         self.is(HAS_MESSAGES)
     }
 
-    /// Packets are acknowledged, and sent again until they are.
+    /// Reports whether packets are acknowledged, and sent again until they are.
     #[inline]
     pub const fn is_reliable(self) -> bool {
         self.is(RELIABLE)
     }
 
-    /// The queue pair names its peer.
+    /// Reports whether the queue pair names its peer.
     #[inline]
     pub const fn is_connected(self) -> bool {
         self.is(CONNECTED)
     }
 
-    /// Each request of a message names its peer.
+    /// Reports whether each request names its peer.
     #[inline]
     pub const fn is_datagram(self) -> bool {
         self.has_messages() && !self.is_connected()
     }
 
-    /// Its packets are sent once: a message ends when it has left.
+    /// Reports whether packets are sent once: a message ends when it has left.
     #[inline]
     pub const fn is_sent_once(self) -> bool {
         self.has_messages() && !self.is_reliable()
     }
 
-    /// Requests name the shared receive queue that they are for.
+    /// Reports whether requests name the shared receive queue that they are for.
     #[inline]
     pub const fn names_srq(self) -> bool {
         self.is(NAMES_SRQ)
     }
 
-    /// Congestion notifications: they have no PSN.
+    /// Reports whether packets are congestion notifications, which have no PSN.
     #[inline]
     pub const fn is_notification(self) -> bool {
         matches!(self, Service::Cnp)
     }
 
-    /// Its name in the specification; empty if it is reserved.
+    /// Returns the name in the specification; empty if the service is reserved.
     #[expect(clippy::indexing_slicing, reason = "a row for each number, as a test checks")]
     pub const fn name(self) -> &'static str {
         SERVICES[self as usize].name

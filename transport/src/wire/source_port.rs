@@ -1,20 +1,20 @@
-//! UDP source ports: entropy for routers that spread flows over several paths.
+//! UDP source ports, by which routers spread flows over several paths.
 //!
-//! One queue pair keeps one port while its path is unchanged, or its packets would be reordered.
+//! A queue pair uses one port while its path is unchanged, because its packets would be reordered otherwise.
 //! Ports are 0xc000…0xffff, chosen as the Linux RDMA core chooses them.
 
 use super::Qpn;
 
-/// The first of the ports that flows are given.
+/// Lowest computed source port.
 pub const FIRST: u16 = 0xc000;
 
-/// Whether it is one of these.
+/// Reports whether a port is in the range of computed ports.
 pub const fn is_computed(port: u16) -> bool {
     port >= FIRST
 }
 
-/// Source port of a connection: its flow label decides, or the two queue pair numbers if it has none. Both
-/// ends compute the same one, unless they were given different labels.
+/// Returns the source port of a connection: computed from its flow label, or from the two queue pair numbers
+/// if it has none. Both ends compute the same one, unless they were given different labels.
 pub const fn of_connection(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     match flow_label & 0xf_ffff {
         //= linux:ib_verbs.h#rdma_get_udp_sport
@@ -24,7 +24,7 @@ pub const fn of_connection(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     }
 }
 
-/// Source port for an IPv6 flow label (or the 20-bit flow label of an address handle).
+/// Returns the source port for an IPv6 flow label (or the 20-bit flow label of an address handle).
 pub const fn from_flow_label(flow_label: u32) -> u16 {
     //= linux:ib_verbs.h#rdma_flow_label_to_udp_sport
     //| The 20 bits of the flow label are folded to the 14 low bits of the source port.
@@ -32,7 +32,7 @@ pub const fn from_flow_label(flow_label: u32) -> u16 {
     folded as u16 | FIRST
 }
 
-/// Source port when the flow label is zero: both queue pair numbers, mixed.
+/// Returns the source port for a flow label of zero, mixed from both queue pair numbers.
 pub const fn from_qpns(local: Qpn, remote: Qpn) -> u16 {
     //= linux:ib_verbs.h#rdma_calc_flow_label
     //| The flow label of a connection is mixed from the product of its queue pair numbers.

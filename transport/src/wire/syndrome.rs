@@ -1,42 +1,42 @@
 //! Meaning of the AETH syndrome: ACK with credits, RNR NAK with a timer, NAK with a reason.
 
-/// Why a request was refused.
+/// Reason why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NakCode {
     /// A PSN was skipped; the NAK carries the expected one. The only NAK that is not fatal.
     Sequence = 0,
-    /// Malformed, out of order, too long or not allowed on this queue pair.
+    /// The request is malformed, out of order, too long or not allowed on this queue pair.
     InvalidRequest = 1,
     /// Key, range or rights of the remote memory are wrong.
     RemoteAccess = 2,
-    /// The responder could not finish for a reason of its own.
+    /// The responder could not finish for an internal reason.
     RemoteOperation = 3,
-    /// Of reliable datagrams; some XRC hardware reports an XRC violation by it.
+    /// An error of reliable datagrams; some XRC hardware reports an XRC violation with it.
     InvalidReadRequest = 4,
 }
 
-/// Decoded syndrome byte; every byte has exactly one meaning and back.
+/// A decoded syndrome byte. Decoding and encoding are inverse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Syndrome {
-    /// Everything up to and including the PSN was accepted.
+    /// All packets up to and including the PSN were accepted.
     Ack {
-        /// Five bits, see [`credits`].
+        /// Credit code, five bits; see [`credits`].
         credit_code: u8,
     },
-    /// Receiver not ready: ask again no sooner than after the timer.
+    /// The receiver is not ready: ask again no sooner than after the timer.
     RnrNak {
-        /// Five bits, see [`rnr_timer_ns`].
+        /// Timer code, five bits; see [`rnr_timer_ns`].
         timer_code: u8,
     },
-    /// Refused.
+    /// The request was refused.
     Nak(NakCode),
-    /// A value without meaning; to be ignored.
+    /// A value without meaning, to be ignored.
     Reserved(u8),
 }
 
 impl Syndrome {
-    /// ACK without flow control: the sender may send as it likes.
+    /// An ACK without flow control: the sender may send without limit.
     pub const ACK_UNLIMITED: Syndrome = Syndrome::Ack { credit_code: 0x1f };
 
     /// Decodes the byte.
@@ -67,10 +67,10 @@ impl Syndrome {
     }
 }
 
-/// Nanoseconds that an RNR timer code stands for; only its low five bits count. Code 0 is the
-/// longest: 655.36 ms.
+/// Returns the nanoseconds of an RNR timer code; only its low five bits count. Code 0 is the longest: 655.36
+/// ms.
 pub const fn rnr_timer_ns(code: u8) -> u64 {
-    // In units of 10 µs: powers of two and the values half way between them.
+    // The table is in units of 10 µs: powers of two and the values half way between them.
     let units: u64 = match code & 0x1f {
         //= statement:22
         //| The RNR code 0 is the longest time, and the code 1 is the shortest.
@@ -82,8 +82,8 @@ pub const fn rnr_timer_ns(code: u8) -> u64 {
     units * 10_000
 }
 
-/// Receive requests that a credit code announces; only its low five bits count. `None` for 0x1f:
-/// there is no flow control.
+/// Returns the number of receive requests that a credit code announces; only its low five bits count. `None`
+/// for 0x1f: there is no flow control.
 pub const fn credits(code: u8) -> Option<u32> {
     match code & 0x1f {
         0x1f => None,
@@ -93,7 +93,7 @@ pub const fn credits(code: u8) -> Option<u32> {
     }
 }
 
-/// Nanoseconds of a queue pair's `timeout` attribute, 4096 ns · 2^timeout; only its low five bits
+/// Returns the nanoseconds of a queue pair's `timeout` attribute, 4096 ns · 2^timeout; only its low five bits
 /// count. `None` for 0: wait for ever.
 pub const fn transport_timer_ns(timeout: u8) -> Option<u64> {
     match timeout & 0x1f {

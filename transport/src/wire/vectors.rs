@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use super::icrc;
 use crate::path::Flow;
 
-/// One IP packet.
+/// An IP packet with the facts that tests compare.
 #[derive(Clone)]
 pub(super) struct Vector {
     pub(super) name: &'static str,
@@ -39,7 +39,7 @@ impl Vector {
         &self.bytes[self.ip_header_bytes..self.ip_header_bytes + 8]
     }
 
-    /// BTH to ICRC.
+    /// Returns the packet from BTH to ICRC.
     pub(super) fn packet(&self) -> &[u8] {
         &self.bytes[self.ip_header_bytes + 8..]
     }
@@ -48,7 +48,7 @@ impl Vector {
         icrc::verify_with_header(self.ip_header(), self.udp_header(), self.packet())
     }
 
-    /// The flow, read independently of the code under test.
+    /// Returns the flow, read independently of the code under test.
     pub(super) fn flow(&self) -> Flow {
         let address = |at: usize| -> IpAddr {
             if self.is_ipv4() {
@@ -69,7 +69,7 @@ impl Vector {
     }
 }
 
-/// V1 … V8 in order.
+/// Returns V1 … V8 in order.
 pub(super) fn all() -> Vec<Vector> {
     let mad = [
         "45000134000040004011b5b5c0000201c0000202c00012b7012000006400ffff00000001000000008001000000000001",

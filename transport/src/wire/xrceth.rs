@@ -1,6 +1,6 @@
 //! XRC extended transport header: the shared receive queue of an XRC request.
 
-/// Shared receive queue that an XRC request is for; in every XRC request packet, in no response.
+/// The shared receive queue that an XRC request is for; in every XRC request packet, in no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XrcEth {
     /// Number of the shared receive queue, 24 bits.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_transport::cm::{
-    AcceptParams, Cm, CmConfig, CmPath, ConnectParams, Event, IdSource, ListenParams, MadOut, MadRoute,
-    RejectParams, ResolveParams, SidrReply, State,
+    AcceptParams, Cm, CmConfig, CmEvent, CmPath, CmState, ConnectParams, IdSource, ListenParams, MadOut,
+    MadRoute, RejectParams, ResolveParams, SidrReply,
 };
 use pumice_transport::mad::{CommId, MAD_BYTES, PortSpace, RejectReason, ServiceId};
 use pumice_transport::types::Mtu;
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    fn on_event(&mut self, side: usize, event: Event) {
+    fn on_event(&mut self, side: usize, event: CmEvent) {
         let now_ns = self.now_ns;
         let refuse = &self.refuse;
         let Side { cm, connections, resolved } = &mut self.sides[side];
@@ -148,7 +148,7 @@ impl World {
             known.unwrap_or_else(|| panic!("event of the unknown {id}")).1 = belief;
         };
         match event {
-            Event::ConnectRequest { id, request, .. } => {
+            CmEvent::ConnectRequest { id, request, .. } => {
                 let number = request.local_qpn.value();
                 cm.take_request(id);
                 if refuse.contains(&number) {
@@ -163,27 +163,27 @@ impl World {
                     cm.destroy(old, now_ns).unwrap();
                 }
             }
-            Event::ConnectResponse { .. } => {
+            CmEvent::ConnectResponse { .. } => {
                 cm.send_rtu(id, &[]).unwrap();
                 believe(Belief::Connected);
             }
-            Event::Established { .. } => believe(Belief::Connected),
-            Event::Rejected { .. } | Event::Unreachable { .. } => believe(Belief::Failed),
-            Event::DisconnectRequest { .. } => {
+            CmEvent::Established { .. } => believe(Belief::Connected),
+            CmEvent::Rejected { .. } | CmEvent::Unreachable { .. } => believe(Belief::Failed),
+            CmEvent::DisconnectRequest { .. } => {
                 cm.disconnect(id, &[], now_ns).unwrap();
                 believe(Belief::Disconnected);
             }
-            Event::Disconnected { .. } => believe(Belief::Disconnected),
-            Event::SidrRequest { id, .. } => {
+            CmEvent::Disconnected { .. } => believe(Belief::Disconnected),
+            CmEvent::SidrRequest { id, .. } => {
                 cm.sidr_reply(id, &SidrReply::queue_pair(Qpn::new(9), 1, &[])).unwrap();
                 cm.destroy(id, now_ns).unwrap();
             }
-            Event::SidrResolved { id, reply } => {
+            CmEvent::SidrResolved { id, reply } => {
                 assert_eq!(reply.qpn, Qpn::new(9));
                 assert!(resolved.insert(id), "resolved once");
                 cm.destroy(id, now_ns).unwrap();
             }
-            Event::MraReceived { .. } | Event::TimewaitExit { .. } => {}
+            CmEvent::MraReceived { .. } | CmEvent::TimewaitExit { .. } => {}
         }
     }
 
@@ -242,7 +242,7 @@ fn connections_complete_under_5_percent_loss() {
                     "seed {seed}: {side} {number}"
                 );
                 let id = world.sides[side].connections[&number].0;
-                assert_eq!(world.sides[side].cm.state(id), Some(State::Established), "seed {seed}");
+                assert_eq!(world.sides[side].cm.state(id), Some(CmState::Established), "seed {seed}");
             }
         }
         // From one side, from the other, and from both at once.

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, Cm, CmConfig, CmError, CmPath, ConnectParams, Event, IdSource,
+    AcceptParams, BacklogOverflow, Cm, CmConfig, CmError, CmEvent, CmPath, ConnectParams, IdSource,
     ListenParams, ListenScope, MadRoute,
 };
 use pumice_transport::mad::{CmMessage, CommId, PortSpace, PrivateData, Req, ServiceId, SidrReq};
@@ -74,13 +74,13 @@ fn ten_thousand_connections_at_once() {
         };
         client.connect(&params, 0).unwrap();
         deliver(&mut client, &mut server, 0);
-        let Some(Event::ConnectRequest { id, .. }) = server.poll_event() else { panic!("request {n}") };
+        let Some(CmEvent::ConnectRequest { id, .. }) = server.poll_event() else { panic!("request {n}") };
         server.accept(id, &AcceptParams::new(Qpn::new(n + 2), Psn::new(n)), 0).unwrap();
         // The replies are under way for a while.
         if n % 100 == 99 {
             peak = peak.max(held_bytes() - before);
             deliver(&mut server, &mut client, 0);
-            while let Some(Event::ConnectResponse { id, .. }) = client.poll_event() {
+            while let Some(CmEvent::ConnectResponse { id, .. }) = client.poll_event() {
                 client.send_rtu(id, &[]).unwrap();
             }
             deliver(&mut client, &mut server, 0);
@@ -97,7 +97,7 @@ fn ten_thousand_connections_at_once() {
     for id in &ids {
         client.destroy(*id, 0).unwrap();
         deliver(&mut client, &mut server, 0);
-        let Some(Event::DisconnectRequest { id, .. }) = server.poll_event() else { panic!("{id}") };
+        let Some(CmEvent::DisconnectRequest { id, .. }) = server.poll_event() else { panic!("{id}") };
         server.destroy(id, 0).unwrap();
         deliver(&mut server, &mut client, 0);
     }
@@ -178,7 +178,7 @@ fn sixty_thousand_listeners_are_told_apart() {
         };
         let _ = bench.receive_from(&MadRoute { local: gid(local), ..route() }, CmMessage::SidrReq(question));
         let event = bench.cm.poll_event();
-        let Some(Event::SidrRequest { listener, .. }) = event else { panic!("{event:?}") };
+        let Some(CmEvent::SidrRequest { listener, .. }) = event else { panic!("{event:?}") };
         listener
     };
     assert_eq!(ask(&mut bench, 777, US), ids[777]);

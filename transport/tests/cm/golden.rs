@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use pumice_transport::cm::{
-    AcceptParams, Cm, CmConfig, CmPath, ConnectParams, Event, IdSource, ListenParams, MadRoute,
+    AcceptParams, Cm, CmConfig, CmEvent, CmPath, ConnectParams, IdSource, ListenParams, MadRoute,
     ResolveParams, SidrReply,
 };
 use pumice_transport::mad::{
@@ -277,7 +277,7 @@ fn in_the_role_of_the_client() {
         let (_, mut cm, id) = request(req);
         expect(&mut cm, req, true);
         receive(&mut cm, rep);
-        assert!(matches!(cm.poll_event(), Some(Event::ConnectResponse { .. })));
+        assert!(matches!(cm.poll_event(), Some(CmEvent::ConnectResponse { .. })));
         let qp = cm.qp_parameters(id).unwrap();
         let (CmMessage::Req(asked), CmMessage::Rep(replied)) = (req.message, rep.message) else { panic!() };
         assert_eq!((qp.rq_psn, qp.sq_psn), (Some(asked.starting_psn), replied.starting_psn));
@@ -288,7 +288,7 @@ fn in_the_role_of_the_client() {
         cm.disconnect(id, &[], 0).unwrap();
         expect(&mut cm, dreq, true);
         receive(&mut cm, drep);
-        assert!(matches!(cm.poll_event(), Some(Event::Disconnected { private_data: Some(_), .. })));
+        assert!(matches!(cm.poll_event(), Some(CmEvent::Disconnected { private_data: Some(_), .. })));
 
         // The server disconnects.
         let [req, rep, rtu, dreq, drep] = &mads(kernel, "cm-ucmatose")[..] else { panic!("five MADs") };
@@ -305,7 +305,7 @@ fn in_the_role_of_the_client() {
         let (_, mut cm, _) = request(req);
         expect(&mut cm, req, true);
         receive(&mut cm, rej);
-        let Some(Event::Rejected { rejection, .. }) = cm.poll_event() else { panic!("rejected") };
+        let Some(CmEvent::Rejected { rejection, .. }) = cm.poll_event() else { panic!("rejected") };
         assert_eq!(rejection.reason, RejectReason::INVALID_SERVICE_ID);
     }
 }
@@ -321,7 +321,7 @@ fn in_the_role_of_the_server() {
             let mut cm = cm(replied.local_ca_guid, replied.local_id);
             cm.listen(&ListenParams::new(asked.service_id, 1)).unwrap();
             receive(&mut cm, req);
-            let Some(Event::ConnectRequest { id, .. }) = cm.poll_event() else { panic!("a request") };
+            let Some(CmEvent::ConnectRequest { id, .. }) = cm.poll_event() else { panic!("a request") };
             let accept = AcceptParams {
                 rnr_retry_count: replied.rnr_retry_count,
                 ..AcceptParams::new(replied.local_qpn, replied.starting_psn)
@@ -329,7 +329,7 @@ fn in_the_role_of_the_server() {
             cm.accept(id, &accept, 0).unwrap();
             expect(&mut cm, rep, false);
             receive(&mut cm, rtu);
-            assert!(matches!(cm.poll_event(), Some(Event::Established { .. })));
+            assert!(matches!(cm.poll_event(), Some(CmEvent::Established { .. })));
             let qp = cm.qp_parameters(id).unwrap();
             assert_eq!((qp.rq_psn, qp.sq_psn), (Some(replied.starting_psn), asked.starting_psn));
             assert_eq!((qp.dest_qpn, qp.retry_count), (asked.local_qpn, asked.retry_count));
@@ -338,10 +338,10 @@ fn in_the_role_of_the_server() {
                 cm.disconnect(id, &[], 0).unwrap();
                 expect(&mut cm, dreq, true);
                 receive(&mut cm, drep);
-                assert!(matches!(cm.poll_event(), Some(Event::Disconnected { .. })));
+                assert!(matches!(cm.poll_event(), Some(CmEvent::Disconnected { .. })));
             } else {
                 receive(&mut cm, dreq);
-                assert!(matches!(cm.poll_event(), Some(Event::DisconnectRequest { .. })));
+                assert!(matches!(cm.poll_event(), Some(CmEvent::DisconnectRequest { .. })));
                 cm.disconnect(id, &[], 0).unwrap();
                 expect(&mut cm, drep, false);
             }
@@ -367,14 +367,14 @@ fn datagrams_in_the_role_of_both_sides() {
             client.resolve(&ResolveParams::new(asked.service_id, route, &asked.private_data), 0).unwrap();
             expect(&mut client, req, true);
             receive(&mut client, rep);
-            let Some(Event::SidrResolved { reply, .. }) = client.poll_event() else { panic!("an answer") };
+            let Some(CmEvent::SidrResolved { reply, .. }) = client.poll_event() else { panic!("an answer") };
             assert_eq!(*reply, answered);
 
             let mut server = cm(2, CommId(5));
             if answered.status == SidrStatus::SUCCESS {
                 server.listen(&ListenParams::new(asked.service_id, 1)).unwrap();
                 receive(&mut server, req);
-                let Some(Event::SidrRequest { id, .. }) = server.poll_event() else { panic!("a question") };
+                let Some(CmEvent::SidrRequest { id, .. }) = server.poll_event() else { panic!("a question") };
                 server.sidr_reply(id, &SidrReply::queue_pair(answered.qpn, answered.q_key, &[])).unwrap();
             } else {
                 assert!(server.handle_mad(&req.route(), &req.bytes, 0).is_err());

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use pumice_transport::cm::{
-    AcceptParams, Cm, CmConfig, CmPath, ConnectParams, Event, IdSource, Ignored, ListenParams, ListenerId,
-    MadRoute, State, time_code_ns,
+    AcceptParams, Cm, CmConfig, CmEvent, CmPath, CmState, ConnectParams, IdSource, IgnoredMad, ListenParams,
+    ListenerId, MadRoute, time_code_ns,
 };
 use pumice_transport::mad::{
     CmMessage, CommId, Drep, Dreq, Ece, IpHeader, Mad, Mra, MraOf, PathFields, PortSpace, PrivateData, Rej,
@@ -66,11 +66,11 @@ impl Bench {
     }
 
     /// A message of the peer's.
-    pub(crate) fn receive(&mut self, message: CmMessage) -> Result<(), Ignored> {
+    pub(crate) fn receive(&mut self, message: CmMessage) -> Result<(), IgnoredMad> {
         self.receive_from(&route(), message)
     }
 
-    pub(crate) fn receive_from(&mut self, route: &MadRoute, message: CmMessage) -> Result<(), Ignored> {
+    pub(crate) fn receive_from(&mut self, route: &MadRoute, message: CmMessage) -> Result<(), IgnoredMad> {
         self.cm.handle_mad(route, &message.emit(0x55), self.now_ns)
     }
 
@@ -91,11 +91,11 @@ impl Bench {
         sent[0]
     }
 
-    pub(crate) fn events(&mut self) -> Vec<Event> {
+    pub(crate) fn events(&mut self) -> Vec<CmEvent> {
         std::iter::from_fn(|| self.cm.poll_event()).collect()
     }
 
-    pub(crate) fn event(&mut self) -> Event {
+    pub(crate) fn event(&mut self) -> CmEvent {
         let mut events = self.events();
         assert_eq!(events.len(), 1, "{events:?}");
         events.remove(0)
@@ -121,7 +121,7 @@ impl Bench {
         self.wait(1);
     }
 
-    pub(crate) fn state(&self, id: CommId) -> Option<State> {
+    pub(crate) fn state(&self, id: CommId) -> Option<CmState> {
         self.cm.state(id)
     }
 
@@ -137,7 +137,7 @@ impl Bench {
     pub(crate) fn rep_received() -> Bench {
         let mut bench = Bench::req_sent();
         bench.receive(CmMessage::Rep(rep())).unwrap();
-        assert!(matches!(bench.event(), Event::ConnectResponse { id: OURS, .. }));
+        assert!(matches!(bench.event(), CmEvent::ConnectResponse { id: OURS, .. }));
         bench
     }
 
@@ -152,7 +152,7 @@ impl Bench {
     pub(crate) fn req_received() -> Bench {
         let (mut bench, _) = Bench::listening();
         bench.receive(CmMessage::Req(req())).unwrap();
-        assert!(matches!(bench.event(), Event::ConnectRequest { id: OURS, .. }));
+        assert!(matches!(bench.event(), CmEvent::ConnectRequest { id: OURS, .. }));
         bench
     }
 
@@ -167,7 +167,7 @@ impl Bench {
     pub(crate) fn passive_established() -> Bench {
         let mut bench = Bench::rep_sent();
         bench.receive(CmMessage::Rtu(rtu())).unwrap();
-        assert!(matches!(bench.event(), Event::Established { id: OURS, .. }));
+        assert!(matches!(bench.event(), CmEvent::Established { id: OURS, .. }));
         bench
     }
 

@@ -1,7 +1,8 @@
 //! The active side: from `connect` to ESTABLISHED, and every way it can fail.
 
 use pumice_transport::cm::{
-    CmConfig, CmError, ConnectParams, Event, Ignored, QpParameters, RejectParams, State, UnansweredMessage,
+    CmConfig, CmError, CmEvent, CmState, ConnectParams, IgnoredMad, QpParameters, RejectParams,
+    UnansweredMessage,
 };
 use pumice_transport::mad::{
     CmMessage, CommId, Mra, MraOf, PrivateData, PrivateDataTooLong, Rej, RejectReason, Rejected, Rep,
@@ -20,10 +21,10 @@ fn times_are_those_of_linux() {
 #[test]
 fn connects() {
     let mut bench = Bench::req_sent();
-    assert_eq!(bench.state(OURS), Some(State::ReqSent));
+    assert_eq!(bench.state(OURS), Some(CmState::ReqSent));
     bench.receive(CmMessage::Rep(rep())).unwrap();
-    assert_eq!(bench.event(), Event::ConnectResponse { id: OURS, reply: Box::new(rep()) });
-    assert_eq!(bench.state(OURS), Some(State::RepReceived));
+    assert_eq!(bench.event(), CmEvent::ConnectResponse { id: OURS, reply: Box::new(rep()) });
+    assert_eq!(bench.state(OURS), Some(CmState::RepReceived));
     assert_eq!(bench.cm.poll_timeout(), None);
     let expected = QpParameters {
         transport: TransportType::Rc,
@@ -48,7 +49,7 @@ fn connects() {
     bench.cm.send_rtu(OURS, b"go").unwrap();
     let CmMessage::Rtu(rtu) = bench.sent_one() else { panic!("an RTU") };
     assert_eq!((rtu.local_id, rtu.remote_id, &rtu.private_data[..3]), (OURS, THEIRS, &b"go\0"[..]));
-    assert_eq!(bench.state(OURS), Some(State::Established));
+    assert_eq!(bench.state(OURS), Some(CmState::Established));
     bench.quiet();
 }
 
@@ -92,11 +93,11 @@ fn an_unanswered_request_is_sent_16_times_and_given_up() {
         assert_eq!(*again.get_or_insert(sent), sent);
     }
     bench.wait_exactly(REQ_NS);
-    assert_eq!(bench.event(), Event::Unreachable { id: OURS, unanswered: UnansweredMessage::Req });
-    assert_eq!(bench.state(OURS), Some(State::Idle));
+    assert_eq!(bench.event(), CmEvent::Unreachable { id: OURS, unanswered: UnansweredMessage::Req });
+    assert_eq!(bench.state(OURS), Some(CmState::Idle));
     bench.quiet();
     // Too late: the peer that replies is told.
-    assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(Ignored::WrongState(State::Idle)));
+    assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(IgnoredMad::WrongState(CmState::Idle)));
     assert_eq!(bench.sent_one(), CmMessage::Rej(our_rej(OURS, Rejected::Rep, RejectReason::INVALID_COMM_ID)));
     bench.cm.destroy(OURS, bench.now_ns).unwrap();
     bench.assert_gone();
@@ -108,24 +109,24 @@ fn an_mra_buys_time() {
     bench.wait(SECOND_NS);
     let mra = CmMessage::Mra(mra(MraOf::Req));
     bench.receive(mra).unwrap();
-    assert_eq!(bench.event(), Event::MraReceived { id: OURS, service_timeout: 24 });
-    assert_eq!(bench.state(OURS), Some(State::MraReqReceived));
-    assert_eq!(bench.receive(mra), Err(Ignored::Duplicate));
+    assert_eq!(bench.event(), CmEvent::MraReceived { id: OURS, service_timeout: 24 });
+    assert_eq!(bench.state(OURS), Some(CmState::MraReqReceived));
+    assert_eq!(bench.receive(mra), Err(IgnoredMad::Duplicate));
     // 24 is 65.536 s; the ACK timeout, 17, is 0.512 s.
     bench.wait_exactly(66_048_000_000);
     assert!(matches!(bench.sent_one(), CmMessage::Req(_)));
     bench.receive(CmMessage::Rep(rep())).unwrap();
-    assert!(matches!(bench.event(), Event::ConnectResponse { .. }));
+    assert!(matches!(bench.event(), CmEvent::ConnectResponse { .. }));
 }
 
 #[test]
 fn an_mra_of_something_else_changes_nothing() {
     let mut bench = Bench::req_sent();
-    assert_eq!(bench.receive(CmMessage::Mra(mra(MraOf::Rep))), Err(Ignored::UnknownId));
-    assert_eq!(bench.receive(CmMessage::Mra(mra(MraOf::Lap))), Err(Ignored::UnknownId));
+    assert_eq!(bench.receive(CmMessage::Mra(mra(MraOf::Rep))), Err(IgnoredMad::UnknownId));
+    assert_eq!(bench.receive(CmMessage::Mra(mra(MraOf::Lap))), Err(IgnoredMad::UnknownId));
     let stranger = Mra { remote_id: CommId(1), ..mra(MraOf::Req) };
-    assert_eq!(bench.receive(CmMessage::Mra(stranger)), Err(Ignored::UnknownId));
-    assert_eq!(bench.state(OURS), Some(State::ReqSent));
+    assert_eq!(bench.receive(CmMessage::Mra(stranger)), Err(IgnoredMad::UnknownId));
+    assert_eq!(bench.state(OURS), Some(CmState::ReqSent));
 }
 
 #[test]
@@ -134,9 +135,9 @@ fn a_rejection_of_the_request_ends_it() {
         let mut bench = Bench::req_sent();
         let rej = rej(Rejected::Req, reason);
         bench.receive(CmMessage::Rej(rej)).unwrap();
-        assert_eq!(bench.event(), Event::Rejected { id: OURS, rejection: Box::new(rej) });
-        assert_eq!(bench.state(OURS), Some(State::Idle));
-        assert_eq!(bench.receive(CmMessage::Rej(rej)), Err(Ignored::WrongState(State::Idle)));
+        assert_eq!(bench.event(), CmEvent::Rejected { id: OURS, rejection: Box::new(rej) });
+        assert_eq!(bench.state(OURS), Some(CmState::Idle));
+        assert_eq!(bench.receive(CmMessage::Rej(rej)), Err(IgnoredMad::WrongState(CmState::Idle)));
         bench.quiet();
         bench.cm.destroy(OURS, bench.now_ns).unwrap();
         bench.assert_gone();
@@ -150,18 +151,18 @@ fn a_rejection_may_carry_the_id_that_an_mra_told() {
     bench.events();
     let rej = Rej { local_id: THEIRS, ..rej(Rejected::Req, RejectReason::CONSUMER) };
     bench.receive(CmMessage::Rej(rej)).unwrap();
-    assert!(matches!(bench.event(), Event::Rejected { .. }));
+    assert!(matches!(bench.event(), CmEvent::Rejected { .. }));
 }
 
 #[test]
 fn a_stale_connection_waits_before_its_queue_pair_can_be_used() {
     let mut bench = Bench::req_sent();
     bench.receive(CmMessage::Rej(rej(Rejected::Req, RejectReason::STALE_CONNECTION))).unwrap();
-    assert!(matches!(bench.event(), Event::Rejected { .. }));
-    assert_eq!(bench.state(OURS), Some(State::Timewait));
+    assert!(matches!(bench.event(), CmEvent::Rejected { .. }));
+    assert_eq!(bench.state(OURS), Some(CmState::Timewait));
     bench.wait_exactly(512_000_000);
-    assert_eq!(bench.event(), Event::TimewaitExit { id: OURS });
-    assert_eq!(bench.state(OURS), Some(State::Idle));
+    assert_eq!(bench.event(), CmEvent::TimewaitExit { id: OURS });
+    assert_eq!(bench.state(OURS), Some(CmState::Idle));
 }
 
 #[test]
@@ -170,7 +171,7 @@ fn a_repeated_reply_gets_the_rtu_again() {
     bench.cm.send_rtu(OURS, b"same").unwrap();
     let rtu = bench.sent_one();
     for _ in 0..3 {
-        assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(Ignored::Duplicate));
+        assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(IgnoredMad::Duplicate));
         assert_eq!(bench.sent_one(), rtu);
     }
     assert_eq!(bench.events(), []);
@@ -180,14 +181,14 @@ fn a_repeated_reply_gets_the_rtu_again() {
 fn a_reply_repeated_too_early_is_answered_with_an_mra() {
     let mut bench = Bench::rep_received();
     for _ in 0..2 {
-        assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(Ignored::Duplicate));
+        assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(IgnoredMad::Duplicate));
         let CmMessage::Mra(mra) = bench.sent_one() else { panic!("an MRA") };
         assert_eq!(
             (mra.local_id, mra.remote_id, mra.of, mra.service_timeout),
             (OURS, THEIRS, MraOf::Rep, 24)
         );
     }
-    assert_eq!(bench.state(OURS), Some(State::MraRepSent));
+    assert_eq!(bench.state(OURS), Some(CmState::MraRepSent));
     bench.cm.send_rtu(OURS, &[]).unwrap();
     assert_eq!(bench.sent_one(), CmMessage::Rtu(our_rtu()));
 }
@@ -199,7 +200,7 @@ fn without_mras_silence() {
     bench.sent();
     bench.receive(CmMessage::Rep(rep())).unwrap();
     bench.events();
-    assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(Ignored::Duplicate));
+    assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(IgnoredMad::Duplicate));
     bench.quiet();
     bench.cm.mra(OURS, 20, b"wait").unwrap();
     let CmMessage::Mra(mra) = bench.sent_one() else { panic!("an MRA") };
@@ -216,7 +217,7 @@ fn a_reply_can_be_rejected() {
     assert_eq!((rej.local_id, rej.remote_id, rej.rejected), (OURS, THEIRS, Rejected::Rep));
     assert_eq!((rej.info_length, &rej.info[..4]), (4, &b"info"[..]));
     assert_eq!(&rej.private_data[..15], b"changed my mind");
-    assert_eq!(bench.state(OURS), Some(State::Idle));
+    assert_eq!(bench.state(OURS), Some(CmState::Idle));
     bench.cm.destroy(OURS, bench.now_ns).unwrap();
     bench.assert_gone();
 }
@@ -224,7 +225,7 @@ fn a_reply_can_be_rejected() {
 #[test]
 fn a_reply_for_no_connection_is_rejected() {
     let mut bench = Bench::new();
-    assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(Ignored::UnknownId));
+    assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(IgnoredMad::UnknownId));
     assert_eq!(bench.sent_one(), CmMessage::Rej(our_rej(OURS, Rejected::Rep, RejectReason::INVALID_COMM_ID)));
     bench.assert_gone();
 }
@@ -234,12 +235,12 @@ fn a_reply_from_elsewhere_does_not_connect() {
     let mut bench = Bench::req_sent();
     let mut elsewhere = route();
     elsewhere.remote = gid([10, 0, 0, 66]);
-    assert_eq!(bench.receive_from(&elsewhere, CmMessage::Rep(rep())), Err(Ignored::UnknownId));
+    assert_eq!(bench.receive_from(&elsewhere, CmMessage::Rep(rep())), Err(IgnoredMad::UnknownId));
     assert!(bench.cm.poll_transmit().is_some(), "it is rejected");
-    assert_eq!(bench.state(OURS), Some(State::ReqSent));
+    assert_eq!(bench.state(OURS), Some(CmState::ReqSent));
     let rej = rej(Rejected::Req, RejectReason::CONSUMER);
-    assert_eq!(bench.receive_from(&elsewhere, CmMessage::Rej(rej)), Err(Ignored::UnknownId));
-    assert_eq!(bench.state(OURS), Some(State::ReqSent));
+    assert_eq!(bench.receive_from(&elsewhere, CmMessage::Rej(rej)), Err(IgnoredMad::UnknownId));
+    assert_eq!(bench.state(OURS), Some(CmState::ReqSent));
 }
 
 #[test]
@@ -248,7 +249,7 @@ fn a_reply_with_a_queue_pair_that_is_connected_is_stale() {
     let second = bench.cm.connect(&connect(b""), bench.now_ns).unwrap();
     bench.sent();
     let reply = Rep { remote_id: second, local_id: CommId(0x77), ..rep() };
-    assert_eq!(bench.receive(CmMessage::Rep(reply)), Err(Ignored::Stale));
+    assert_eq!(bench.receive(CmMessage::Rep(reply)), Err(IgnoredMad::Stale));
     let sent = bench.sent();
     // Perhaps the peer has started again: it is asked about the old connection.
     assert!(
@@ -258,9 +259,9 @@ fn a_reply_with_a_queue_pair_that_is_connected_is_stale() {
     assert_eq!((rej.reason, rej.rejected), (RejectReason::STALE_CONNECTION, Rejected::Rep));
     // The same communication id again is no second connection either.
     let reply = Rep { remote_id: second, local_qpn: Qpn::new(0x23), ..rep() };
-    assert_eq!(bench.receive(CmMessage::Rep(reply)), Err(Ignored::Duplicate));
-    assert_eq!(bench.state(second), Some(State::ReqSent));
-    assert_eq!(bench.state(OURS), Some(State::Established));
+    assert_eq!(bench.receive(CmMessage::Rep(reply)), Err(IgnoredMad::Duplicate));
+    assert_eq!(bench.state(second), Some(CmState::ReqSent));
+    assert_eq!(bench.state(OURS), Some(CmState::Established));
 }
 
 #[test]
@@ -306,21 +307,21 @@ fn values_that_do_not_fit_are_refused_and_cost_nothing() {
 #[test]
 fn calls_in_the_wrong_state_are_refused() {
     let mut bench = Bench::req_sent();
-    let wrong = |result: Result<(), CmError>, state: State| {
+    let wrong = |result: Result<(), CmError>, state: CmState| {
         assert!(
             matches!(result, Err(CmError::WrongState { id: OURS, state: s, .. }) if s == state),
             "{result:?}"
         );
     };
-    wrong(bench.cm.send_rtu(OURS, &[]), State::ReqSent);
-    wrong(bench.cm.establish(OURS), State::ReqSent);
-    wrong(bench.cm.disconnect(OURS, &[], 0), State::ReqSent);
-    wrong(bench.cm.mra(OURS, 20, &[]), State::ReqSent);
+    wrong(bench.cm.send_rtu(OURS, &[]), CmState::ReqSent);
+    wrong(bench.cm.establish(OURS), CmState::ReqSent);
+    wrong(bench.cm.disconnect(OURS, &[], 0), CmState::ReqSent);
+    wrong(bench.cm.mra(OURS, 20, &[]), CmState::ReqSent);
     assert_eq!(bench.cm.send_rtu(CommId(3), &[]), Err(CmError::UnknownId(CommId(3))));
     assert!(matches!(bench.cm.send_rtu(OURS, &[0; 225]), Err(CmError::PrivateData(_))));
     let mut bench = Bench::established();
-    wrong(bench.cm.send_rtu(OURS, &[]), State::Established);
+    wrong(bench.cm.send_rtu(OURS, &[]), CmState::Established);
     let reject = RejectParams::consumer(&[]);
-    wrong(bench.cm.reject(OURS, &reject, 0), State::Established);
+    wrong(bench.cm.reject(OURS, &reject, 0), CmState::Established);
     assert_eq!(PrivateData::<0>::NONE, PrivateData::new(&[]).unwrap());
 }

@@ -1,6 +1,6 @@
 //! The end of a connection, wished and not.
 
-use pumice_transport::cm::{CmError, Event, Ignored, State};
+use pumice_transport::cm::{CmError, CmEvent, CmState, IgnoredMad};
 use pumice_transport::mad::{
     ApStatus, Apr, CmMessage, CommId, Drep, Dreq, Lap, Mad, MadError, PathFields, PrivateData, RejectReason,
     Rejected,
@@ -21,11 +21,11 @@ fn we_disconnect() {
         assert_eq!(&dreq.private_data[..7], b"enough\0");
         bench.receive(CmMessage::Drep(drep())).unwrap();
         let private_data = Some(Box::new(drep().private_data));
-        assert_eq!(bench.event(), Event::Disconnected { id: OURS, private_data, answered: true });
-        assert_eq!(bench.receive(CmMessage::Drep(drep())), Err(Ignored::Duplicate));
+        assert_eq!(bench.event(), CmEvent::Disconnected { id: OURS, private_data, answered: true });
+        assert_eq!(bench.receive(CmMessage::Drep(drep())), Err(IgnoredMad::Duplicate));
         bench.wait_exactly(TIMEWAIT_NS);
-        assert_eq!(bench.event(), Event::TimewaitExit { id: OURS });
-        assert_eq!(bench.state(OURS), Some(State::Idle));
+        assert_eq!(bench.event(), CmEvent::TimewaitExit { id: OURS });
+        assert_eq!(bench.state(OURS), Some(CmState::Idle));
         bench.cm.destroy(OURS, bench.now_ns).unwrap();
         bench.quiet();
         bench.assert_gone();
@@ -37,18 +37,18 @@ fn the_peer_disconnects() {
     for mut bench in [Bench::established(), Bench::passive_established()] {
         bench.receive(CmMessage::Dreq(dreq())).unwrap();
         let private_data = Box::new(dreq().private_data);
-        assert_eq!(bench.event(), Event::DisconnectRequest { id: OURS, private_data });
-        assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(Ignored::Duplicate));
+        assert_eq!(bench.event(), CmEvent::DisconnectRequest { id: OURS, private_data });
+        assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(IgnoredMad::Duplicate));
         bench.quiet();
         bench.cm.disconnect(OURS, &[], bench.now_ns).unwrap();
         assert_eq!(bench.sent_one(), CmMessage::Drep(our_drep()));
         // The DREP is lost.
-        assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(Ignored::Duplicate));
+        assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(IgnoredMad::Duplicate));
         assert_eq!(bench.sent_one(), CmMessage::Drep(our_drep()));
         bench.wait_exactly(TIMEWAIT_NS);
-        assert_eq!(bench.event(), Event::TimewaitExit { id: OURS });
+        assert_eq!(bench.event(), CmEvent::TimewaitExit { id: OURS });
         // Even later.
-        assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(Ignored::UnknownId));
+        assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(IgnoredMad::UnknownId));
         assert_eq!(bench.sent_one(), CmMessage::Drep(our_drep()));
     }
 }
@@ -63,10 +63,10 @@ fn an_unanswered_disconnection_is_complete_after_16_attempts() {
         assert_eq!(bench.sent_one(), CmMessage::Dreq(our_dreq()));
     }
     bench.wait_exactly(RESPONSE_NS);
-    assert_eq!(bench.event(), Event::Disconnected { id: OURS, private_data: None, answered: false });
-    assert_eq!(bench.state(OURS), Some(State::Timewait));
+    assert_eq!(bench.event(), CmEvent::Disconnected { id: OURS, private_data: None, answered: false });
+    assert_eq!(bench.state(OURS), Some(CmState::Timewait));
     // The peer comes back to disconnect as well.
-    assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(Ignored::Duplicate));
+    assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(IgnoredMad::Duplicate));
     assert_eq!(bench.sent_one(), CmMessage::Drep(our_drep()));
 }
 
@@ -77,19 +77,19 @@ fn both_disconnect() {
     bench.sent();
     bench.receive(CmMessage::Dreq(dreq())).unwrap();
     assert_eq!(bench.sent_one(), CmMessage::Drep(our_drep()));
-    assert_eq!(bench.event(), Event::Disconnected { id: OURS, private_data: None, answered: true });
-    assert_eq!(bench.receive(CmMessage::Drep(drep())), Err(Ignored::Duplicate));
+    assert_eq!(bench.event(), CmEvent::Disconnected { id: OURS, private_data: None, answered: true });
+    assert_eq!(bench.receive(CmMessage::Drep(drep())), Err(IgnoredMad::Duplicate));
     bench.wait_exactly(TIMEWAIT_NS);
-    assert_eq!(bench.event(), Event::TimewaitExit { id: OURS });
+    assert_eq!(bench.event(), CmEvent::TimewaitExit { id: OURS });
 }
 
 /// Statement 54: an unknown DREQ is confirmed.
 #[test]
 fn a_disconnection_of_nothing_is_confirmed() {
     let mut bench = Bench::new();
-    assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(Ignored::UnknownId));
+    assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(IgnoredMad::UnknownId));
     assert_eq!(bench.sent_one(), CmMessage::Drep(our_drep()));
-    assert_eq!(bench.receive(CmMessage::Drep(drep())), Err(Ignored::UnknownId));
+    assert_eq!(bench.receive(CmMessage::Drep(drep())), Err(IgnoredMad::UnknownId));
     bench.quiet();
     bench.assert_gone();
 }
@@ -99,16 +99,16 @@ fn a_disconnection_of_nothing_is_confirmed() {
 fn a_disconnection_must_name_the_queue_pair_and_both_ids() {
     let mut bench = Bench::established();
     let wrong_qp = Dreq { remote_qpn: Qpn::new(5), ..dreq() };
-    assert_eq!(bench.receive(CmMessage::Dreq(wrong_qp)), Err(Ignored::UnknownId));
+    assert_eq!(bench.receive(CmMessage::Dreq(wrong_qp)), Err(IgnoredMad::UnknownId));
     bench.quiet();
     let wrong_id = Dreq { local_id: CommId(5), ..dreq() };
-    assert_eq!(bench.receive(CmMessage::Dreq(wrong_id)), Err(Ignored::UnknownId));
+    assert_eq!(bench.receive(CmMessage::Dreq(wrong_id)), Err(IgnoredMad::UnknownId));
     let expected = Drep { remote_id: CommId(5), ..our_drep() };
     assert_eq!(bench.sent_one(), CmMessage::Drep(expected));
     let wrong_drep = Drep { local_id: CommId(5), ..drep() };
-    assert_eq!(bench.receive(CmMessage::Drep(wrong_drep)), Err(Ignored::UnknownId));
-    assert_eq!(bench.receive(CmMessage::Drep(drep())), Err(Ignored::WrongState(State::Established)));
-    assert_eq!(bench.state(OURS), Some(State::Established));
+    assert_eq!(bench.receive(CmMessage::Drep(wrong_drep)), Err(IgnoredMad::UnknownId));
+    assert_eq!(bench.receive(CmMessage::Drep(drep())), Err(IgnoredMad::WrongState(CmState::Established)));
+    assert_eq!(bench.state(OURS), Some(CmState::Established));
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn the_peer_forgets_an_established_connection() {
         ..rej(Rejected::Other, RejectReason::TIMEOUT)
     };
     bench.receive(CmMessage::Rej(rej)).unwrap();
-    assert!(matches!(bench.event(), Event::Rejected { id: OURS, .. }));
-    assert_eq!(bench.state(OURS), Some(State::Timewait));
-    assert_eq!(bench.receive(CmMessage::Rej(rej)), Err(Ignored::WrongState(State::Timewait)));
+    assert!(matches!(bench.event(), CmEvent::Rejected { id: OURS, .. }));
+    assert_eq!(bench.state(OURS), Some(CmState::Timewait));
+    assert_eq!(bench.receive(CmMessage::Rej(rej)), Err(IgnoredMad::WrongState(CmState::Timewait)));
 }
 
 #[test]
@@ -174,26 +174,26 @@ fn giving_up_in_the_middle_of_a_disconnection() {
 
 #[test]
 fn every_message_in_every_state_changes_it_as_it_should_or_not_at_all() {
-    let benches: [(State, fn() -> Bench); 11] = [
-        (State::ReqSent, Bench::req_sent),
-        (State::RepReceived, Bench::rep_received),
-        (State::Established, Bench::established),
-        (State::ReqReceived, Bench::req_received),
-        (State::RepSent, Bench::rep_sent),
-        (State::Established, Bench::passive_established),
-        (State::DreqSent, || {
+    let benches: [(CmState, fn() -> Bench); 11] = [
+        (CmState::ReqSent, Bench::req_sent),
+        (CmState::RepReceived, Bench::rep_received),
+        (CmState::Established, Bench::established),
+        (CmState::ReqReceived, Bench::req_received),
+        (CmState::RepSent, Bench::rep_sent),
+        (CmState::Established, Bench::passive_established),
+        (CmState::DreqSent, || {
             let mut bench = Bench::established();
             bench.cm.disconnect(OURS, &[], bench.now_ns).unwrap();
             bench.sent();
             bench
         }),
-        (State::DreqReceived, || {
+        (CmState::DreqReceived, || {
             let mut bench = Bench::established();
             bench.receive(CmMessage::Dreq(dreq())).unwrap();
             bench.events();
             bench
         }),
-        (State::Timewait, || {
+        (CmState::Timewait, || {
             let mut bench = Bench::established();
             bench.receive(CmMessage::Dreq(dreq())).unwrap();
             bench.cm.disconnect(OURS, &[], bench.now_ns).unwrap();
@@ -201,7 +201,7 @@ fn every_message_in_every_state_changes_it_as_it_should_or_not_at_all() {
             bench.events();
             bench
         }),
-        (State::Idle, || {
+        (CmState::Idle, || {
             let mut bench = Bench::established();
             bench.cm.disconnect(OURS, &[], bench.now_ns).unwrap();
             bench.receive(CmMessage::Drep(drep())).unwrap();
@@ -210,15 +210,15 @@ fn every_message_in_every_state_changes_it_as_it_should_or_not_at_all() {
             bench.events();
             bench
         }),
-        (State::MraReqReceived, || {
+        (CmState::MraReqReceived, || {
             let mut bench = Bench::req_sent();
             bench.receive(CmMessage::Mra(mra(pumice_transport::mad::MraOf::Req))).unwrap();
             bench.events();
             bench
         }),
     ];
-    use State::*;
-    let next = |state: State, message: &CmMessage| match (state, message) {
+    use CmState::*;
+    let next = |state: CmState, message: &CmMessage| match (state, message) {
         (ReqSent | MraReqReceived, CmMessage::Rep(_)) => RepReceived,
         (ReqReceived, CmMessage::Req(_)) => MraReqSent,
         (RepReceived, CmMessage::Rep(_)) => MraRepSent,
@@ -273,7 +273,7 @@ fn a_peer_that_died_disconnects_without_a_word() {
         assert_eq!(bench.cm.peer(OURS), Some((THEIRS, gid(PEER))));
         assert_eq!(bench.cm.established().collect::<Vec<_>>(), [OURS]);
         bench.cm.peer_died(OURS);
-        assert!(matches!(bench.event(), Event::DisconnectRequest { id: OURS, .. }));
+        assert!(matches!(bench.event(), CmEvent::DisconnectRequest { id: OURS, .. }));
         bench.cm.peer_died(OURS);
         bench.quiet();
         assert_eq!(bench.cm.established().count(), 0);
@@ -287,7 +287,7 @@ fn a_peer_that_died_disconnects_without_a_word() {
     let mut bench = Bench::rep_sent();
     bench.cm.peer_died(OURS);
     bench.quiet();
-    assert_eq!(bench.state(OURS), Some(State::RepSent));
+    assert_eq!(bench.state(OURS), Some(CmState::RepSent));
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn an_alternate_path_is_answered_for_a_connection_that_is_known() {
             alternate: PathFields::default(),
             private_data: PrivateData::NONE,
         };
-        let ignored = Err(Ignored::Mad(MadError::AlternatePath));
+        let ignored = Err(IgnoredMad::Mad(MadError::AlternatePath));
         assert_eq!(bench.cm.handle_mad(&route(), &lap.emit(5), bench.now_ns), ignored);
         let out = bench.cm.poll_transmit().expect("an APR");
         let apr = Apr::of(&Mad::parse(&out.mad).unwrap()).expect("an APR");

@@ -1,8 +1,8 @@
 //! Listeners: who gets a request, and how many may wait.
 
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmConfig, CmError, Event, Ignored, ListenParams, ListenScope, ListenerId,
-    MadRoute, State,
+    AcceptParams, BacklogOverflow, CmConfig, CmError, CmEvent, CmState, IgnoredMad, ListenParams,
+    ListenScope, ListenerId, MadRoute,
 };
 use pumice_transport::mad::{CmMessage, CommId, PathFields, PortSpace, RejectReason, Req, ServiceId};
 use pumice_transport::wire::{Psn, Qpn};
@@ -15,7 +15,7 @@ fn nth(n: u32) -> Req {
 }
 
 fn asked_whom(bench: &mut Bench) -> ListenerId {
-    let Event::ConnectRequest { listener, .. } = bench.event() else { panic!("a request") };
+    let CmEvent::ConnectRequest { listener, .. } = bench.event() else { panic!("a request") };
     listener
 }
 
@@ -64,7 +64,11 @@ fn a_request_of_this_host_for_loopback_is_served_at_loopback() {
         CmMessage::Req(req)
     };
     let own = MadRoute { remote: gid(US), ..route() };
-    assert_eq!(bench.receive_from(&own, asks(1, localhost)), Err(Ignored::NoListener), "only at the address");
+    assert_eq!(
+        bench.receive_from(&own, asks(1, localhost)),
+        Err(IgnoredMad::NoListener),
+        "only at the address"
+    );
     let loopback = bench.cm.listen(&at(localhost)).unwrap();
     bench.receive_from(&own, asks(2, localhost)).unwrap();
     assert_eq!(asked_whom(&mut bench), loopback);
@@ -105,7 +109,7 @@ fn listeners_and_connections_are_limited() {
     bench.receive(CmMessage::Req(nth(1))).unwrap();
     bench.sent();
     assert_eq!(bench.cm.connect(&connect(b""), 0), Err(CmError::TooManyConnections { limit: 2 }));
-    assert_eq!(bench.receive(CmMessage::Req(nth(2))), Err(Ignored::Full));
+    assert_eq!(bench.receive(CmMessage::Req(nth(2))), Err(IgnoredMad::Full));
     let CmMessage::Rej(rej) = bench.sent_one() else { panic!("a REJ") };
     assert_eq!(rej.reason, RejectReason::NO_RESOURCES);
     assert_eq!(bench.cm.connection_count(), 2);
@@ -119,7 +123,7 @@ fn a_full_backlog_rejects_or_ignores() {
         bench.receive(CmMessage::Req(nth(1))).unwrap();
         bench.receive(CmMessage::Req(nth(2))).unwrap();
         let first = bench.events()[0].id();
-        assert_eq!(bench.receive(CmMessage::Req(nth(3))), Err(Ignored::Full));
+        assert_eq!(bench.receive(CmMessage::Req(nth(3))), Err(IgnoredMad::Full));
         match overflow {
             BacklogOverflow::Reject => {
                 let CmMessage::Rej(rej) = bench.sent_one() else { panic!("a REJ") };
@@ -131,7 +135,7 @@ fn a_full_backlog_rejects_or_ignores() {
         bench.cm.take_request(first);
         bench.cm.take_request(first);
         bench.receive(CmMessage::Req(nth(4))).unwrap();
-        assert_eq!(bench.receive(CmMessage::Req(nth(5))), Err(Ignored::Full));
+        assert_eq!(bench.receive(CmMessage::Req(nth(5))), Err(IgnoredMad::Full));
         bench.sent();
         // Answered: as well.
         let fourth = bench.event().id();
@@ -155,7 +159,7 @@ fn closing_a_listener_rejects_what_waits_and_keeps_what_was_taken() {
     let CmMessage::Rej(rej) = bench.sent_one() else { panic!("a REJ") };
     assert_eq!((rej.reason, rej.remote_id), (RejectReason::CONSUMER, nth(2).local_id));
     assert_eq!(bench.events(), []);
-    assert_eq!(bench.state(taken), Some(State::ReqReceived));
+    assert_eq!(bench.state(taken), Some(CmState::ReqReceived));
     bench.cm.accept(taken, &AcceptParams::new(OUR_QPN, Psn::new(1)), 0).unwrap();
-    assert_eq!(bench.receive(CmMessage::Req(nth(3))), Err(Ignored::NoListener));
+    assert_eq!(bench.receive(CmMessage::Req(nth(3))), Err(IgnoredMad::NoListener));
 }

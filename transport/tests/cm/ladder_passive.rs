@@ -1,7 +1,8 @@
 //! The passive side: from a REQ to ESTABLISHED, and every way it can fail.
 
 use pumice_transport::cm::{
-    AcceptParams, CmError, Event, Ignored, ListenParams, RejectParams, Served, State, UnansweredMessage,
+    AcceptParams, CmError, CmEvent, CmState, IgnoredMad, ListenParams, RejectParams, Served,
+    UnansweredMessage,
 };
 use pumice_transport::mad::{
     CmMessage, CommId, Drep, Dreq, MraOf, PathFields, PrivateData, Rej, RejectReason, Rejected, Req,
@@ -18,7 +19,7 @@ fn accepts() {
     let (mut bench, listener) = Bench::listening();
     bench.receive(CmMessage::Req(req())).unwrap();
     let request = Box::new(req());
-    assert_eq!(bench.event(), Event::ConnectRequest { listener, id: OURS, route: route(), request });
+    assert_eq!(bench.event(), CmEvent::ConnectRequest { listener, id: OURS, route: route(), request });
     let qp = *bench.cm.qp_parameters(OURS).unwrap();
     assert_eq!((qp.local, qp.remote, qp.dest_qpn), (gid(US), gid(PEER), PEER_QPN));
     assert_eq!((qp.rq_psn, qp.sq_psn, qp.path_mtu), (None, Psn::new(0x222), Mtu::Mtu1024));
@@ -44,10 +45,10 @@ fn accepts() {
 
     bench.receive(CmMessage::Rtu(rtu())).unwrap();
     let private_data = Box::new(rtu().private_data);
-    assert_eq!(bench.event(), Event::Established { id: OURS, private_data });
-    assert_eq!(bench.state(OURS), Some(State::Established));
+    assert_eq!(bench.event(), CmEvent::Established { id: OURS, private_data });
+    assert_eq!(bench.state(OURS), Some(CmState::Established));
     assert_eq!(bench.cm.poll_timeout(), None);
-    assert_eq!(bench.receive(CmMessage::Rtu(rtu())), Err(Ignored::Duplicate));
+    assert_eq!(bench.receive(CmMessage::Rtu(rtu())), Err(IgnoredMad::Duplicate));
     bench.quiet();
 }
 
@@ -70,12 +71,12 @@ fn the_reply_is_repeated_until_the_rtu_comes() {
         assert!(matches!(bench.sent_one(), CmMessage::Rep(_)));
     }
     bench.wait_exactly(RESPONSE_NS);
-    assert_eq!(bench.event(), Event::Unreachable { id: OURS, unanswered: UnansweredMessage::Rep });
+    assert_eq!(bench.event(), CmEvent::Unreachable { id: OURS, unanswered: UnansweredMessage::Rep });
     // If only its RTUs are lost, the peer thinks that it is connected.
     let CmMessage::Rej(rej) = bench.sent_one() else { panic!("a REJ") };
     assert_eq!((rej.reason, rej.timeout_ca_guid()), (RejectReason::TIMEOUT, Some(OUR_GUID)));
     assert_eq!((rej.local_id, rej.remote_id), (OURS, THEIRS));
-    assert_eq!(bench.state(OURS), Some(State::Idle));
+    assert_eq!(bench.state(OURS), Some(CmState::Idle));
     bench.cm.destroy(OURS, bench.now_ns).unwrap();
     bench.quiet();
     bench.assert_gone();
@@ -92,7 +93,7 @@ fn retries_are_those_that_the_request_asks_for() {
     bench.wait_exactly(1_000_000);
     assert_eq!(bench.sent().len(), 1);
     bench.wait_exactly(1_000_000);
-    assert!(matches!(bench.event(), Event::Unreachable { .. }));
+    assert!(matches!(bench.event(), CmEvent::Unreachable { .. }));
 }
 
 /// Statement 53: a repeated REQ makes no second connection.
@@ -101,32 +102,32 @@ fn a_repeated_request_makes_no_second_connection() {
     let mut bench = Bench::req_received();
     // The consumer thinks about it: the peer is asked for time.
     for _ in 0..2 {
-        assert_eq!(bench.receive(CmMessage::Req(req())), Err(Ignored::Duplicate));
+        assert_eq!(bench.receive(CmMessage::Req(req())), Err(IgnoredMad::Duplicate));
         let CmMessage::Mra(mra) = bench.sent_one() else { panic!("an MRA") };
         assert_eq!(
             (mra.local_id, mra.remote_id, mra.of, mra.service_timeout),
             (OURS, THEIRS, MraOf::Req, 24)
         );
-        assert_eq!(bench.state(OURS), Some(State::MraReqSent));
+        assert_eq!(bench.state(OURS), Some(CmState::MraReqSent));
     }
     // It was accepted: the reply again.
     bench.cm.accept(OURS, &AcceptParams::new(OUR_QPN, Psn::new(0x111)), bench.now_ns).unwrap();
     let rep = bench.sent_one();
-    assert_eq!(bench.receive(CmMessage::Req(req())), Err(Ignored::Duplicate));
+    assert_eq!(bench.receive(CmMessage::Req(req())), Err(IgnoredMad::Duplicate));
     assert_eq!(bench.sent_one(), rep);
     // It is established: an old packet.
     bench.receive(CmMessage::Rtu(rtu())).unwrap();
-    assert!(matches!(bench.event(), Event::Established { .. }));
-    assert_eq!(bench.receive(CmMessage::Req(req())), Err(Ignored::Duplicate));
+    assert!(matches!(bench.event(), CmEvent::Established { .. }));
+    assert_eq!(bench.receive(CmMessage::Req(req())), Err(IgnoredMad::Duplicate));
     bench.quiet();
     // It is over: stale.
     bench.receive(CmMessage::Dreq(dreq())).unwrap();
     bench.events();
-    assert_eq!(bench.receive(CmMessage::Req(req())), Err(Ignored::Duplicate));
+    assert_eq!(bench.receive(CmMessage::Req(req())), Err(IgnoredMad::Duplicate));
     bench.quiet();
     bench.cm.disconnect(OURS, &[], bench.now_ns).unwrap();
     bench.sent();
-    assert_eq!(bench.receive(CmMessage::Req(req())), Err(Ignored::Duplicate));
+    assert_eq!(bench.receive(CmMessage::Req(req())), Err(IgnoredMad::Duplicate));
     assert_eq!(
         bench.sent_one(),
         CmMessage::Rej(our_rej(OURS, Rejected::Other, RejectReason::STALE_CONNECTION))
@@ -138,10 +139,10 @@ fn a_repeated_request_makes_no_second_connection() {
 fn data_may_come_before_the_rtu() {
     let mut bench = Bench::rep_sent();
     bench.cm.establish(OURS).unwrap();
-    assert!(matches!(bench.event(), Event::Established { id: OURS, .. }));
+    assert!(matches!(bench.event(), CmEvent::Established { id: OURS, .. }));
     assert_eq!(bench.cm.poll_timeout(), None);
     bench.cm.establish(OURS).unwrap();
-    assert_eq!(bench.receive(CmMessage::Rtu(rtu())), Err(Ignored::Duplicate));
+    assert_eq!(bench.receive(CmMessage::Rtu(rtu())), Err(IgnoredMad::Duplicate));
     bench.quiet();
 }
 
@@ -149,11 +150,11 @@ fn data_may_come_before_the_rtu() {
 fn an_mra_of_the_reply_buys_time() {
     let mut bench = Bench::rep_sent();
     bench.receive(CmMessage::Mra(mra(MraOf::Rep))).unwrap();
-    assert_eq!(bench.event(), Event::MraReceived { id: OURS, service_timeout: 24 });
+    assert_eq!(bench.event(), CmEvent::MraReceived { id: OURS, service_timeout: 24 });
     bench.wait_exactly(66_048_000_000);
     assert!(matches!(bench.sent_one(), CmMessage::Rep(_)));
     bench.receive(CmMessage::Rtu(rtu())).unwrap();
-    assert!(matches!(bench.event(), Event::Established { .. }));
+    assert!(matches!(bench.event(), CmEvent::Established { .. }));
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn a_request_can_be_rejected() {
     let mut expected = our_rej(CommId::NONE, Rejected::Req, RejectReason::CONSUMER);
     expected.private_data = PrivateData::new(b"go away").unwrap();
     assert_eq!(bench.sent_one(), CmMessage::Rej(expected));
-    assert_eq!(bench.state(OURS), Some(State::Idle));
+    assert_eq!(bench.state(OURS), Some(CmState::Idle));
     let accept = AcceptParams::new(OUR_QPN, Psn::new(1));
     assert!(matches!(bench.cm.accept(OURS, &accept, 0), Err(CmError::WrongState { .. })));
     bench.cm.destroy(OURS, bench.now_ns).unwrap();
@@ -191,7 +192,7 @@ fn private_data_that_is_too_long_is_refused() {
     assert!(matches!(bench.cm.reject(OURS, &reject, 0), Err(CmError::PrivateData(_))));
     assert!(matches!(bench.cm.mra(OURS, 1, &[1; 223]), Err(CmError::PrivateData(_))));
     assert!(matches!(bench.cm.mra(OURS, 32, &[]), Err(CmError::OutOfRange { .. })));
-    assert_eq!(bench.state(OURS), Some(State::ReqReceived));
+    assert_eq!(bench.state(OURS), Some(CmState::ReqReceived));
     bench.quiet();
 }
 
@@ -200,8 +201,8 @@ fn the_peer_may_reject_the_reply_or_give_up() {
     // It refuses the reply.
     let mut bench = Bench::rep_sent();
     bench.receive(CmMessage::Rej(rej(Rejected::Rep, RejectReason::CONSUMER))).unwrap();
-    assert!(matches!(bench.event(), Event::Rejected { id: OURS, .. }));
-    assert_eq!(bench.state(OURS), Some(State::Idle));
+    assert!(matches!(bench.event(), CmEvent::Rejected { id: OURS, .. }));
+    assert_eq!(bench.state(OURS), Some(CmState::Idle));
     // It gives up its request, and knows no id of ours.
     for mut bench in [Bench::req_received(), Bench::rep_sent()] {
         let given_up = Rej {
@@ -214,9 +215,9 @@ fn the_peer_may_reject_the_reply_or_give_up() {
             private_data: PrivateData::NONE,
         };
         let of_another = Rej { info: PrivateData::new(&[9; 8]).unwrap(), ..given_up };
-        assert_eq!(bench.receive(CmMessage::Rej(of_another)), Err(Ignored::UnknownId));
+        assert_eq!(bench.receive(CmMessage::Rej(of_another)), Err(IgnoredMad::UnknownId));
         bench.receive(CmMessage::Rej(given_up)).unwrap();
-        assert!(matches!(bench.event(), Event::Rejected { id: OURS, .. }));
+        assert!(matches!(bench.event(), CmEvent::Rejected { id: OURS, .. }));
         assert_eq!(bench.cm.poll_timeout(), None);
         bench.cm.destroy(OURS, bench.now_ns).unwrap();
         bench.quiet();
@@ -238,7 +239,7 @@ fn taking_back_a_reply() {
 fn a_peer_that_disconnects_at_once_was_connected() {
     let mut bench = Bench::rep_sent();
     bench.receive(CmMessage::Dreq(dreq())).unwrap();
-    assert!(matches!(bench.event(), Event::DisconnectRequest { id: OURS, .. }));
+    assert!(matches!(bench.event(), CmEvent::DisconnectRequest { id: OURS, .. }));
     bench.cm.disconnect(OURS, &[], bench.now_ns).unwrap();
     assert_eq!(bench.sent_one(), CmMessage::Drep(our_drep()));
 }
@@ -252,7 +253,7 @@ fn requests_that_make_no_sense_are_rejected() {
         (Req { service_id: pumice_transport::mad::ServiceId(3), ..req() }, RejectReason::INVALID_SERVICE_ID),
         (Req { transport: TransportType::Rd, ..req() }, RejectReason::INVALID_TRANSPORT_TYPE),
         (Req { transport: TransportType::Unknown(5), ..req() }, RejectReason::INVALID_TRANSPORT_TYPE),
-        (Req { private_data: PrivateData::NONE, ..req() }, RejectReason::CONSUMER),
+        (Req { private_data: PrivateData::new(&[0x10]).unwrap(), ..req() }, RejectReason::CONSUMER),
         (Req { private_data: unspecified, ..req() }, RejectReason::CONSUMER),
         (Req { private_data: group, ..req() }, RejectReason::CONSUMER),
         (Req { primary: PathFields { remote_gid: gid([9; 4]), ..path }, ..req() }, RejectReason::INVALID_GID),
@@ -270,6 +271,16 @@ fn requests_that_make_no_sense_are_rejected() {
     assert_eq!(bench.cm.connection_count(), 0);
 }
 
+/// A peer that names both ends by GID (AF_IB) writes no header: the path of the request has the addresses.
+#[test]
+fn a_request_without_the_header_of_rdma_cm_is_one_by_gid() {
+    let (mut bench, _) = Bench::listening();
+    let said = PrivateData::new(&[0, 0, 1, 2]).unwrap();
+    bench.receive(CmMessage::Req(Req { private_data: said, ..req() })).unwrap();
+    let CmEvent::ConnectRequest { request, .. } = bench.event() else { panic!("a request") };
+    assert_eq!(request.private_data, said);
+}
+
 /// As Linux: the consumer's code, because it is the listener that is of another type.
 #[test]
 fn a_request_for_another_transport_than_the_listeners_is_rejected() {
@@ -283,10 +294,10 @@ fn a_request_for_another_transport_than_the_listeners_is_rejected() {
             let outcome = ask(&mut bench, wanted);
             if served == Served::Connections(wanted) {
                 assert_eq!(outcome, Ok(()));
-                assert!(matches!(bench.event(), Event::ConnectRequest { .. }));
+                assert!(matches!(bench.event(), CmEvent::ConnectRequest { .. }));
                 continue;
             }
-            assert_eq!(outcome, Err(Ignored::Refused));
+            assert_eq!(outcome, Err(IgnoredMad::Refused));
             let CmMessage::Rej(rej) = bench.sent_one() else { panic!("a REJ") };
             assert_eq!((rej.reason, rej.rejected), (RejectReason::CONSUMER, Rejected::Req));
             assert_eq!((rej.local_id, rej.remote_id), (CommId::NONE, THEIRS));
@@ -297,7 +308,7 @@ fn a_request_for_another_transport_than_the_listeners_is_rejected() {
     let mut bench = Bench::new();
     let served = Served::Datagrams;
     bench.cm.listen(&ListenParams { served, ..ListenParams::new(SERVICE, 8) }).unwrap();
-    assert_eq!(ask(&mut bench, Rc), Err(Ignored::Refused));
+    assert_eq!(ask(&mut bench, Rc), Err(IgnoredMad::Refused));
     assert!(matches!(bench.sent_one(), CmMessage::Rej(rej) if rej.reason == RejectReason::CONSUMER));
     let (mut anything, _) = Bench::listening();
     assert_eq!(ask(&mut anything, Uc), Ok(()));
@@ -313,26 +324,26 @@ fn question() -> CmMessage {
 fn a_claim_that_a_connection_is_stale_is_checked_and_a_living_peer_keeps_it() {
     let mut bench = Bench::passive_established();
     let forged = |number: u32| Req { local_id: CommId(0x9abc_0002 + number), ..req() };
-    assert_eq!(bench.receive(CmMessage::Req(forged(0))), Err(Ignored::Stale));
+    assert_eq!(bench.receive(CmMessage::Req(forged(0))), Err(IgnoredMad::Stale));
     let sent = bench.sent();
     assert_eq!(sent[0], question());
     let CmMessage::Rej(rej) = sent[1] else { panic!("a REJ") };
     assert_eq!((rej.reason, rej.remote_id), (RejectReason::STALE_CONNECTION, forged(0).local_id));
     // Nothing has happened to the connection, and a flood of claims makes no flood of questions.
     for number in 1..100 {
-        assert_eq!(bench.receive(CmMessage::Req(forged(number))), Err(Ignored::Stale));
+        assert_eq!(bench.receive(CmMessage::Req(forged(number))), Err(IgnoredMad::Stale));
         assert!(matches!(bench.sent_one(), CmMessage::Rej(_)));
     }
     assert_eq!(bench.events(), []);
-    assert_eq!((bench.state(OURS), bench.cm.poll_timeout()), (Some(State::Established), None));
+    assert_eq!((bench.state(OURS), bench.cm.poll_timeout()), (Some(CmState::Established), None));
     bench.wait(SECOND_NS / 10);
-    assert_eq!(bench.receive(CmMessage::Req(forged(100))), Err(Ignored::Stale));
+    assert_eq!(bench.receive(CmMessage::Req(forged(100))), Err(IgnoredMad::Stale));
     assert_eq!(bench.sent()[0], question());
     // The peer that has it ignores the question, because the number is not its queue pair's.
     let asked = Dreq { remote_qpn: Qpn::new(0), ..dreq() };
-    assert_eq!(bench.receive(CmMessage::Dreq(asked)), Err(Ignored::UnknownId));
+    assert_eq!(bench.receive(CmMessage::Dreq(asked)), Err(IgnoredMad::UnknownId));
     bench.quiet();
-    assert_eq!(bench.state(OURS), Some(State::Established));
+    assert_eq!(bench.state(OURS), Some(CmState::Established));
 }
 
 #[test]
@@ -340,21 +351,21 @@ fn a_connection_that_its_peer_confirms_to_have_forgotten_ends() {
     let mut bench = Bench::passive_established();
     // A confirmation that was not asked for ends nothing.
     let unasked = bench.receive(CmMessage::Drep(drep()));
-    assert_eq!(unasked, Err(Ignored::WrongState(State::Established)));
+    assert_eq!(unasked, Err(IgnoredMad::WrongState(CmState::Established)));
     let again = Req { local_id: CommId(0x9abc_0002), ..req() };
-    assert_eq!(bench.receive(CmMessage::Req(again)), Err(Ignored::Stale));
+    assert_eq!(bench.receive(CmMessage::Req(again)), Err(IgnoredMad::Stale));
     bench.sent();
     // One that names another connection neither.
     let foreign = Drep { local_id: CommId(THEIRS.0 ^ 1), ..drep() };
-    assert_eq!(bench.receive(CmMessage::Drep(foreign)), Err(Ignored::UnknownId));
-    assert_eq!(bench.state(OURS), Some(State::Established));
+    assert_eq!(bench.receive(CmMessage::Drep(foreign)), Err(IgnoredMad::UnknownId));
+    assert_eq!(bench.state(OURS), Some(CmState::Established));
     bench.receive(CmMessage::Drep(drep())).unwrap();
-    assert!(matches!(bench.event(), Event::DisconnectRequest { id: OURS, .. }));
-    assert_eq!(bench.state(OURS), Some(State::DreqReceived));
+    assert!(matches!(bench.event(), CmEvent::DisconnectRequest { id: OURS, .. }));
+    assert_eq!(bench.state(OURS), Some(CmState::DreqReceived));
     // The old connection is ending: the next attempt is believed.
     let third = Req { local_id: CommId(0x9abc_0003), ..req() };
     bench.receive(CmMessage::Req(third)).unwrap();
-    assert!(matches!(bench.event(), Event::ConnectRequest { .. }));
+    assert!(matches!(bench.event(), CmEvent::ConnectRequest { .. }));
     // The end of the old one takes nothing from the new one.
     bench.cm.disconnect(OURS, b"", bench.now_ns).unwrap();
     assert!(matches!(bench.sent_one(), CmMessage::Drep(_)));
@@ -362,7 +373,7 @@ fn a_connection_that_its_peer_confirms_to_have_forgotten_ends() {
     bench.cm.destroy(OURS, bench.now_ns).unwrap();
     bench.events();
     let fourth = Req { local_id: CommId(0x9abc_0004), ..req() };
-    assert_eq!(bench.receive(CmMessage::Req(fourth)), Err(Ignored::Stale));
+    assert_eq!(bench.receive(CmMessage::Req(fourth)), Err(IgnoredMad::Stale));
 }
 
 #[test]
@@ -370,7 +381,7 @@ fn a_request_under_way_is_not_ended_by_the_claim_that_its_peer_has_forgotten_it(
     for mut bench in [Bench::req_received(), Bench::rep_sent()] {
         let state = bench.state(OURS);
         let again = Req { local_id: CommId(0x9abc_0002), ..req() };
-        assert_eq!(bench.receive(CmMessage::Req(again)), Err(Ignored::Stale));
+        assert_eq!(bench.receive(CmMessage::Req(again)), Err(IgnoredMad::Stale));
         let CmMessage::Rej(rej) = bench.sent_one() else { panic!("a REJ") };
         assert_eq!((rej.reason, rej.remote_id), (RejectReason::STALE_CONNECTION, again.local_id));
         assert_eq!(bench.events(), []);
@@ -390,12 +401,12 @@ fn giving_up_a_request_by_its_senders_id_alone_does_not_end_what_is_established(
         info: PrivateData::new(&PEER_GUID.to_be_bytes()).unwrap(),
         private_data: PrivateData::NONE,
     };
-    assert_eq!(bench.receive(CmMessage::Rej(given_up)), Err(Ignored::UnknownId));
+    assert_eq!(bench.receive(CmMessage::Rej(given_up)), Err(IgnoredMad::UnknownId));
     let guessed = Rej { remote_id: CommId(OURS.0 ^ 1), ..given_up };
-    assert_eq!(bench.receive(CmMessage::Rej(guessed)), Err(Ignored::UnknownId));
-    assert_eq!(bench.state(OURS), Some(State::Established));
+    assert_eq!(bench.receive(CmMessage::Rej(guessed)), Err(IgnoredMad::UnknownId));
+    assert_eq!(bench.state(OURS), Some(CmState::Established));
     bench.receive(CmMessage::Rej(Rej { remote_id: OURS, ..given_up })).unwrap();
-    assert_eq!(bench.state(OURS), Some(State::Timewait));
+    assert_eq!(bench.state(OURS), Some(CmState::Timewait));
 }
 
 #[test]
@@ -404,9 +415,9 @@ fn the_same_numbers_at_another_peer_are_others() {
     let mut elsewhere = route();
     elsewhere.remote = gid([10, 0, 0, 3]);
     bench.receive_from(&elsewhere, CmMessage::Req(req())).unwrap();
-    assert!(matches!(bench.event(), Event::ConnectRequest { .. }));
+    assert!(matches!(bench.event(), CmEvent::ConnectRequest { .. }));
     let forged = Dreq { remote_qpn: OUR_QPN, ..dreq() };
-    assert_eq!(bench.receive_from(&elsewhere, CmMessage::Dreq(forged)), Err(Ignored::UnknownId));
-    assert_eq!(bench.state(OURS), Some(State::Established));
+    assert_eq!(bench.receive_from(&elsewhere, CmMessage::Dreq(forged)), Err(IgnoredMad::UnknownId));
+    assert_eq!(bench.state(OURS), Some(CmState::Established));
     assert_eq!(Qpn::new(0x22), PEER_QPN);
 }

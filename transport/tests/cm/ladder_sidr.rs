@@ -1,7 +1,7 @@
 //! Questions for datagram queue pairs, and MADs that are no connection management.
 
 use pumice_transport::cm::{
-    BacklogOverflow, CmError, Event, Ignored, ListenParams, ResolveParams, Served, SidrReply, State,
+    BacklogOverflow, CmError, CmEvent, CmState, IgnoredMad, ListenParams, ResolveParams, Served, SidrReply,
     UnansweredMessage,
 };
 use pumice_transport::mad::{
@@ -53,7 +53,7 @@ fn asked(backlog: usize, overflow: BacklogOverflow) -> Bench {
         bench.cm.listen(&ListenParams { overflow, ..ListenParams::new(DATAGRAMS, backlog) }).unwrap();
     bench.receive(CmMessage::SidrReq(question())).unwrap();
     let request = Box::new(question());
-    assert_eq!(bench.event(), Event::SidrRequest { listener, id: OURS, route: route(), request });
+    assert_eq!(bench.event(), CmEvent::SidrRequest { listener, id: OURS, route: route(), request });
     bench
 }
 
@@ -62,8 +62,8 @@ fn resolves() {
     for reply in [answer(SidrStatus::SUCCESS, 0x39), answer(SidrStatus::REJECT, 0)] {
         let mut bench = resolving();
         bench.receive(CmMessage::SidrRep(reply)).unwrap();
-        assert_eq!(bench.event(), Event::SidrResolved { id: OURS, reply: Box::new(reply) });
-        assert_eq!(bench.receive(CmMessage::SidrRep(reply)), Err(Ignored::WrongState(State::Idle)));
+        assert_eq!(bench.event(), CmEvent::SidrResolved { id: OURS, reply: Box::new(reply) });
+        assert_eq!(bench.receive(CmMessage::SidrRep(reply)), Err(IgnoredMad::WrongState(CmState::Idle)));
         bench.cm.destroy(OURS, bench.now_ns).unwrap();
         bench.quiet();
         bench.assert_gone();
@@ -72,13 +72,16 @@ fn resolves() {
 
 #[test]
 fn a_question_to_a_listener_for_connections_is_rejected() {
-    let mut bench = Bench::new();
-    let served = Served::Connections(pumice_transport::mad::TransportType::Rc);
-    bench.cm.listen(&ListenParams { served, ..ListenParams::new(DATAGRAMS, 8) }).unwrap();
-    assert_eq!(bench.receive(CmMessage::SidrReq(question())), Err(Ignored::Refused));
-    let CmMessage::SidrRep(rep) = bench.sent_one() else { panic!("a SIDR_REP") };
-    assert_eq!(rep.status, SidrStatus::REJECT);
-    bench.quiet();
+    let of_one = Served::Connections(pumice_transport::mad::TransportType::Rc);
+    for served in [of_one, Served::AnyConnection] {
+        let mut bench = Bench::new();
+        bench.cm.listen(&ListenParams { served, ..ListenParams::new(DATAGRAMS, 8) }).unwrap();
+        assert_eq!(bench.receive(CmMessage::SidrReq(question())), Err(IgnoredMad::Refused));
+        let CmMessage::SidrRep(rep) = bench.sent_one() else { panic!("a SIDR_REP") };
+        assert_eq!(rep.status, SidrStatus::REJECT);
+        bench.quiet();
+        bench.assert_gone();
+    }
 }
 
 #[test]
@@ -89,7 +92,7 @@ fn an_unanswered_question_is_asked_16_times() {
         assert!(matches!(bench.sent_one(), CmMessage::SidrReq(_)));
     }
     bench.wait_exactly(RESPONSE_NS);
-    assert_eq!(bench.event(), Event::Unreachable { id: OURS, unanswered: UnansweredMessage::SidrReq });
+    assert_eq!(bench.event(), CmEvent::Unreachable { id: OURS, unanswered: UnansweredMessage::SidrReq });
     bench.quiet();
 }
 
@@ -99,13 +102,13 @@ fn a_question_given_up_says_nothing() {
     bench.cm.destroy(OURS, bench.now_ns).unwrap();
     bench.quiet();
     bench.assert_gone();
-    assert_eq!(bench.receive(CmMessage::SidrRep(answer(SidrStatus::SUCCESS, 1))), Err(Ignored::UnknownId));
+    assert_eq!(bench.receive(CmMessage::SidrRep(answer(SidrStatus::SUCCESS, 1))), Err(IgnoredMad::UnknownId));
 }
 
 #[test]
 fn answers() {
     let mut bench = asked(1, BacklogOverflow::Reject);
-    assert_eq!(bench.receive(CmMessage::SidrReq(question())), Err(Ignored::Duplicate));
+    assert_eq!(bench.receive(CmMessage::SidrReq(question())), Err(IgnoredMad::Duplicate));
     bench.quiet();
     assert!(matches!(
         bench.cm.sidr_reply(OURS, &SidrReply::queue_pair(OUR_QPN, 1, &[0; 137])),
@@ -115,10 +118,10 @@ fn answers() {
     let expected = SidrRep { request_id: THEIRS, ..answer(SidrStatus::SUCCESS, OUR_QPN.value()) };
     assert_eq!(bench.sent_one(), CmMessage::SidrRep(expected));
     let again = bench.cm.sidr_reply(OURS, &SidrReply::refused(SidrStatus::REJECT, &[]));
-    assert!(matches!(again, Err(CmError::WrongState { state: State::Idle, .. })));
+    assert!(matches!(again, Err(CmError::WrongState { state: CmState::Idle, .. })));
     // The answer was lost.
     bench.receive(CmMessage::SidrReq(question())).unwrap();
-    let Event::SidrRequest { id, .. } = bench.event() else { panic!("the question again") };
+    let CmEvent::SidrRequest { id, .. } = bench.event() else { panic!("the question again") };
     for id in [OURS, id] {
         bench.cm.destroy(id, bench.now_ns).unwrap();
     }
@@ -137,9 +140,13 @@ fn questions_that_cannot_be_answered() {
     let mut bench = asked(1, BacklogOverflow::Reject);
     let second = SidrReq { request_id: CommId(8), ..question() };
     let cases = [
-        (SidrReq { service_id: SERVICE, ..second }, SidrStatus::UNSUPPORTED, Ignored::NoListener),
-        (SidrReq { private_data: PrivateData::NONE, ..second }, SidrStatus::REJECT, Ignored::Refused),
-        (second, SidrStatus::NO_QP, Ignored::Full),
+        (SidrReq { service_id: SERVICE, ..second }, SidrStatus::UNSUPPORTED, IgnoredMad::NoListener),
+        (
+            SidrReq { private_data: PrivateData::new(&[1]).unwrap(), ..second },
+            SidrStatus::REJECT,
+            IgnoredMad::Refused,
+        ),
+        (second, SidrStatus::NO_QP, IgnoredMad::Full),
     ];
     for (question, status, ignored) in cases {
         assert_eq!(bench.receive(CmMessage::SidrReq(question)), Err(ignored));
@@ -150,7 +157,7 @@ fn questions_that_cannot_be_answered() {
         );
     }
     let mut bench = asked(1, BacklogOverflow::Ignore);
-    assert_eq!(bench.receive(CmMessage::SidrReq(second)), Err(Ignored::Full));
+    assert_eq!(bench.receive(CmMessage::SidrReq(second)), Err(IgnoredMad::Full));
     bench.quiet();
     bench.cm.take_request(OURS);
     bench.receive(CmMessage::SidrReq(second)).unwrap();
@@ -161,17 +168,17 @@ fn strange_mads_are_ignored_or_refused() {
     let mut bench = Bench::new();
     assert_eq!(
         bench.cm.handle_mad(&route(), &[1; 255], 0),
-        Err(Ignored::Mad(MadError::Length { length_bytes: 255 }))
+        Err(IgnoredMad::Mad(MadError::Length { length_bytes: 255 }))
     );
     let mut bytes = [0; MAD_BYTES];
-    assert_eq!(bench.cm.handle_mad(&route(), &bytes, 0), Err(Ignored::Mad(MadError::BaseVersion(0))));
+    assert_eq!(bench.cm.handle_mad(&route(), &bytes, 0), Err(IgnoredMad::Mad(MadError::BaseVersion(0))));
     let header = MadHeader::communication(attribute::LAP, 1, 0);
     header.emit(&mut bytes);
-    assert_eq!(bench.cm.handle_mad(&route(), &bytes, 0), Err(Ignored::Mad(MadError::AlternatePath)));
+    assert_eq!(bench.cm.handle_mad(&route(), &bytes, 0), Err(IgnoredMad::Mad(MadError::AlternatePath)));
     bench.quiet();
     // A query for performance counters.
     MadHeader { class: class::PERFORMANCE, class_version: 1, method: method::GET, ..header }.emit(&mut bytes);
-    assert_eq!(bench.cm.handle_mad(&route(), &bytes, 0), Err(Ignored::Mad(MadError::Class(4))));
+    assert_eq!(bench.cm.handle_mad(&route(), &bytes, 0), Err(IgnoredMad::Mad(MadError::Class(4))));
     let out = bench.cm.poll_transmit().unwrap();
     assert_eq!(out.route, route());
     assert_eq!(out.mad[..8], [1, 4, 1, 0x81, 0, 0x0c, 0, 0]);

@@ -100,7 +100,7 @@ fn in_a_hurry_everything_leaves() {
     let mut bench = Bench::new();
     let ids = burst(&mut bench);
     let mut sent = requests(&mut bench);
-    while bench.cm.hurry(bench.now_ns) {
+    while bench.cm.send_all_waiting(bench.now_ns) {
         sent.extend(requests(&mut bench));
     }
     sent.extend(requests(&mut bench));

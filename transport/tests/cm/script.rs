@@ -2,8 +2,8 @@
 //! between. Fuzzing (`fuzz/`) finds the inputs, a test makes them from seeds.
 
 use pumice_transport::cm::{
-    AcceptParams, Cm, CmConfig, CmPath, ConnectParams, Event, IdSource, ListenParams, MadRoute, RejectParams,
-    ResolveParams, SidrReply, time_code_ns,
+    AcceptParams, Cm, CmConfig, CmEvent, CmPath, ConnectParams, IdSource, ListenParams, MadRoute,
+    RejectParams, ResolveParams, SidrReply, time_code_ns,
 };
 use pumice_transport::mad::{
     CmMessage, CommId, IpHeader, MAD_BYTES, Mad, MadHeader, PortSpace, ServiceId, refuse,
@@ -85,7 +85,7 @@ fn converse(mut script: &[u8]) {
         while cm.poll_transmit().is_some() {}
         // Unlike an application, leave some events lying.
         if argument & 4 == 0 {
-            let _: Option<Event> = cm.poll_event();
+            let _: Option<CmEvent> = cm.poll_event();
         }
         assert!(cm.connection_count() <= MAX_CONNECTIONS);
     }

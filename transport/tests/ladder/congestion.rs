@@ -121,8 +121,8 @@ fn a_cnp_lowers_the_rate_and_leaves_the_window() {
     let mut rung = paced_rung();
     rung.receive(&cnp());
     assert_eq!(rung.host.counter(Counter::RxCnp), 1);
-    assert_eq!(rung.qp.figures().window_packets, 64);
-    assert_eq!(rung.qp.figures().rate_bits_per_second, Some(500_000_000));
+    assert_eq!(rung.qp.statistics().window_packets, 64);
+    assert_eq!(rung.qp.statistics().rate_bits_per_second, Some(500_000_000));
     rung.post_op(1, SendOpcode::RdmaWrite, 3 * 256);
     assert_eq!(rung.requests().len(), 1);
     assert_eq!(rung.wait_for_deadline(), Some((318 + 16) * 16));

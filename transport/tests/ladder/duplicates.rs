@@ -25,6 +25,7 @@ fn statement_12_a_duplicate_send_is_acknowledged_and_nothing_else() {
     // Asked for or not: the question may have been lost behind it.
     let part = rc(op::SEND_FIRST).psn(RQ_PSN + 2).payload(&data[..256]);
     assert_eq!(rung.answer(&part), ack(RQ_PSN + 2, 2), "the first packet again");
+    assert_eq!(rung.host.counter(Counter::RxDuplicateRequest), 2);
     // The message in progress goes on.
     rung.receive(&rc(op::SEND_MIDDLE).psn(RQ_PSN + 3).payload(&data[256..512]));
     let last = rc(op::SEND_LAST).psn(RQ_PSN + 4).payload(&data[512..]).ack_req();

@@ -165,3 +165,22 @@ fn from_error_the_way_leads_through_reset_only() {
     rung.climb();
     assert_eq!(rung.state(), QpState::Rts);
 }
+
+#[test]
+fn a_reset_says_how_many_requests_it_drops_that_were_to_complete() {
+    let mut rung = Rung::rc();
+    rung.post_send(1, 4);
+    rung.post_send(2, 4);
+    rung.enter(QpState::Reset).unwrap();
+    assert_eq!(rung.host.causes, [Cause::DroppedByReset { requests: 2 }]);
+    assert!(rung.host.take_sends().is_empty());
+    let said = rung.host.causes[0].to_string();
+    assert!(said.contains("2 requests were dropped by ibv_modify_qp to RESET"), "{said}");
+    // What has completed, or was flushed, is not dropped.
+    let mut rung = Rung::rc();
+    rung.post_send(1, 4);
+    rung.enter(QpState::Err).unwrap();
+    rung.host.causes.clear();
+    rung.enter(QpState::Reset).unwrap();
+    assert_eq!(rung.host.causes, []);
+}

@@ -34,10 +34,11 @@ mod prelude {
     pub(crate) use crate::kit::literal::*;
     pub(crate) use crate::kit::rung::*;
     pub(crate) use crate::kit::{CONTEXT, LOCAL, PEER, RECV_CQ, XRCD, op, path_to_peer, pattern};
-    pub(crate) use pumice_transport::event::{PacketIdentity, Side};
+    pub(crate) use pumice_transport::event::{PacketIdentity, PacketSide};
     pub(crate) use pumice_transport::host::{Counter, PeerProgress};
     pub(crate) use pumice_transport::qp::{
-        AttributeMask, Congestion, DcqcnParameters, NotificationParameters, PostError, QpAttributes, Urgency,
+        AdaptiveTimeout, AttributeMask, Congestion, DcqcnParameters, NotificationParameters, PostError,
+        QpAttributes, Urgency,
     };
     pub(crate) use pumice_transport::types::{
         Access, AsyncEventType, AtomicOperation, Cause, FlushRange, KeyConfiguration, Mtu, QpState, QpType,

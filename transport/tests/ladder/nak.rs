@@ -19,6 +19,7 @@ fn statement_11_a_gap_is_answered_once_and_the_next_gap_again() {
     assert_eq!(rung.answers(&send(RQ_PSN + 3)), []);
     assert_eq!(rung.answer(&send(RQ_PSN + 1)), ack(RQ_PSN + 1, 2));
     assert_eq!(rung.host.counter(Counter::TxNakSequence), 2);
+    assert_eq!(rung.host.counter(Counter::RxOutOfSequence), 5);
     assert_eq!(rung.state(), QpState::Rts);
 }
 

@@ -9,11 +9,11 @@ fn listening() -> Rung {
 }
 
 fn request_identity(message: u64, relative_psn: u32, transmission: u32) -> PacketIdentity {
-    PacketIdentity { side: Side::Requester, message, relative_psn, transmission }
+    PacketIdentity { side: PacketSide::Requester, message, relative_psn, transmission }
 }
 
 fn answer_identity(message: u64, relative_psn: u32, transmission: u32) -> PacketIdentity {
-    PacketIdentity { side: Side::Responder, message, relative_psn, transmission }
+    PacketIdentity { side: PacketSide::Responder, message, relative_psn, transmission }
 }
 
 /// Takes the events since the last call, of which each must describe one of these packets.
@@ -90,7 +90,7 @@ fn a_congestion_notification_takes_no_psn() {
     let packets = rung.responses();
     assert_eq!(packets, [cnp()]);
     let notification =
-        PacketIdentity { side: Side::Notification, message: 0, relative_psn: 0, transmission: 1 };
+        PacketIdentity { side: PacketSide::Notification, message: 0, relative_psn: 0, transmission: 1 };
     assert_eq!(take_identities(&mut rung, &packets), [notification]);
 }
 

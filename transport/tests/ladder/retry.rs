@@ -84,6 +84,7 @@ fn an_ack_inside_the_running_read_is_ignored() {
     assert_eq!(rung.host.take_sends(), successes(&[1]));
     assert_eq!(rung.requests(), []);
     assert_eq!(rung.host.counter(Counter::RxImpliedNak), 0);
+    assert_eq!(rung.host.counter(Counter::RxStaleResponse), 1);
     rung.receive(&read_response(op::READ_FIRST, SQ_PSN + 1, 2, &[1; 256]));
     rung.receive(&read_response(op::READ_LAST, SQ_PSN + 2, 2, &[1; 256]));
     assert_eq!(rung.host.take_sends(), successes(&[2]));
@@ -148,6 +149,27 @@ fn statement_24_retry_count_n_is_one_and_n_transmissions() {
         assert_eq!(rung.state(), QpState::Err);
         assert_eq!(rung.qp.deadline_ns(), None);
     }
+}
+
+#[test]
+fn adaptive_retransmission_doubles_its_waits_whatever_the_timeout_says() {
+    let adaptive = AdaptiveTimeout { first_ns: 2_000_000, last_ns: 16_000_000 };
+    for timeout in [1, 14, 31] {
+        let setup = Setup { timeout, retry_cnt: 5, ..Setup::new(QpType::Rc) };
+        let mut rung = Setup { adaptive_timeout: Some(adaptive), ..setup }.build();
+        rung.post_send(1, 4);
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            rung.requests();
+            waits.push(rung.wait_for_deadline().expect("a timer runs") / 1_000_000);
+        }
+        assert_eq!(waits, [2, 4, 8, 16, 16, 16], "timeout {timeout}");
+        assert_eq!(rung.host.take_sends(), [(1, WcStatus::RetryExcErr)]);
+    }
+    let mut rung = Setup { timeout: 0, adaptive_timeout: Some(adaptive), ..Setup::new(QpType::Rc) }.build();
+    rung.post_send(1, 4);
+    rung.requests();
+    assert_eq!(rung.qp.deadline_ns(), None, "0 is for ever");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pumice_transport::path::{Flow, Path};
-use pumice_transport::types::Detail;
+use pumice_transport::types::FailureDetail;
 use pumice_transport::wire::Qpn;
 
 use crate::prelude::*;
@@ -162,7 +162,7 @@ fn a_datagram_that_its_receive_cannot_hold_is_dropped_and_the_receive_waits_for_
     assert_eq!(rung.host.counter(Counter::RxMessageDropped), 2);
     assert!(matches!(
         rung.host.causes[0],
-        Cause::MessageDropped { detail: Detail::Room { wr_id: 1, room_bytes: 44, .. }, .. }
+        Cause::MessageDropped { detail: FailureDetail::Room { wr_id: 1, room_bytes: 44, .. }, .. }
     ));
     rung.receive(&datagram(b"four"));
     rung.receive(&datagram(b"hello"));
@@ -237,4 +237,6 @@ fn a_datagram_through_an_address_handle_of_another_domain_is_an_operation_error(
     assert!(
         matches!(rung.host.causes[0], Cause::RequestFaulty { wr_id: 1, error: given, .. } if given == error)
     );
+    // The failure has the cause as well.
+    assert!(rung.host.causes[1].to_string().ends_with(&error.to_string()), "{:?}", rung.host.causes);
 }

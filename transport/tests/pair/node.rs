@@ -56,6 +56,7 @@ impl Node {
             recv_queue: RECV_QUEUE,
             xrcd: XRCD,
             ordinal: end,
+            out_of_order: false,
         };
         let capacity = QpCapacity { max_send_wr: 24, max_send_sge: 4, ..QpCapacity::default() };
         let config = QpConfig {
@@ -66,6 +67,7 @@ impl Node {
             has_srq: false,
             port_mtu_bytes: terms.mtu.bytes(),
             congestion: Congestion::default(),
+            adaptive_timeout: None,
         };
         let mut node =
             Node { qp: QueuePair::new(config), host: FakeHost::default(), outbox: Outbox::default() };
@@ -129,7 +131,7 @@ impl Node {
 
     /// A packet of the other end.
     pub(crate) fn receive(&mut self, now_ns: u64, bytes: &[u8], flow: &Flow, traffic_class: u8) {
-        assert_eq!(icrc::verify(flow, 0, bytes), icrc::Verdict::Exact);
+        assert_eq!(icrc::verify(flow, 0, bytes), icrc::IcrcVerdict::Exact);
         let packet = Packet::parse(bytes).expect("queue pairs send packets");
         let arrival = Arrival { flow, traffic_class, hop_limit: 63 };
         self.qp.handle_packet(now_ns, &arrival, &packet, &mut self.host);

@@ -1,7 +1,7 @@
 //! A capture of two rdma_rxe, A and B, and what the two programs wrote down: numbers, keys, completions.
 
 use pumice_transport::types::WcStatus;
-use pumice_transport::wire::{Qpn, Verdict, decapsulate, icrc};
+use pumice_transport::wire::{IcrcVerdict, Qpn, decapsulate, icrc};
 
 use crate::capture;
 use crate::kit::literal::Literal;
@@ -80,7 +80,7 @@ fn shots(name: &str, file: &[u8], a_qpn: u32, b_qpn: u32) -> Vec<Shot> {
     let shot = |frame: &&[u8]| {
         let datagram = decapsulate(link, frame).unwrap_or_else(|error| panic!("{name}: {error}"));
         // As from a socket, which does not see the identification.
-        assert_ne!(icrc::verify(&datagram.flow, 0, datagram.payload), Verdict::Bad, "{name}");
+        assert_ne!(icrc::verify(&datagram.flow, 0, datagram.payload), IcrcVerdict::Bad, "{name}");
         let from_a = datagram.flow.source.to_string().ends_with('2');
         let usual = Qpn::new(if from_a { b_qpn } else { a_qpn });
         let literal = Literal::parse(datagram.payload, usual);

@@ -1,5 +1,5 @@
-//! The tables of function pointers by which programs reach what is inline in verbs.h, and the calls that hand
-//! them out. This is the only place that knows all calls.
+//! The tables of function pointers through which programs reach calls that are inline in verbs.h, and the
+//! calls that return them. This is the only place that knows all calls.
 
 #![cfg_attr(
     not(test),
@@ -11,29 +11,28 @@ use std::ffi::c_int;
 use pumice_calls::Call;
 use pumice_device::profile::Vendor;
 
+use crate::abi::zeroed::zeroed;
+use crate::abi::{ibv_context, ibv_context_ops, ibv_device, mlx5dv_context_attr, operation, verbs_context};
 use crate::calls::{
     buffer, completion_queue, completion_queue_ex, device_memory, dma_handle, flow, memory, parent_domain,
     post_recv, post_send, query, queue_pair, shared_receive_queue, vendors, window_bind, work_queue,
     xrc_domain, xrc_target,
 };
-use crate::ground::abi::{
-    ibv_context, ibv_context_ops, ibv_device, mlx5dv_context_attr, operation, verbs_context,
-};
-use crate::ground::arguments::In;
-use crate::ground::check;
-use crate::ground::descriptors;
-use crate::ground::errno::NOT_SUPPORTED;
-use crate::ground::outcome::{pointer, pointer_about};
-use crate::ground::unserved::{self, refused};
-use crate::ground::zeroed::zeroed;
+use crate::check;
+use crate::entry::arguments::In;
+use crate::entry::outcome::{pointer, pointer_about};
+use crate::entry::unsupported::{self, refused};
+use crate::log::settings::settings;
 use crate::objects::command_file::CommandFile;
 use crate::objects::context::Context;
 use crate::objects::device::{about, device_at, device_of};
+use crate::platform::descriptors;
+use crate::platform::errno::NOT_SUPPORTED;
 
 pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     pointer_about(Call::ibv_open_device, about(device), || {
         if check::is_on() {
-            check::misuse::opens_device(device.addr());
+            check::misuse::opens_device(Call::ibv_open_device, device.addr());
         }
         let device = device_of(device)?;
         let (command, file) = CommandFile::create(device.index())?;
@@ -41,14 +40,14 @@ pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     })
 }
 
-/// A context of a device that looks like a ConnectX, as `ibv_open_device` gives it. With the flag for DEVX,
-/// whose commands nothing here carries out, there is none.
+/// Opens a context of a device that looks like a ConnectX, as `ibv_open_device` does. It fails with the flag
+/// for DEVX, whose commands are not implemented.
 pub(crate) extern "C" fn mlx5dv_open_device(
     device: *mut ibv_device,
     attributes: In<'_, mlx5dv_context_attr>,
 ) -> *mut ibv_context {
-    if !vendors::answers(Vendor::Mellanox) {
-        return unserved::null(Call::mlx5dv_open_device, "").cast();
+    if !vendors::has_vendor_calls(Vendor::Mellanox) {
+        return unsupported::null(Call::mlx5dv_open_device, "").cast();
     }
     pointer_about(Call::mlx5dv_open_device, about(device), || {
         let wanted = attributes.get()?;
@@ -62,31 +61,34 @@ pub(crate) extern "C" fn mlx5dv_open_device(
                     .to_owned()
             }));
         }
+        if check::is_on() {
+            check::misuse::opens_device(Call::mlx5dv_open_device, device.addr());
+        }
         let device = device_of(device)?;
         let (command, file) = CommandFile::create(device.index())?;
         Context::open(device, command, file, operations()).map_err(|(errno, _)| errno)
     })
 }
 
-/// A further context on a command file; it takes the descriptor over, unless this fails.
+/// Opens a further context on a command file; it takes the descriptor over, unless this fails.
 pub(crate) extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     pointer(Call::ibv_import_device, || {
         let file = CommandFile::of(cmd_fd)?;
         let device = device_at(file.device())?;
-        // SAFETY: it is open, or it would have no file; the program gives it to `ibv_import_device` for good.
+        // SAFETY: it is open, or it would have no file; the program gives it away to `ibv_import_device`.
         let command = unsafe { descriptors::given_away(cmd_fd) };
         Context::open(device, command, file, operations()).map_err(|(errno, descriptor)| {
-            // It stays the program's.
+            // The descriptor stays the program's.
             std::mem::forget(descriptor);
             errno
         })
     })
 }
 
-/// The tables of operations: every entry has a function, because programs do not look.
+/// Returns the tables of operations: every entry has a function, because programs do not check for NULL.
 fn operations() -> Box<verbs_context> {
     let mut verbs: Box<verbs_context> = Box::new(zeroed());
-    let unused = operation!(unserved::entry);
+    let unused = operation!(unsupported::entry);
     verbs.context.ops = ibv_context_ops {
         _compat_query_device: operation!(query::ibv_query_device),
         _compat_query_port: operation!(query::ibv_query_port),
@@ -100,7 +102,7 @@ fn operations() -> Box<verbs_context> {
         unused_queues: [unused; 7],
         post_srq_recv: operation!(post_recv::post_srq_recv),
         unused_qp: [unused; 4],
-        post_send: operation!(post_send::post_send),
+        post_send: post_send::operation_of(settings().is_ok_and(|settings| settings.mrc)),
         post_recv: operation!(post_recv::post_recv),
         unused_rest: [unused; 5],
     };
@@ -139,14 +141,14 @@ fn operations() -> Box<verbs_context> {
     verbs.destroy_rwq_ind_table = operation!(work_queue::destroy_rwq_ind_table);
     verbs.ibv_create_flow = operation!(flow::create_flow);
     verbs.ibv_destroy_flow = operation!(flow::destroy_flow);
-    // Programs of libibverbs 1.1.8 find the same two here.
+    // Programs of libibverbs 1.1.8 find the same two functions here.
     verbs.ABI_placeholder1 = operation!(flow::create_flow);
     verbs.ABI_placeholder2 = operation!(flow::destroy_flow);
     refuse_the_rest(&mut verbs);
     verbs
 }
 
-/// Counters, packet pacing and tag matching: hardware's.
+/// Sets the refusals of counters, packet pacing and tag matching, which need hardware.
 fn refuse_the_rest(verbs: &mut verbs_context) {
     verbs.read_counters = refused!(errno, ibv_read_counters);
     verbs.attach_counters_point_flow = refused!(errno, ibv_attach_counters_point_flow);
@@ -177,7 +179,7 @@ mod tests {
             let in_front = offset < placeholder && offset != private;
             let in_ops = (ops..ops + size_of::<ibv_context_ops>()).contains(&offset);
             if in_front || in_ops {
-                // SAFETY: a word of the structure.
+                // SAFETY: the word is inside the structure.
                 assert_ne!(unsafe { first.add(word).read() }, 0, "offset {offset}");
             }
         }

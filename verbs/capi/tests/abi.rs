@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 
-use pumice_calls::{Call, Row};
+use pumice_calls::{Call, CallFacts};
 
-const LAYOUT: &str = include_str!("../src/ground/abi/layout.tsv");
+const LAYOUT: &str = include_str!("../src/abi/layout.tsv");
 
 /// Fields that headers before rdma-core 65 may lack.
 const NEWER: [&str; 8] = [
@@ -38,8 +38,12 @@ const NEWER_OF_VENDORS: [(&str, &str); 13] = [
     ("mlx5dv_context", "max_dc_init_rd_atom"),
     ("mlx5dv_context", "ooo_recv_wrs_caps"),
 ];
-/// Structures that headers before rdma-core 65 may lack.
-const NEW: [&str; 13] = [
+/// Structures that headers before rdma-core 66 may lack.
+const NEW: [&str; 17] = [
+    "ibv_comp_cntr",
+    "ibv_comp_cntr_caps",
+    "ibv_comp_cntr_init_attr",
+    "ibv_qp_attach_comp_cntr_attr",
     "ibv_mr_init_attr",
     "ibv_dmah",
     "ibv_dmah_init_attr",
@@ -84,8 +88,14 @@ fn structures_are_those_of_the_system_headers() {
         })
         .collect();
     let context = rows.iter().find(|row| row.0 == "verbs_context" && row.1 == "context").unwrap().2;
-    let headers =
-        ["stddef.h", "infiniband/ib.h", "infiniband/efadv.h", "infiniband/mlx5dv.h", "rdma/rdma_cma.h"];
+    let headers = [
+        "stddef.h",
+        "infiniband/ib.h",
+        "infiniband/efadv.h",
+        "infiniband/mlx5dv.h",
+        "rdma/rdma_cma.h",
+        "pumice/mrc_ctl.h",
+    ];
     let mut source: String = headers.map(|header| format!("#include <{header}>\n")).concat();
     for (kind, field, offset, size) in rows {
         if NEWER_OF_VENDORS.contains(&(kind, field)) {
@@ -114,10 +124,11 @@ fn structures_are_those_of_the_system_headers() {
         }
         .unwrap();
     }
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");
     let folder = kit::scratch("layout");
     let file = folder.join("layout.c");
     fs::write(&file, source).unwrap();
-    kit::build(Command::new("cc").args(["-std=gnu11", "-fsyntax-only"]).arg(&file));
+    kit::build(Command::new("cc").args(["-std=gnu11", "-fsyntax-only", include]).arg(&file));
 }
 
 /// Every `name@NODE` that the object defines, and whether the node is the default one.
@@ -160,7 +171,7 @@ fn every_symbol_of_the_table_is_exported_with_its_version() {
     let exported = exported();
     let mut missing = Vec::new();
     for row in Call::ALL.iter().map(|call| call.row()).filter(|row| !row.version.is_empty()) {
-        let node = if row.version == Row::PRIVATE { "IBVERBS_PRIVATE_34" } else { row.version };
+        let node = if row.version == CallFacts::PRIVATE { "IBVERBS_PRIVATE_34" } else { row.version };
         // Programs that are linked today get the newest version of a name.
         let first = row.has_first_version.then_some(("IBVERBS_1.0", false));
         for (node, is_default) in [(node, true)].into_iter().chain(first) {

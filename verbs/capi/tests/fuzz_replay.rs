@@ -12,7 +12,7 @@ mod replay;
 mod rsocket;
 
 #[test]
-fn what_the_peer_of_a_stream_says() {
+fn messages_of_the_peer_of_a_stream() {
     let fuzz = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz"));
     replay::replay(fuzz, "rsocket", 200_000, rsocket::survive);
 }

@@ -2,7 +2,9 @@
 
 mod kit;
 
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 fn run(name: &str) {
     let Some(program) = kit::compile(name) else { return };
@@ -35,8 +37,8 @@ fn handles_are_checked_and_a_second_destruction_is_an_error() {
 fn each_limit_of_a_profile_is_kept_by_a_table_of_its_own() {
     let Some(program) = kit::compile("limits") else { return };
     let profile = kit::scratch("limits-profile").join("small.toml");
-    let limits = "max_pd = 9\nmax_mr = 10\nmax_ah = 11\nmax_cq = 12\nmax_cqe = 200\nmax_qp = 13\nmax_qp_wr = 50\n\
-                  max_sge = 5\nmax_srq = 14\nmax_srq_wr = 60\nmax_srq_sge = 6\n";
+    let limits = "max_pd = 9\nmax_mr = 10\nmax_ah = 11\nmax_cq = 12\nmax_cqe = 200\nmax_qp = 13\n\
+                  max_qp_wr = 50\nmax_sge = 5\nmax_srq = 14\nmax_srq_wr = 60\nmax_srq_sge = 6\n";
     std::fs::write(&profile, format!("[limits]\n{limits}")).expect("the target folder is writable");
     let output = kit::on(kit::address(), &program).env("PUMICE_PROFILE", &profile).output();
     kit::succeeded("limits", &output.expect("timeout(1) runs"));
@@ -51,12 +53,49 @@ fn every_operation_arrives() {
 fn registered_memory_is_counted_where_a_limit_is_asked_for() {
     let Some(program) = kit::compile("memlock") else { return };
     let bytes = (8 * pumice_device::outside::limits::page_bytes()).to_string();
-    for (way, memlock) in [("none", ""), ("bytes", &*bytes), ("ulimit", "ulimit")] {
-        let output = kit::on(kit::address(), &program).arg(way).env("PUMICE_MEMLOCK", memlock).output();
-        let said = kit::succeeded(way, &output.expect("timeout(1) runs"));
-        let is_told = said.contains("an adapter pins its pages") && said.contains("permits 32 KiB");
-        assert!(way == "none" || is_told || bytes != "32768", "{said}");
+    for (memlock_kind, memlock) in [("none", ""), ("bytes", &*bytes), ("ulimit", "ulimit")] {
+        let output =
+            kit::on(kit::address(), &program).arg(memlock_kind).env("PUMICE_MEMLOCK", memlock).output();
+        let output_text = kit::succeeded(memlock_kind, &output.expect("timeout(1) runs"));
+        let is_reported =
+            output_text.contains("an adapter pins its pages") && output_text.contains("permits 32 KiB");
+        assert!(memlock_kind == "none" || is_reported || bytes != "32768", "{output_text}");
     }
+}
+
+/// An option says it, or `answers_arp` of the host in a topology; the sentence names the address.
+#[test]
+fn nobody_connects_to_a_host_that_answers_no_arp_on_purpose() {
+    let Some(program) = kit::compile("no_neighbour") else { return };
+    let (own, silent, there) = (kit::address(), kit::address().to_string(), kit::address().to_string());
+    let topology = kit::scratch("no-neighbour").join("star.toml");
+    let hosts = format!("[\"{own}\", \"{there}\", {{ address = \"{silent}\", answers_arp = false }}]");
+    let text = format!(
+        "kind = \"star\"\nhosts = {hosts}\n[link]\nrate_mbps = 1000\ndelay_ns = 1000\n\
+         [switch]\nqueue_bytes = 200000\n"
+    );
+    fs::write(&topology, text).expect("the target folder is writable");
+    let output_of = |name: &str, value: &std::ffi::OsStr| {
+        let mut command = kit::on(own, &program);
+        let output = command.args([&silent, &there]).env(name, value).output();
+        let output_text = kit::succeeded(name, &output.expect("timeout(1) runs"));
+        assert!(output_text.contains(&format!("no host answers ARP for {silent}: ")), "{output_text}");
+        output_text
+    };
+    assert!(output_of("PUMICE_NO_NEIGHBOUR", silent.as_ref()).contains("--no-neighbour"));
+    assert!(output_of("PUMICE_TOPOLOGY", topology.as_os_str()).contains("answers_arp in the topology"));
+}
+
+#[test]
+fn completion_counters_count_what_they_are_attached_for() {
+    let Some(program) = kit::compile("completion_counters") else { return };
+    for (profile, counted) in [("default", "all"), ("efa", "some"), ("rxe", "none"), ("connectx-7", "none")] {
+        let output = kit::on(kit::address(), &program).arg(counted).env("PUMICE_PROFILE", profile).output();
+        kit::succeeded(profile, &output.expect("timeout(1) runs"));
+    }
+    // Completions, data and so counters come in another order.
+    let output = kit::on(kit::address(), &program).arg("all").env("PUMICE_SHUFFLE", "3").output();
+    kit::succeeded("shuffled", &output.expect("timeout(1) runs"));
 }
 
 #[test]
@@ -99,6 +138,41 @@ fn xrc_receive_queue_pairs_work_by_the_calls_of_ofed() {
 #[test]
 fn regions_are_paged_on_demand() {
     run("on_demand");
+}
+
+/// The program says what the argument is.
+#[test]
+fn pages_that_a_handler_fills_are_there_when_a_registration_returns() {
+    let Some(program) = kit::compile("missing_pages") else { return };
+    for mode in ["user", "all"] {
+        let output = kit::on(kit::address(), &program).arg(mode).output().expect("timeout(1) runs");
+        if output.status.code() == Some(77) {
+            kit::skip("the kernel has no userfaultfd for this user, of faults of system calls too");
+            continue;
+        }
+        kit::succeeded(&format!("missing_pages {mode}"), &output);
+    }
+}
+
+#[test]
+fn objects_that_are_made_and_destroyed_leave_no_memory_behind() {
+    let Some(program) = kit::compile("growth") else { return };
+    for wire in ["", "udp"] {
+        let mut command = kit::on(kit::address(), &program);
+        command.env("PUMICE_WIRE", wire);
+        // The program says why.
+        command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+        kit::succeeded(&format!("growth {wire}"), &command.output().expect("timeout(1) runs"));
+    }
+}
+
+#[test]
+fn calls_that_make_objects_fail_with_enomem_where_the_address_space_ends() {
+    let Some(program) = kit::compile("no_memory") else { return };
+    for wire in ["", "udp"] {
+        let output = kit::on(kit::address(), &program).env("PUMICE_WIRE", wire).output();
+        kit::succeeded(&format!("no_memory {wire}"), &output.expect("timeout(1) runs"));
+    }
 }
 
 #[test]
@@ -167,9 +241,9 @@ fn a_device_that_looks_like_a_connectx_has_indirect_keys_copies_and_raw_requests
 fn a_profile_of_a_bond_has_ports_for_queue_pairs() {
     let Some(program) = kit::compile("lag") else { return };
     let profile = kit::scratch("lag-profile").join("bond.toml");
-    let face = "vendor_id = 0x02c9\npart_id = 4129\ndv = \"calls\"\n";
+    let vendor_profile = "vendor_id = 0x02c9\npart_id = 4129\ndv = \"calls\"\n";
     for (lag_ports, words) in [(2, &[][..]), (0, &["none"])] {
-        let text = format!("{face}lag_ports = {lag_ports}\n");
+        let text = format!("{vendor_profile}lag_ports = {lag_ports}\n");
         std::fs::write(&profile, text).expect("the target folder is writable");
         let output = kit::on(kit::address(), &program).args(words).env("PUMICE_PROFILE", &profile).output();
         kit::succeeded(&format!("lag, {lag_ports} ports"), &output.expect("timeout(1) runs"));
@@ -246,13 +320,37 @@ fn memory_that_goes_away_while_it_is_registered_ends_requests_only() {
     }
 }
 
+/// The program says what the argument is: a library with calls and data of its own.
+#[test]
+fn memory_that_goes_away_by_system_calls_of_the_programs_own_is_not_touched() {
+    const LIBRARY: &str = "
+        char buffer[8 * 4096] __attribute__((aligned(4096))) = {1};
+        long give_back(void *at, unsigned long bytes) {
+            long number = 11;
+            #if defined __x86_64__
+            __asm__ volatile(\"syscall\" : \"+a\"(number) : \"D\"(at), \"S\"(bytes)
+                             : \"rcx\", \"r11\", \"memory\");
+            #endif
+            return number;
+        }";
+    let Some(program) = kit::compile("own_calls") else { return };
+    let folder = kit::scratch("own_calls_library");
+    let (source, library) = (folder.join("library.c"), folder.join("library.so"));
+    fs::write(&source, LIBRARY).unwrap();
+    kit::build(Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source));
+    for wire in ["auto", "udp"] {
+        let output = kit::on(kit::address(), &program).arg(&library).env("PUMICE_WIRE", wire).output();
+        kit::succeeded(&format!("own_calls by {wire}"), &output.expect("timeout(1) runs"));
+    }
+}
+
 #[test]
 fn the_manual_pages_of_poll_cq_post_recv_and_req_notify_cq_hold() {
     run("manual");
 }
 
 #[test]
-fn domains_are_kept_apart_and_destroyed_in_order() {
+fn domains_are_separate_and_destroyed_in_order() {
     run("domains");
 }
 
@@ -272,7 +370,7 @@ fn objects_of_another_context_are_refused() {
 }
 
 #[test]
-fn queues_keep_their_promises() {
+fn queues_follow_their_manual_pages() {
     run("queues");
 }
 
@@ -349,7 +447,7 @@ fn calls_of_rdma_cm_wait_for_acknowledgements_and_answers_that_fail_reach_the_pe
 }
 
 #[test]
-fn connections_by_address_tell_their_events_in_order() {
+fn connections_by_address_report_their_events_in_order() {
     run("connections");
 }
 

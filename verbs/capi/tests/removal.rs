@@ -10,7 +10,7 @@ const RULES: &str = "
     event name=out kind=unplug time=300ms qp=0 message=2";
 
 #[test]
-fn a_device_is_pulled_out_and_another_one_comes_instead() {
+fn a_removed_device_is_replaced_by_another() {
     let Some(program) = kit::compile("removal") else { return };
     for wire in ["udp", "auto"] {
         let mut command = kit::on(kit::address(), &program);

@@ -149,7 +149,7 @@ fn pingpong_of_two_clients_over_one_switch() {
             both.into_iter().map(|one| one.join().expect("it runs to its end")).collect()
         });
         let topology = std::sync::Arc::new(pumice_device::port::Topology::parse(&text).unwrap());
-        let ports = pumice_device::share::switches(&topology).unwrap().queues();
+        let ports = pumice_device::sharing::switches(&topology).unwrap().queues();
         for text in texts {
             let Some(text) = text else { return };
             let per_iteration =

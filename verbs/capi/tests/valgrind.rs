@@ -11,6 +11,11 @@ const SUPPRESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/v
 const REPORTED: &str = "--error-exitcode=99";
 
 fn under_valgrind(name: &str) {
+    reports_nothing(name, None, "");
+}
+
+/// `libraries`: a folder with another object than the usual one.
+fn reports_nothing(name: &str, libraries: Option<&Path>, wire: &str) {
     if !kit::exists("valgrind") {
         return kit::skip("there is no valgrind: apt-get install valgrind");
     }
@@ -18,7 +23,22 @@ fn under_valgrind(name: &str) {
     let Some(program) = kit::compile(name) else { return };
     let mut command: Command = kit::on(kit::address(), "valgrind");
     command.args(["--quiet", REPORTED, &format!("--suppressions={SUPPRESSIONS}")]).arg(program);
+    command.env("PUMICE_WIRE", wire);
+    if let Some(libraries) = libraries {
+        command.env("LD_LIBRARY_PATH", libraries);
+    }
     kit::succeeded(name, &command.output().expect("timeout(1) runs"));
+}
+
+/// Packages have a library without names of functions.
+#[test]
+fn a_stripped_library_gives_no_report_on_either_medium() {
+    let Some(libraries) = kit::stripped_library_folder() else { return };
+    for name in ["data_path", "uninitialised", "regions"] {
+        for wire in ["", "udp"] {
+            reports_nothing(name, Some(&libraries), wire);
+        }
+    }
 }
 
 #[test]

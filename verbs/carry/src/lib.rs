@@ -2,15 +2,15 @@
 //!
 //! Cargo builds a dependency of the types `cdylib` and `rlib` as both before it compiles a program, but hands
 //! the program the `rlib` only (artifact dependencies, which would hand it the object, are not stable). The
-//! object is beside the `rlib` under the same name, so its place follows from rustc's own arguments.
+//! object is beside the `rlib` under the same name, so its path follows from rustc's own arguments.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use proc_macro::TokenStream;
 
-/// `carried!("NAME")`: an `Option<(u64, &'static [u8])>`, a digest and the bytes of the object of the
-/// dependency NAME. `None` where Cargo did not build one, as in `cargo check`.
+/// Expands `carried!("NAME")` to an `Option<(u64, &'static [u8])>`, a digest and the bytes of the object of
+/// the dependency NAME. `None` where Cargo did not build one, as in `cargo check`.
 #[proc_macro]
 pub fn carried(input: TokenStream) -> TokenStream {
     let name = input.to_string();
@@ -24,14 +24,16 @@ pub fn carried(input: TokenStream) -> TokenStream {
     code.parse().unwrap_or_default()
 }
 
-/// FNV-1a: tells builds apart, and is no protection against a user who wants two to have the same.
+/// Computes an FNV-1a digest, which distinguishes builds, and is no protection against a user who wants two
+/// with the same digest.
 fn digest(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Where the object of a dependency would be, by the arguments of rustc: `--extern NAME=FOLDER/libNAME.rlib`.
+/// Returns the path that the object of a dependency would have, by the arguments of rustc:
+/// `--extern NAME=FOLDER/libNAME.rlib`.
 fn object(name: &str, arguments: impl Iterator<Item = OsString>) -> Option<PathBuf> {
     arguments.filter_map(|argument| argument.into_string().ok()).find_map(|argument| {
         let argument = argument.strip_prefix("--extern=").unwrap_or(&argument);

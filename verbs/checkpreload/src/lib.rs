@@ -1,22 +1,22 @@
-//! `libpumice_check.so`: loaded with LD_PRELOAD into a program that is checked, it tells libpumice.so which
-//! memory the program frees, so that memory is found that a posted request still uses.
+//! The preload `libpumice_check.so`: loaded with LD_PRELOAD into a program that is checked, it reports to
+//! libpumice.so which memory the program frees, so that the checker finds memory that a posted request still
+//! uses, and when the program sleeps.
 //!
-//! It takes the place of free(3), realloc(3), munmap(2) and _exit(2) (`calls`), compares the address with
-//! the bounds of the memory that requests use (`watch`), and calls the next object's function. Where the
-//! program has an allocator of its own in its file, the loader prefers that, and nothing is told.
+//! It replaces free(3), realloc(3), munmap(2), usleep(3), nanosleep(2) and _exit(2) (`calls`), compares the
+//! address with the bounds of the memory that requests use (`hooks`), and calls the next object's function.
+//! Where the program's own file contains an allocator, the loader prefers that, and no calls are reported.
 //!
-//! **Invariant**: no locks and no allocation of its own, because these functions are called before `main`,
-//! by
-//! the loader, in fork children and in signal handlers. No panics either.
+//! **Invariant**: no locks and no allocation of its own, because these functions are called before `main`, by
+//! the loader, in forked children and in signal handlers. No panics either.
 //!
-//! **Invariant**: nothing but the next object's function is called until libpumice.so asks for more, and
-//! never in a program with a sanitizer, which knows freed memory better.
+//! **Invariant**: only the next object's function is called until libpumice.so registers its callbacks, and
+//! always in a program with a sanitizer, which knows freed memory better.
 
 // Unit tests are linked without the functions of the C library's names.
 #![cfg_attr(test, allow(dead_code))]
 
+mod hooks;
 mod original;
-mod watch;
 
 #[cfg(not(test))]
 mod calls;

@@ -1,13 +1,13 @@
-//! The next object's functions, behind ours of the same names.
+//! The next object's functions, which this object's functions of the same names hide.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// A function of the next object that has it.
+/// A function of the next object that defines it.
 pub(crate) struct Original {
     name: &'static CStr,
-    /// Null until it is known.
+    /// Address of the function; null until it is known.
     address: AtomicPtr<c_void>,
     is_sought: AtomicBool,
 }
@@ -17,7 +17,7 @@ impl Original {
         Original { name, address: AtomicPtr::new(null_mut()), is_sought: AtomicBool::new(false) }
     }
 
-    /// Its address; null while it is being looked for, which may call it, and if there is none.
+    /// Returns its address; null during the search for it, which may call it, and if there is none.
     #[inline]
     pub(crate) fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Connections by address, one after the other, beside those of TCP.
+//! Connections by address, made one after the other, compared with those of TCP.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -13,36 +13,36 @@ use pumice_verbs::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::{PerfError, Result, of_device};
-use crate::statistics::Times;
+use crate::statistics::LatencySamples;
 
-/// How long one end waits for the other. A busy machine may need seconds for one connection.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// How long the accepting end waits for a request before it looks for connections that have ended.
-const LOOK_AFTER: Duration = Duration::from_millis(100);
+/// Longest time that one end waits for the other. A busy machine may need seconds for one connection.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Time that the accepting end waits for a request before it checks for connections that have ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where an [`Acceptor`] accepts.
+/// Addresses at which an [`Acceptor`] accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AcceptsAt {
-    /// Connections of queue pairs.
+pub struct AcceptorAddresses {
+    /// Address for connections of queue pairs.
     pub rdma: SocketAddr,
-    /// Connections of the yardstick.
+    /// Address for connections of the yardstick.
     pub tcp: SocketAddr,
 }
 
-/// A device, or one end of many connections: what a queue pair of it is made of.
-struct Side {
+/// The device of one end of many connections, with the objects that its queue pairs need.
+struct ConnectionSide {
     device: Device,
     domain: ProtectionDomain,
     cq: CompletionQueue,
 }
 
-impl Side {
-    fn open(address: IpAddr) -> Result<Side> {
+impl ConnectionSide {
+    fn open(address: IpAddr) -> Result<ConnectionSide> {
         let options = DeviceOptions::new().exclusive(false).wire(Wire::Auto).addresses([address]);
         let device = Device::open(options).map_err(of_device)?;
         let domain = device.protection_domain().map_err(of_device)?;
         let cq = device.completion_queue(16).map_err(of_device)?;
-        Ok(Side { device, domain, cq })
+        Ok(ConnectionSide { device, domain, cq })
     }
 
     fn queue_pair(&self) -> Result<RcQueuePair> {
@@ -52,36 +52,36 @@ impl Side {
 
 /// Accepts connections of queue pairs, each with a queue pair of its own, and of TCP.
 pub struct Acceptor {
-    side: Side,
+    side: ConnectionSide,
     listener: Listener,
     tcp: TcpListener,
-    at: AcceptsAt,
+    at: AcceptorAddresses,
 }
 
 impl Acceptor {
-    /// Opens a device with this address, and listens at ports of the system's choice.
+    /// Opens a device with this address, and listens at ports that the system chooses.
     ///
     /// # Errors
-    /// A device or a port cannot be had.
+    /// Fails if a device or a port is not available.
     pub fn bind(address: IpAddr) -> Result<Acceptor> {
-        let side = Side::open(address)?;
+        let side = ConnectionSide::open(address)?;
         let listener = side.device.listen(0).map_err(of_device)?;
-        let unheard = |error| PerfError::Control(format!("no TCP port of {address} is free: {error}"));
-        let tcp = TcpListener::bind((address, 0)).map_err(unheard)?;
+        let unanswered = |error| PerfError::Control(format!("no TCP port of {address} is free: {error}"));
+        let tcp = TcpListener::bind((address, 0)).map_err(unanswered)?;
         let rdma = SocketAddr::new(address, listener.port());
-        let at = AcceptsAt { rdma, tcp: tcp.local_addr().map_err(unheard)? };
+        let at = AcceptorAddresses { rdma, tcp: tcp.local_addr().map_err(unanswered)? };
         Ok(Acceptor { side, listener, tcp, at })
     }
 
-    /// Where it accepts.
-    pub fn at(&self) -> AcceptsAt {
+    /// Returns the addresses at which it accepts.
+    pub fn at(&self) -> AcceptorAddresses {
         self.at
     }
 
-    /// Accepts until that fails.
+    /// Accepts connections until that fails.
     ///
     /// # Errors
-    /// Always: why it ended.
+    /// Always fails, with the reason of the end.
     pub fn serve(self) -> Result<std::convert::Infallible> {
         let Acceptor { side, listener, tcp, .. } = self;
         thread::spawn(move || {
@@ -92,11 +92,11 @@ impl Acceptor {
         });
         let mut open = Vec::new();
         loop {
-            match listener.request(LOOK_AFTER) {
+            match listener.request(CHECK_INTERVAL) {
                 Ok(request) => {
                     let accepted = request.accept(&side.queue_pair()?, &ConnectionParams::default(), &());
                     let accepted = accepted.map_err(of_device)?;
-                    accepted.established(PATIENCE).map_err(of_device)?;
+                    accepted.established(TIMEOUT).map_err(of_device)?;
                     open.push(accepted);
                 }
                 Err(VerbsError::TimedOut { .. }) => {}
@@ -107,52 +107,52 @@ impl Acceptor {
     }
 }
 
-/// Connections of one round.
+/// Results of one round of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Connected {
-    /// Connections that were made and given up again.
+pub struct ConnectionRates {
+    /// Connections per second that were made and closed again.
     pub per_second: f64,
-    /// The time that half of them needed at most until they were established, in ms.
+    /// Median of the times until they were established, in ms.
     pub p50_ms: f64,
-    /// The time that 99 % of them needed at most.
+    /// The 99th percentile of these times, in ms.
     pub p99_ms: f64,
 }
 
-/// Asks for connections.
+/// Requests connections.
 pub struct Connector {
-    side: Side,
-    to: AcceptsAt,
-    times: Times,
+    side: ConnectionSide,
+    to: AcceptorAddresses,
+    times: LatencySamples,
 }
 
 impl Connector {
     /// Opens a device with this address.
     ///
     /// # Errors
-    /// A device cannot be had.
-    pub fn open(address: IpAddr, to: AcceptsAt) -> Result<Connector> {
-        Ok(Connector { side: Side::open(address)?, to, times: Times::new() })
+    /// Fails if a device is not available.
+    pub fn open(address: IpAddr, to: AcceptorAddresses) -> Result<Connector> {
+        Ok(Connector { side: ConnectionSide::open(address)?, to, times: LatencySamples::new() })
     }
 
-    /// Connects queue pairs for so long, each made for its connection, one after the other.
+    /// Connects queue pairs for this duration, each made for its connection, one after the other.
     ///
     /// # Errors
-    /// A queue pair cannot be had, or the other end refuses or does not answer.
-    pub fn queue_pairs(&mut self, duration: Duration) -> Result<Connected> {
+    /// Fails if a queue pair is not available, or if the other end refuses or does not answer.
+    pub fn queue_pairs(&mut self, duration: Duration) -> Result<ConnectionRates> {
         let (side, to) = (&self.side, self.to.rdma);
         one_by_one(duration, &mut self.times, || {
             let qp = side.queue_pair()?;
-            let asked = Connection::connect(&qp, to, &ConnectionParams::default(), &()).map_err(of_device)?;
-            asked.established(PATIENCE).map_err(of_device)
+            let params = ConnectionParams::default();
+            Connection::connect(&qp, to, &params, &(), TIMEOUT).map(drop).map_err(of_device)
         })
     }
 
-    /// The yardstick: connects TCP for so long, and waits for the first byte of each connection, by which the
-    /// other end has accepted it.
+    /// Measures the yardstick: connects TCP for this duration, and waits for the first byte of each
+    /// connection, which shows that the other end has accepted it.
     ///
     /// # Errors
-    /// The other end refuses.
-    pub fn tcp(&mut self, duration: Duration) -> Result<Connected> {
+    /// Fails if the other end refuses.
+    pub fn tcp(&mut self, duration: Duration) -> Result<ConnectionRates> {
         let to = self.to.tcp;
         one_by_one(duration, &mut self.times, || {
             let greeted = TcpStream::connect(to).and_then(|mut stream| stream.read_exact(&mut [0]));
@@ -161,12 +161,12 @@ impl Connector {
     }
 }
 
-/// Makes connections for so long, one at least.
+/// Makes connections for this duration, at least one.
 fn one_by_one(
     duration: Duration,
-    times: &mut Times,
+    times: &mut LatencySamples,
     mut connect: impl FnMut() -> Result<()>,
-) -> Result<Connected> {
+) -> Result<ConnectionRates> {
     times.clear();
     let start = Instant::now();
     let mut count = 0.0;
@@ -179,7 +179,7 @@ fn one_by_one(
         if elapsed >= duration {
             let none = || PerfError::Lost("no connection was made".to_owned());
             let times = times.percentiles().ok_or_else(none)?.scaled(1e-3);
-            return Ok(Connected {
+            return Ok(ConnectionRates {
                 per_second: count / elapsed.as_secs_f64(),
                 p50_ms: times.p50,
                 p99_ms: times.p99,

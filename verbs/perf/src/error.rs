@@ -1,14 +1,14 @@
-//! Why a measurement fails.
+//! Errors of measurements.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::plan::PlanError;
 
-/// Result of what measures.
+/// Result of functions that measure.
 pub type Result<T, E = PerfError> = std::result::Result<T, E>;
 
-/// Why something could not be measured: one sentence that names the wrong thing and, where there is one, the
+/// Reason why a measurement failed: one sentence that names the wrong thing and, where there is one, the
 /// remedy.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -17,32 +17,32 @@ pub enum PerfError {
     Plan(PlanError),
     /// The link carries no packets of the plan's path MTU.
     LinkMtu {
-        /// The plan's path MTU, in bytes.
+        /// Path MTU of the plan, in bytes.
         mtu_bytes: usize,
-        /// What the link carries, in bytes.
+        /// Largest path MTU of the link, in bytes.
         most_bytes: usize,
     },
     /// Client and server would both have this address, and with it UDP port 4791.
     SameAddress(IpAddr),
     /// UDP port 4791 is taken at each loopback address.
     NoLoopbackAddress,
-    /// The device, an object of it or a request failed: a sentence.
+    /// The device, an object of it or a request failed, as the sentence says.
     Device(String),
-    /// The connection to the other end failed, or it does not speak as it should: a sentence.
+    /// The connection to the other end failed, or its messages are not valid, as the sentence says.
     Control(String),
-    /// The other end refused what it was asked: its sentence.
+    /// The other end refused a request, with this sentence.
     Refused(String),
-    /// Bytes are not what they should be: a sentence.
+    /// Bytes are wrong, as the sentence says.
     Contents(String),
-    /// Messages or answers did not come: a sentence.
+    /// Messages or answers did not arrive, as the sentence says.
     Lost(String),
-    /// Plain UDP failed: a sentence.
+    /// Plain UDP failed, as the sentence says.
     PlainUdp(String),
     /// Both ends failed.
     Both {
-        /// What failed here.
+        /// Failure of this end.
         here: Box<PerfError>,
-        /// The server's sentence about what failed there.
+        /// Sentence of the server about its failure.
         server: String,
     },
 }
@@ -82,7 +82,7 @@ impl From<PlanError> for PerfError {
     }
 }
 
-/// An error of the device as one of a measurement; fits `map_err`.
+/// Converts an error of the device to one of a measurement; fits `map_err`.
 pub(crate) fn of_device(error: impl fmt::Display) -> PerfError {
     PerfError::Device(error.to_string())
 }

@@ -1,11 +1,11 @@
 //! Measures the software HCA: bandwidth, message rate and latency, beside plain UDP, and whether every byte
 //! arrives.
 //!
-//! Two ends, one device each, agree over TCP: a [`Server`] takes its part in the rounds that a [`Session`]
-//! asks for. What is measured is a [`Plan`], what was found a [`Report`]. Each round of the device's may be
-//! followed by one of plain UDP or, if the packets go through shared memory, of memory: only ratios from the
-//! same run mean something on a machine that others use too. The ends may be threads of one process, as here,
-//! or processes on two machines:
+//! Two ends, one device each, agree over TCP: a [`Server`] takes part in the rounds that a [`Session`] asks
+//! for. A [`Plan`] describes the measurement, a [`Report`] its results. Each round of the device may be
+//! followed by one of plain UDP or, if the packets go through shared memory, of memory: on a machine that
+//! others use too, only ratios from the same run are meaningful. The ends may be threads of one process, as
+//! here, or processes on two machines:
 //!
 //! ```
 //! use std::net::TcpStream;
@@ -37,9 +37,9 @@
 //!
 //! A value is what this crate's own loops reach through [`pumice_verbs`]: they post, poll and count as a
 //! program with nothing else to do. [`pairs`] compares several pairs of ends with one; [`connections`] counts
-//! connections by address; [`cores`] chooses where threads run.
+//! connections by address; [`cores`] pins threads to cores.
 #![forbid(unsafe_code)]
-// What the other end says must not end a program.
+// Messages of the other end must not end a program.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
@@ -63,11 +63,11 @@ mod session;
 mod statistics;
 
 pub use error::{PerfError, Result};
-pub use plan::{Operation, Plan, PlanBuilder, PlanError, Quantity, Service};
+pub use plan::{MeasuredQuantity, Operation, Plan, PlanBuilder, PlanError, Service};
 pub use report::Report;
 pub use server::{Server, ServerOptions};
 pub use session::{MessageTimes, Session, SessionOptions};
-pub use statistics::Spread;
+pub use statistics::SampleSpread;
 
-/// TCP port of a server by default: perftest's.
+/// Default TCP port of a server: perftest's.
 pub const DEFAULT_PORT: u16 = 18_515;

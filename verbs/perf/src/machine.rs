@@ -1,12 +1,12 @@
-//! What a reader of figures must know about the machine.
+//! Facts about the machine that a reader of the figures must know.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-/// Whether the processors of this machine are a program: its latencies are then those of the emulator, and
-/// ratios mean little.
+/// Reports whether the processors of this machine are emulated: its latencies are then those of the emulator,
+/// and ratios mean little.
 pub fn is_emulated() -> bool {
     static EMULATED: OnceLock<bool> = OnceLock::new();
     *EMULATED.get_or_init(|| {
@@ -15,8 +15,8 @@ pub fn is_emulated() -> bool {
     })
 }
 
-/// The share of this machine's processors that had nothing to do during `duration`, 0 to 1. None: /proc/stat
-/// does not say it. Time that a hypervisor took is no idle time.
+/// Returns the share of this machine's processor time that was idle during `duration`, 0 to 1; `None` if
+/// /proc/stat does not have it. Time that a hypervisor took is not idle.
 pub fn idle_share(duration: Duration) -> Option<f64> {
     let counted = || processor_time(&std::fs::read_to_string("/proc/stat").ok()?);
     let (idle_before, all_before) = counted()?;
@@ -26,8 +26,8 @@ pub fn idle_share(duration: Duration) -> Option<f64> {
     Some(idle.saturating_sub(idle_before) as f64 / passed as f64)
 }
 
-/// Idle ticks and all ticks of the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq,
-/// steal; what follows is a part of user and nice.
+/// Returns idle ticks and all ticks of the first line of /proc/stat: user, nice, system, idle, iowait, irq,
+/// softirq, steal; the numbers after these are a part of user and nice.
 fn processor_time(stat: &str) -> Option<(u64, u64)> {
     let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
     let ticks: Vec<u64> = numbers.map_while(|word| word.parse().ok()).take(8).collect();
@@ -35,13 +35,13 @@ fn processor_time(stat: &str) -> Option<(u64, u64)> {
     Some((idle, ticks.iter().sum()))
 }
 
-/// Whether /proc/cpuinfo describes processors that QEMU plays.
+/// Reports whether /proc/cpuinfo describes processors that QEMU emulates.
 fn names_an_emulator(processors: &str) -> bool {
     let models = processors.lines().filter(|line| line.starts_with("model name"));
     models.into_iter().any(|model| model.contains("QEMU TCG") || model.contains("QEMU Virtual CPU"))
 }
 
-/// What systemd calls the machine: "qemu" without a processor of the host's, "kvm" with one.
+/// Returns systemd's name of the hypervisor: "qemu" for emulated processors, "kvm" for those of the host.
 fn hypervisor() -> Option<String> {
     let mut command = Command::new("systemd-detect-virt");
     let output = command.arg("--vm").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;

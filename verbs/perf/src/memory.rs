@@ -1,5 +1,5 @@
-//! The yardsticks of one host: what two threads of this process reach through memory with nothing on top. A
-//! second process would have the same cache lines and the same futex.
+//! The yardsticks of one host: figures that two threads of this process reach through memory without any
+//! protocol. A second process would have the same cache lines and the same futex.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -9,52 +9,54 @@ use std::time::{Duration, Instant};
 use rustix::thread::futex;
 
 use crate::cores;
-use crate::statistics::{Percentiles, Times};
+use crate::statistics::{LatencySamples, Percentiles};
 
 const LINE_BYTES: usize = 64;
 const WORD_BYTES: usize = size_of::<u64>();
-/// Messages that a stream has under way at most, and after how many the receiver says what it has taken.
+/// Largest number of messages that a stream has under way, and number of messages after which the receiver
+/// reports its progress.
 const STREAM_SLOTS: usize = 1024;
 const MESSAGES_PER_CREDIT: u64 = 64;
-/// Bytes of a copy, and of the memory from which and to which is copied: more than caches hold.
+/// Length in bytes of a copy, and of the memory from which and to which is copied: more than caches hold.
 const COPY_BYTES: usize = 1 << 20;
 const COPIED_MEMORY_BYTES: usize = 64 << 20;
 
-/// The second thread, and how both wait.
+/// The second thread, and the way in which both wait.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pair {
-    /// Its core; where the scheduler puts it when none.
+pub(crate) struct ThreadPair {
+    /// Core of the thread; `None` lets the scheduler choose.
     pub(crate) core: Option<usize>,
     yields: bool,
 }
 
-impl Pair {
-    /// A second thread on this core.
-    pub(crate) fn on(core: Option<usize>) -> Pair {
+impl ThreadPair {
+    /// Creates a pair with the second thread on this core.
+    pub(crate) fn on(core: Option<usize>) -> ThreadPair {
         // On one core, spinning keeps the other thread from running.
         let yields = thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
-        Pair { core, yields }
+        ThreadPair { core, yields }
     }
 
     fn idle(self) {
         if self.yields { thread::yield_now() } else { spin_loop() }
     }
 
-    /// Round trips of messages that both threads spin for, each message in as few cache lines as hold it.
+    /// Measures round trips of messages for which both threads spin, each message in as few cache lines as
+    /// hold it.
     pub(crate) fn spin(
         self,
         size_bytes: usize,
         duration: Duration,
-        times: &mut Times,
+        times: &mut LatencySamples,
     ) -> Option<Percentiles> {
-        let (there, back) = (Slot::new(size_bytes), Slot::new(size_bytes));
-        let over = AtomicBool::new(false);
+        let (there, back) = (MessageSlot::new(size_bytes), MessageSlot::new(size_bytes));
+        let finished = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 cores::pin(self.core);
                 for sequence in 1.. {
                     while !there.take(sequence) {
-                        if over.load(Ordering::Relaxed) {
+                        if finished.load(Ordering::Relaxed) {
                             return;
                         }
                         self.idle();
@@ -70,14 +72,14 @@ impl Pair {
                     self.idle();
                 }
             });
-            over.store(true, Ordering::Relaxed);
+            finished.store(true, Ordering::Relaxed);
             percentiles
         })
     }
 
-    /// Round trips of two threads that sleep on a futex and wake each other.
-    pub(crate) fn sleep(self, duration: Duration, times: &mut Times) -> Option<Percentiles> {
-        let (there, back) = (Sleeper::default(), Sleeper::default());
+    /// Measures round trips of two threads that sleep on a futex and wake each other.
+    pub(crate) fn sleep(self, duration: Duration, times: &mut LatencySamples) -> Option<Percentiles> {
+        let (there, back) = (FutexWaiter::default(), FutexWaiter::default());
         thread::scope(|scope| {
             scope.spawn(|| {
                 cores::pin(self.core);
@@ -94,17 +96,17 @@ impl Pair {
         })
     }
 
-    /// Messages per second of a stream that both threads spin for.
+    /// Measures messages per second of a stream for which both threads spin.
     pub(crate) fn stream(self, size_bytes: usize, duration: Duration) -> f64 {
-        let slots: Vec<Slot> = (0..STREAM_SLOTS).map(|_| Slot::new(size_bytes)).collect();
-        let (taken, over) = (CacheLine::default(), AtomicBool::new(false));
+        let slots: Vec<MessageSlot> = (0..STREAM_SLOTS).map(|_| MessageSlot::new(size_bytes)).collect();
+        let (taken, finished) = (CacheLine::default(), AtomicBool::new(false));
         let taken = taken.first();
         thread::scope(|scope| {
             scope.spawn(|| {
                 cores::pin(self.core);
                 for (sequence, slot) in (1..).zip(slots.iter().cycle()) {
                     while !slot.take(sequence) {
-                        if over.load(Ordering::Relaxed) {
+                        if finished.load(Ordering::Relaxed) {
                             return;
                         }
                         self.idle();
@@ -117,7 +119,7 @@ impl Pair {
             let start = Instant::now();
             for (sequence, slot) in (1_u64..).zip(slots.iter().cycle()) {
                 if sequence % MESSAGES_PER_CREDIT == 1 {
-                    // Room for as many as go before the next look.
+                    // There must be room for as many as are sent before the next check.
                     let room = STREAM_SLOTS as u64 - MESSAGES_PER_CREDIT;
                     while sequence.saturating_sub(taken.load(Ordering::Acquire)) > room {
                         self.idle();
@@ -129,15 +131,15 @@ impl Pair {
                 slot.put(sequence);
             }
             let per_second = taken.load(Ordering::Acquire) as f64 / start.elapsed().as_secs_f64();
-            over.store(true, Ordering::Relaxed);
+            finished.store(true, Ordering::Relaxed);
             per_second
         })
     }
 }
 
-/// Bytes per second of copies of 1 MiB, one after the other, from one large buffer to another.
+/// Measures bytes per second of copies of 1 MiB, one after the other, from one large buffer to another.
 pub(crate) fn copies(duration: Duration) -> f64 {
-    // Other bytes than zero: a page that was never written to would be copied from the cache.
+    // The bytes are not zero, because a page that was never written to would be copied from the cache.
     let from = vec![1_u8; COPIED_MEMORY_BYTES];
     let mut to = vec![2_u8; COPIED_MEMORY_BYTES];
     let start = Instant::now();
@@ -155,8 +157,12 @@ pub(crate) fn copies(duration: Duration) -> f64 {
     }
 }
 
-/// Calls `exchange` again and again for that time, once at least; the percentiles of its times.
-fn round_trips(duration: Duration, times: &mut Times, mut exchange: impl FnMut()) -> Option<Percentiles> {
+/// Calls `exchange` again and again for that time, at least once; returns the percentiles of its times.
+fn round_trips(
+    duration: Duration,
+    times: &mut LatencySamples,
+    mut exchange: impl FnMut(),
+) -> Option<Percentiles> {
     times.clear();
     let start = Instant::now();
     let mut last = start;
@@ -185,17 +191,17 @@ impl CacheLine {
 
 /// Cache lines for one message at a time: a sequence number, then the payload.
 #[derive(Debug)]
-struct Slot {
+struct MessageSlot {
     first: CacheLine,
     more: Box<[CacheLine]>,
     payload_words: usize,
 }
 
-impl Slot {
-    fn new(size_bytes: usize) -> Slot {
+impl MessageSlot {
+    fn new(size_bytes: usize) -> MessageSlot {
         let payload_words = size_bytes.div_ceil(WORD_BYTES).max(1);
         let lines = (payload_words + 1).div_ceil(LINE_BYTES / WORD_BYTES);
-        Slot {
+        MessageSlot {
             first: CacheLine::default(),
             more: (1..lines).map(|_| CacheLine::default()).collect(),
             payload_words,
@@ -216,7 +222,7 @@ impl Slot {
         self.first.first().store(sequence, Ordering::Release);
     }
 
-    /// Reads the message with this number; false if it is not there.
+    /// Reads the message with this number; returns false if it is not there.
     #[inline]
     fn take(&self, sequence: u64) -> bool {
         if self.first.first().load(Ordering::Acquire) != sequence {
@@ -229,48 +235,48 @@ impl Slot {
     }
 }
 
-/// A place to sleep for one thread. It is woken only when it sleeps: two threads that find what they wait for
-/// before they sleep would measure a system call.
+/// A futex on which one thread sleeps. The thread is woken only while it sleeps: two threads that find their
+/// message before they sleep would measure a system call.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Sleeper {
-    /// 0, or [`OVER`].
-    bed: AtomicU32,
-    is_called: AtomicBool,
+struct FutexWaiter {
+    /// Word of the futex: 0, or [`FINISHED`].
+    futex_word: AtomicU32,
+    is_woken: AtomicBool,
 }
 
-/// The thread need not sleep any more.
-const OVER: u32 = 1;
+/// Value that says that the thread need not sleep any more.
+const FINISHED: u32 = 1;
 
-impl Sleeper {
-    /// Wakes the thread, when it sleeps.
-    fn wake(&self, pair: Pair) {
-        self.is_called.store(true, Ordering::SeqCst);
-        // A wait may end by itself; the thread has heard the call then.
-        while futex::wake(&self.bed, futex::Flags::empty(), 1) != Ok(1)
-            && self.is_called.load(Ordering::SeqCst)
+impl FutexWaiter {
+    /// Wakes the thread once it sleeps.
+    fn wake(&self, pair: ThreadPair) {
+        self.is_woken.store(true, Ordering::SeqCst);
+        // A wait may end by itself; the thread has noticed the call then.
+        while futex::wake(&self.futex_word, futex::Flags::empty(), 1) != Ok(1)
+            && self.is_woken.load(Ordering::SeqCst)
         {
             pair.idle();
         }
     }
 
-    /// Sleeps until it is woken; false: it is over.
+    /// Sleeps until it is woken; returns false if the round is over.
     fn sleep(&self) -> bool {
         loop {
-            // It fails for signals and when it is over.
-            let _ = futex::wait(&self.bed, futex::Flags::empty(), 0, None);
-            if self.bed.load(Ordering::SeqCst) == OVER {
+            // The wait fails for signals and when the round is over.
+            let _ = futex::wait(&self.futex_word, futex::Flags::empty(), 0, None);
+            if self.futex_word.load(Ordering::SeqCst) == FINISHED {
                 return false;
             }
-            if self.is_called.swap(false, Ordering::SeqCst) {
+            if self.is_woken.swap(false, Ordering::SeqCst) {
                 return true;
             }
         }
     }
 
     fn end(&self) {
-        self.bed.store(OVER, Ordering::SeqCst);
-        let _ = futex::wake(&self.bed, futex::Flags::empty(), 1);
+        self.futex_word.store(FINISHED, Ordering::SeqCst);
+        let _ = futex::wake(&self.futex_word, futex::Flags::empty(), 1);
     }
 }
 
@@ -283,7 +289,7 @@ mod tests {
     #[test]
     fn a_message_is_whole_and_in_as_few_lines_as_hold_it() {
         for (size_bytes, lines) in [(1, 1), (8, 1), (56, 1), (57, 2), (4096, 65)] {
-            let slot = Slot::new(size_bytes);
+            let slot = MessageSlot::new(size_bytes);
             assert_eq!(1 + slot.more.len(), lines, "{size_bytes}");
             assert!(!slot.take(7));
             slot.put(7);
@@ -299,7 +305,7 @@ mod tests {
 
     #[test]
     fn every_yardstick_gives_a_number_and_ends_its_thread() {
-        let (pair, mut times) = (Pair::on(None), Times::new());
+        let (pair, mut times) = (ThreadPair::on(None), LatencySamples::new());
         for size_bytes in [8, 500] {
             let spun = pair.spin(size_bytes, SHORT, &mut times).expect("one round trip at least");
             assert!(spun.p50 > 0.0 && spun.p99 >= spun.p50, "{spun:?}");

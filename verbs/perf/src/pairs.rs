@@ -9,24 +9,24 @@ use crate::statistics::median;
 
 /// Two ends that exchange messages, for instance a [`Session`](crate::Session) in a thread or process of its
 /// own.
-pub trait Pair {
-    /// Why the exchange fails.
+pub trait ExchangingPair {
+    /// Error of an exchange.
     type Error;
 
-    /// Begins to exchange messages for so many seconds, and does not wait for the end of that.
+    /// Begins to exchange messages for this number of seconds, without waiting for the end.
     ///
     /// # Errors
-    /// The pair is gone.
+    /// Fails if the pair is gone.
     fn begin(&mut self, seconds: f64) -> Result<(), Self::Error>;
 
-    /// Waits until the time is over: round trips per second.
+    /// Waits until the time is over; returns round trips per second.
     ///
     /// # Errors
-    /// The exchange failed.
+    /// Fails if the exchange failed.
     fn finish(&mut self) -> Result<f64, Self::Error>;
 }
 
-/// What several pairs did, compared with one of them.
+/// Results of several pairs, compared with one of them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PairsReport {
@@ -34,30 +34,30 @@ pub struct PairsReport {
     pub test: String,
     /// Round trips per second of all pairs together: the median of the rounds.
     pub value: f64,
-    /// "round trips/s".
+    /// Unit of the values: "round trips/s".
     pub unit: &'static str,
-    /// How packets may go to a process of the same user on the same host.
+    /// Medium that packets may use to a process of the same user on the same host.
     pub wire: Wire,
-    /// Whether the processors of the machine are a program.
+    /// True if the processors of the machine are emulated.
     pub emulated: bool,
-    /// Pairs.
+    /// Number of pairs.
     pub pairs: usize,
     /// Round trips per second of one pair alone: the median of the rounds.
     pub one_pair: f64,
     /// Median of the rounds' ratios of all pairs to one.
     pub ratio_one_pair: f64,
-    /// Payload of a message.
+    /// Payload of a message in bytes.
     pub size_bytes: usize,
-    /// Rounds of either kind.
+    /// Number of rounds of either kind.
     pub rounds: usize,
 }
 
 /// Lets all pairs exchange messages of the plan, alternately with the first of them alone, after a warm-up.
-/// `after_round` is told how many rounds are done.
+/// `after_round` gets the number of rounds that are done.
 ///
 /// # Errors
-/// The first error of a pair.
-pub fn compare<P: Pair>(
+/// Fails with the first error of a pair.
+pub fn compare<P: ExchangingPair>(
     plan: &Plan,
     pairs: &mut [P],
     after_round: &mut dyn FnMut(usize),
@@ -86,8 +86,8 @@ pub fn compare<P: Pair>(
     })
 }
 
-/// All of `pairs` at the same time: the sum of their round trips per second.
-fn round<P: Pair>(pairs: &mut [P], seconds: f64) -> Result<f64, P::Error> {
+/// Runs all of `pairs` at the same time; returns the sum of their round trips per second.
+fn round<P: ExchangingPair>(pairs: &mut [P], seconds: f64) -> Result<f64, P::Error> {
     for pair in &mut *pairs {
         pair.begin(seconds)?;
     }
@@ -100,10 +100,10 @@ mod tests {
     use crate::plan::tests::plan;
     use crate::plan::{Operation, Service};
 
-    /// Does one round trip in each tenth of a second.
+    /// A pair that does one round trip in each tenth of a second.
     struct Steady(u32);
 
-    impl Pair for Steady {
+    impl ExchangingPair for Steady {
         type Error = String;
 
         fn begin(&mut self, _: f64) -> Result<(), String> {
@@ -121,10 +121,11 @@ mod tests {
         let mut pairs = [Steady(0), Steady(0), Steady(0)];
         let mut plan = plan(Operation::Send, Service::Rc);
         plan.rounds = 2;
-        let mut told = Vec::new();
-        let report = compare(&plan, &mut pairs, &mut |number| told.push(number)).expect("no pair fails");
+        let mut rounds_done = Vec::new();
+        let report =
+            compare(&plan, &mut pairs, &mut |number| rounds_done.push(number)).expect("no pair fails");
         assert_eq!((report.value, report.one_pair, report.ratio_one_pair), (30.0, 10.0, 3.0));
         assert_eq!(pairs.map(|pair| pair.0), [5, 3, 3]);
-        assert_eq!(told, [1, 2]);
+        assert_eq!(rounds_done, [1, 2]);
     }
 }

@@ -1,9 +1,9 @@
-//! What messages contain: bytes that tell which message they belong to and where in it they stand.
+//! Contents of messages: bytes that identify their message and their position in it.
 
-/// Names the contents of one message.
+/// Identifier of the contents of one message.
 pub(crate) type Tag = u64;
 
-/// A byte that is not as it should be.
+/// A byte that differs from the expected one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WrongByte {
     pub(crate) offset: usize,
@@ -11,18 +11,18 @@ pub(crate) struct WrongByte {
     pub(crate) expected: u8,
 }
 
-/// Fills a message.
+/// Fills a message with the contents of a tag.
 pub(crate) fn fill(message: &mut [u8], tag: Tag) {
-    let mut words = Words::new(tag);
+    let mut words = PatternWords::new(tag);
     for chunk in message.chunks_mut(8) {
         let word = words.next_word();
         chunk.copy_from_slice(word.get(..chunk.len()).unwrap_or(&word));
     }
 }
 
-/// Looks at every byte of a message; the first wrong one.
+/// Compares every byte of a message; returns the first wrong one.
 pub(crate) fn first_wrong(message: &[u8], tag: Tag) -> Option<WrongByte> {
-    let mut words = Words::new(tag);
+    let mut words = PatternWords::new(tag);
     for (index, chunk) in message.chunks(8).enumerate() {
         let word = words.next_word();
         let expected = word.get(..chunk.len()).unwrap_or(&word);
@@ -40,13 +40,13 @@ pub(crate) fn first_wrong(message: &[u8], tag: Tag) -> Option<WrongByte> {
 }
 
 /// A sequence of words without short cycles that differs from the first word for different tags.
-struct Words {
+struct PatternWords {
     state: u64,
 }
 
-impl Words {
-    fn new(tag: Tag) -> Words {
-        Words { state: tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d }
+impl PatternWords {
+    fn new(tag: Tag) -> PatternWords {
+        PatternWords { state: tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d }
     }
 
     fn next_word(&mut self) -> [u8; 8] {

@@ -1,4 +1,4 @@
-//! The yardstick: plain UDP of the same sizes over the same kind of sockets.
+//! The yardstick: plain UDP with the same sizes over the same kind of sockets.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 
 use pumice_device::port::{RawUdp, RawWait};
 
-use crate::control::{Control, Served};
+use crate::control::{Control, ReceiveTotals};
 use crate::error::{PerfError, Result};
-use crate::statistics::{Percentiles, Times};
+use crate::statistics::{LatencySamples, Percentiles};
 
-/// Bytes under way in a stream of batches; more gains nothing on loopback, and this much fits the
+/// Number of bytes under way in a stream of batches; more gains nothing on loopback, and this many fit the
 /// receive buffer of a stock kernel.
 const STREAM_WINDOW_BYTES: usize = 256 << 10;
-/// Datagrams under way in a stream of single ones: the kernel charges at least 832 bytes for each.
+/// Number of datagrams under way in a stream of single ones: the kernel charges at least 832 bytes for each.
 const SINGLES_WINDOW: usize = 256;
-/// A receiver gives credit this often per window.
+/// Number of credits that a receiver gives per window.
 const CREDITS_PER_WINDOW: usize = 4;
-/// What came of a message is known after this long, even on a busy machine; then it counts as lost.
+/// Time after which a message without an answer counts as lost, even on a busy machine.
 const LOST_AFTER: Duration = Duration::from_millis(200);
-/// Bytes that one UDP send carries over IPv4, and segments that one batch has.
+/// Largest number of bytes of one UDP send over IPv4, and of segments of one batch.
 const MAX_BATCH_BYTES: usize = 65_507;
 const MAX_SEGMENTS: usize = 64;
-/// Empty polls between looks at the clock or the control connection.
+/// Number of empty polls between checks of the clock or the control connection.
 const POLLS_PER_LOOK: u32 = 1024;
 
-/// A stream as it is to be measured.
+/// Parameters of a stream to be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) packet_bytes: usize,
-    /// One send per packet, instead of batches.
+    /// True if each packet is sent alone, instead of in batches.
     pub(crate) singles: bool,
 }
 
@@ -43,35 +43,35 @@ impl Stream {
         if self.singles { SINGLES_WINDOW * self.packet_bytes } else { STREAM_WINDOW_BYTES }
     }
 
-    /// Bytes for which the receiver gives one credit.
+    /// Returns the number of bytes for which the receiver gives one credit.
     pub(crate) fn credit_bytes(self) -> usize {
         (self.window_bytes() / CREDITS_PER_WINDOW).max(1)
     }
 }
 
-/// One end's plain socket.
+/// The plain socket of one end.
 #[derive(Debug)]
-pub(crate) struct RawEnd {
+pub(crate) struct RawEndpoint {
     socket: RawUdp,
     yields: bool,
 }
 
-impl RawEnd {
-    /// Opens a socket on a port of the system's choice.
-    pub(crate) fn open(address: IpAddr) -> Result<RawEnd> {
+impl RawEndpoint {
+    /// Opens a socket on a port that the system chooses.
+    pub(crate) fn open(address: IpAddr) -> Result<RawEndpoint> {
         let socket = RawUdp::bind(address, 0).map_err(|error| PerfError::PlainUdp(error.to_string()))?;
         let limit = Some(Duration::from_millis(20));
         socket.set_wait_limit(limit).map_err(|error| PerfError::PlainUdp(format!("SO_RCVTIMEO: {error}")))?;
         // On one core, spinning keeps the other end from running.
         let yields = thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
-        Ok(RawEnd { socket, yields })
+        Ok(RawEndpoint { socket, yields })
     }
 
     pub(crate) fn address(&self) -> Result<SocketAddr> {
         self.socket.address().map_err(|error| PerfError::PlainUdp(error.to_string()))
     }
 
-    /// Sends a stream for `duration`: bytes per second that arrived.
+    /// Sends a stream for `duration`; returns the bytes per second that arrived.
     pub(crate) fn stream(&mut self, to: SocketAddr, stream: Stream, duration: Duration) -> Result<f64> {
         let segments = stream.segments();
         let window_bytes = stream.window_bytes().max(segments * stream.packet_bytes);
@@ -83,7 +83,7 @@ impl RawEnd {
             if now - start >= duration {
                 return Ok(credited as f64 / (now - start).as_secs_f64());
             }
-            // A look at the credits per batch costs nothing; per single datagram it would be half the cost.
+            // A check of the credits per batch costs nothing; per single datagram it would be half the cost.
             let mut burst = if stream.singles { 16 } else { 1 };
             while burst > 0 && sent - credited < window_bytes {
                 burst -= 1;
@@ -106,27 +106,28 @@ impl RawEnd {
                     sent = credited;
                     last_credit = now;
                 }
-                // As our own polling does: on a busy machine, spinning keeps the other end from running.
+                // The device's own polling yields, too: on a busy machine, spinning keeps the other end from
+                // running.
                 thread::yield_now();
             }
             sent = sent.max(credited);
         }
     }
 
-    /// Receives a stream, until the control connection says something.
+    /// Receives a stream, until a message arrives on the control connection.
     pub(crate) fn sink(
         &mut self,
         client: SocketAddr,
         credit_bytes: usize,
         control: &mut Control,
-    ) -> Result<Served> {
+    ) -> Result<ReceiveTotals> {
         let (mut uncredited, mut messages, mut empty) = (0, 0, 0);
         loop {
             let bytes = self.received(RawWait::Spin)?;
             if bytes == 0 {
                 empty += 1;
                 if empty % POLLS_PER_LOOK == 0 && control.spoken_to() {
-                    return Ok(Served { messages, ..Served::default() });
+                    return Ok(ReceiveTotals { messages, ..ReceiveTotals::default() });
                 }
                 thread::yield_now();
                 continue;
@@ -140,15 +141,15 @@ impl RawEnd {
         }
     }
 
-    /// Round trips of single datagrams for `duration`; `times` is for those of one round. None if no datagram
-    /// was answered.
+    /// Measures round trips of single datagrams for `duration`; `times` has room for those of one round.
+    /// Returns `None` if no datagram was answered.
     pub(crate) fn ping_pong(
         &mut self,
         to: SocketAddr,
         packet_bytes: usize,
         wait: RawWait,
         duration: Duration,
-        times: &mut Times,
+        times: &mut LatencySamples,
     ) -> Result<Option<Percentiles>> {
         times.clear();
         let start = Instant::now();
@@ -176,13 +177,13 @@ impl RawEnd {
         Ok(times.percentiles())
     }
 
-    /// Sends everything back, until the control connection says something.
+    /// Sends all datagrams back, until a message arrives on the control connection.
     pub(crate) fn echo(
         &mut self,
         client: SocketAddr,
         wait: RawWait,
         control: &mut Control,
-    ) -> Result<Served> {
+    ) -> Result<ReceiveTotals> {
         let (mut messages, mut empty) = (0, 0_u32);
         loop {
             let bytes = self.received(wait)?;
@@ -194,13 +195,13 @@ impl RawEnd {
             empty += 1;
             let look = wait == RawWait::Block || empty.is_multiple_of(POLLS_PER_LOOK);
             if look && control.spoken_to() {
-                return Ok(Served { messages, ..Served::default() });
+                return Ok(ReceiveTotals { messages, ..ReceiveTotals::default() });
             }
             self.idle();
         }
     }
 
-    /// Takes away what an earlier round left.
+    /// Drops the datagrams that an earlier round left.
     pub(crate) fn drain(&mut self) -> Result<()> {
         while self.received(RawWait::Spin)? > 0 {}
         Ok(())
@@ -218,7 +219,7 @@ impl RawEnd {
         }
     }
 
-    /// Bytes of what arrived, 0 if nothing did.
+    /// Returns the number of bytes that arrived, 0 if none did.
     fn received(&mut self, wait: RawWait) -> Result<usize> {
         match self.socket.receive_batch(wait) {
             Ok(bytes) => Ok(bytes),

@@ -1,36 +1,36 @@
-//! What a measurement found.
+//! Results of measurements.
 
 use pumice_device::settings::Wire;
 use serde::Serialize;
 
-use crate::endpoint::{Medium, Traffic};
+use crate::endpoint::{Medium, PacketCounts};
 use crate::machine::is_emulated;
 use crate::plan::Plan;
 use crate::statistics::{Percentiles, least, median, most};
 
-/// One round's numbers.
+/// The numbers of one round.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Measured {
-    /// Value in the report's unit; of latencies the p50.
+pub(crate) struct RoundFigures {
+    /// Value in the report's unit; for latencies the p50.
     pub(crate) value: f64,
     pub(crate) p99: Option<f64>,
     pub(crate) raw: Option<f64>,
     pub(crate) raw_p99: Option<f64>,
-    /// The yardstick's full round trip, where `raw` is half of it.
+    /// Full round trip of the yardstick, where `raw` is half of it.
     pub(crate) raw_round_trip: Option<f64>,
-    /// The same with one queue pair.
+    /// Value with one queue pair.
     pub(crate) one_qp: Option<f64>,
 }
 
-impl Measured {
+impl RoundFigures {
     pub(crate) fn set_times(&mut self, times: Percentiles) {
         (self.value, self.p99) = (times.p50, Some(times.p99));
     }
 
-    /// The yardstick's round trips; none: it has none for this round.
+    /// Sets the yardstick's round trips; `None` if it has none for this round.
     pub(crate) fn set_raw_round_trips(&mut self, plan: &Plan, times: Option<Percentiles>) {
         let Some(round_trip) = times else { return };
-        // One way; a WRITE's completion is compared with it too when the target is passive.
+        // This is one way; a WRITE's completion is compared with it too when the target is passive.
         let one_way = plan.ping_pong() || plan.passive;
         let times = round_trip.scaled(if one_way { 0.5 } else { 1.0 });
         (self.raw, self.raw_p99) = (Some(times.p50), Some(times.p99));
@@ -38,105 +38,105 @@ impl Measured {
     }
 }
 
-/// What was checked and what went wrong on the way, over all rounds, and how they were measured.
+/// Checks, losses and medium over all rounds.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Totals {
+pub(crate) struct SessionTotals {
     pub(crate) medium: Option<Medium>,
     pub(crate) yardstick: Option<&'static str>,
     pub(crate) messages: u64,
-    /// Messages whose bytes were all compared.
+    /// Number of messages whose bytes were all compared.
     pub(crate) checked_messages: u64,
     pub(crate) lost_messages: u64,
-    /// Both ends.
-    pub(crate) traffic: [Traffic; 2],
+    /// Counters of both ends.
+    pub(crate) traffic: [PacketCounts; 2],
 }
 
-/// What a measurement found. Ratios to the yardstick are medians of the rounds' ratios, because only rounds
-/// that follow each other mean something on a machine that others use too; they are none without
+/// The results of a measurement. Ratios to the yardstick are medians of the rounds' ratios, because on a
+/// machine that others use too only rounds that follow each other are comparable; they are `None` without
 /// [`PlanBuilder::raw`](crate::PlanBuilder::raw).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// Name of the measurement: [`Plan::name`].
     pub test: String,
-    /// Median of the rounds' values, in `unit`; of a latency, of the rounds' p50.
+    /// Median of the rounds' values, in `unit`; for a latency, of the rounds' p50.
     pub value: f64,
-    /// Unit of all values: [`Quantity::unit`](crate::Quantity::unit).
+    /// Unit of all values: [`MeasuredQuantity::unit`](crate::MeasuredQuantity::unit).
     pub unit: &'static str,
-    /// How packets may go to a process of the same user on the same host.
+    /// Medium that packets may use to a process of the same user on the same host.
     pub wire: Wire,
-    /// What carried this end's packets: "shared memory" or "UDP". None: the device does not say it, because
-    /// the queue pairs have no peer (UD).
+    /// Medium that carried this end's packets: "shared memory" or "UDP". `None` if the device does not report
+    /// it, because the queue pairs have no peer (UD).
     pub medium: Option<String>,
-    /// Why that was UDP.
+    /// Reason why that was UDP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub medium_reason: Option<String>,
-    /// Whether the processors of the machine are a program: latencies are then the emulator's.
+    /// True if the processors of the machine are emulated: latencies are then the emulator's.
     pub emulated: bool,
-    /// Payload of a message.
+    /// Payload of a message in bytes.
     pub size_bytes: usize,
-    /// Path MTU.
+    /// Path MTU in bytes.
     pub mtu_bytes: usize,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub qps: usize,
-    /// Requests per post.
+    /// Number of requests per post.
     pub post_list: usize,
-    /// Requests outstanding on one queue pair.
+    /// Number of requests outstanding on one queue pair.
     pub depth: usize,
-    /// Timed rounds.
+    /// Number of timed rounds.
     pub rounds: usize,
-    /// Least value of a round, in `unit`.
+    /// Smallest value of a round, in `unit`.
     pub min: f64,
     /// Largest value of a round, in `unit`.
     pub max: f64,
     /// Median of the rounds' p99 of latencies, in `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
-    /// What the values are compared with: "plain UDP" or, if packets went through shared memory, "cache
-    /// lines" (two threads spin on them), "futex" (two threads sleep on it) or "memcpy" (of 1 MiB, by one
-    /// thread).
+    /// Name of the yardstick that the values are compared with: "plain UDP" or, if packets went through
+    /// shared memory, "cache lines" (two threads spin on them), "futex" (two threads sleep on it) or "memcpy"
+    /// (of 1 MiB, by one thread).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub yardstick: Option<&'static str>,
-    /// The yardstick's value, in `unit`.
+    /// Value of the yardstick, in `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw: Option<f64>,
-    /// The device's value by the yardstick's.
+    /// Value of the device divided by the yardstick's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// The yardstick's p99, in `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_p99: Option<f64>,
-    /// The device's p99 by the yardstick's.
+    /// The device's p99 divided by the yardstick's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_p99: Option<f64>,
-    /// The device's latency by the yardstick's full round trip, where that is the better comparison.
+    /// Latency of the device divided by the yardstick's full round trip, where that is the better comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_round_trip: Option<f64>,
-    /// The value with all queue pairs by that with one, where there are several.
+    /// Value with all queue pairs divided by that with one, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_one_qp: Option<f64>,
-    /// Messages of all timed rounds.
+    /// Number of messages of all timed rounds.
     pub messages: u64,
-    /// Messages or packets that were sent and did not arrive.
+    /// Number of messages or packets that were sent and did not arrive.
     pub lost: u64,
-    /// Packets sent again, by both ends.
+    /// Number of packets sent again, by both ends.
     pub retransmitted: u64,
-    /// Times that an answer did not come in time, at both ends.
+    /// Number of times that an answer did not come in time, at both ends.
     pub timeouts: u64,
-    /// RNR NAKs received, at both ends.
+    /// Number of RNR NAKs received, at both ends.
     pub receiver_not_ready: u64,
-    /// Whether the bytes were checked.
+    /// True if the bytes were checked.
     pub verified: bool,
-    /// Messages whose bytes were all compared in their destination.
+    /// Number of messages whose bytes were all compared at their destination.
     pub verified_messages: u64,
-    /// Bytes of these messages.
+    /// Number of bytes of these messages.
     pub verified_bytes: u64,
 }
 
 impl Report {
-    /// The report of these rounds.
-    pub(crate) fn new(plan: &Plan, rounds: &[Measured], totals: &Totals) -> Report {
-        let of = |pick: fn(&Measured) -> Option<f64>| -> Option<f64> {
+    /// Creates the report of these rounds.
+    pub(crate) fn new(plan: &Plan, rounds: &[RoundFigures], totals: &SessionTotals) -> Report {
+        let of = |pick: fn(&RoundFigures) -> Option<f64>| -> Option<f64> {
             let values: Vec<f64> = rounds.iter().filter_map(pick).collect();
             (!values.is_empty()).then(|| median(&values))
         };
@@ -144,7 +144,7 @@ impl Report {
         let values: Vec<f64> = rounds.iter().map(|round| round.value).collect();
         let ratio_p99 =
             rounds.iter().filter_map(|round| ratio(round.p99?, round.raw_p99)).collect::<Vec<_>>();
-        let ratios = |pick: fn(&Measured) -> Option<f64>| {
+        let ratios = |pick: fn(&RoundFigures) -> Option<f64>| {
             let values: Vec<f64> =
                 rounds.iter().filter_map(|round| ratio(round.value, pick(round))).collect();
             (!values.is_empty()).then(|| median(&values))
@@ -195,10 +195,10 @@ mod tests {
 
     #[test]
     fn the_ratio_is_the_median_of_the_rounds_ratios() {
-        let round = |value, raw| Measured { value, raw: Some(raw), ..Measured::default() };
+        let round = |value, raw| RoundFigures { value, raw: Some(raw), ..RoundFigures::default() };
         // The ratio of the medians would be 2.0.
         let rounds = [round(1.0, 1.0), round(2.0, 0.5), round(3.0, 1.5)];
-        let report = Report::new(&plan(Operation::Send, Service::Rc), &rounds, &Totals::default());
+        let report = Report::new(&plan(Operation::Send, Service::Rc), &rounds, &SessionTotals::default());
         assert_eq!((report.value, report.raw, report.ratio), (2.0, Some(1.0), Some(2.0)));
         assert_eq!((report.min, report.max), (1.0, 3.0));
         assert!(report.ratio_p99.is_none() && report.ratio_one_qp.is_none());
@@ -206,8 +206,9 @@ mod tests {
 
     #[test]
     fn packets_that_left_and_did_not_arrive_are_lost() {
-        let traffic = |sent, received| Traffic { sent, received, retransmitted: 1, ..Traffic::default() };
-        let totals = Totals { traffic: [traffic(10, 5), traffic(5, 8)], ..Totals::default() };
+        let traffic =
+            |sent, received| PacketCounts { sent, received, retransmitted: 1, ..PacketCounts::default() };
+        let totals = SessionTotals { traffic: [traffic(10, 5), traffic(5, 8)], ..SessionTotals::default() };
         let report = Report::new(&plan(Operation::Send, Service::Rc), &[], &totals);
         assert_eq!((report.lost, report.retransmitted), (2, 2));
     }

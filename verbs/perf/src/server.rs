@@ -1,26 +1,26 @@
-//! The serving end: does what clients ask, one after the other.
+//! The serving end: handles clients' requests, one after the other.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 use pumice_device::port::RawWait;
 
-use crate::control::{ClientRequest, Contents, Control, Reply, Round, Served, VERSION};
+use crate::control::{ClientRequest, Contents, Control, ReceiveTotals, Reply, Round, VERSION};
 use crate::cores;
 use crate::endpoint::Endpoint;
 use crate::error::{PerfError, Result};
 use crate::plan::{Operation, Plan, Service};
-use crate::raw::RawEnd;
-use crate::rounds::receiver::Receiver;
+use crate::raw::RawEndpoint;
+use crate::rounds::receiver::RoundReceiver;
 
-/// How a server works.
+/// Options of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerOptions {
-    /// Address of the device; by default the one by which a client came.
+    /// Address of the device; by default the one through which a client came.
     pub address: Option<IpAddr>,
     /// Core of the thread that serves, from 0; by default any.
     pub core: Option<usize>,
-    /// How clients are told why the server refuses; by default in the error's own words.
+    /// Text with which clients get the reason of a refusal; by default that of the error.
     pub wording: fn(&PerfError) -> String,
 }
 
@@ -30,7 +30,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// Serves clients; what is measured is their choice.
+/// Serves clients, which choose what is measured.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -38,19 +38,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on a TCP port, [`DEFAULT_PORT`](crate::DEFAULT_PORT) for instance; port 0 is one of the
-    /// system's choice.
+    /// Listens on a TCP port, for instance [`DEFAULT_PORT`](crate::DEFAULT_PORT); for port 0 the system
+    /// chooses one.
     ///
     /// # Errors
-    /// Those of [`TcpListener::bind`].
+    /// Fails with the errors of [`TcpListener::bind`].
     pub fn bind(at: SocketAddr, options: ServerOptions) -> io::Result<Server> {
         Ok(Server { listener: TcpListener::bind(at)?, options })
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     ///
     /// # Errors
-    /// Those of [`TcpListener::local_addr`].
+    /// Fails with the errors of [`TcpListener::local_addr`].
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -58,13 +58,13 @@ impl Server {
     /// Waits for a client and serves it until it goes away. Each client gets a device of its own.
     ///
     /// # Errors
-    /// The client could not be served; it was told why.
+    /// Fails if the client could not be served; it got the reason.
     pub fn serve_one(&self) -> Result<()> {
         serve(self.accept()?, &self.options)
     }
 
-    /// Serves clients one after the other. `failed` is told why one could not be served. Returns only when no
-    /// client can be accepted any more.
+    /// Serves clients one after the other. `failed` gets the reason if one could not be served. Returns only
+    /// when no client can be accepted any more.
     pub fn serve(&self, failed: &mut dyn FnMut(&PerfError)) -> PerfError {
         loop {
             match self.accept() {
@@ -100,7 +100,7 @@ fn serve(stream: TcpStream, options: &ServerOptions) -> Result<()> {
             }
             other => match client.as_mut() {
                 Some(client) => client.handle(other, &mut control),
-                None => Err(out_of_turn("the client asks for things before it opens")),
+                None => Err(unexpected_request("the client asks for things before it opens")),
             },
         };
         match answer {
@@ -114,7 +114,12 @@ fn serve(stream: TcpStream, options: &ServerOptions) -> Result<()> {
     Ok(())
 }
 
-fn open(version: u32, plan: Plan, options: &ServerOptions, control: &Control) -> Result<(Client, Reply)> {
+fn open(
+    version: u32,
+    plan: Plan,
+    options: &ServerOptions,
+    control: &Control,
+) -> Result<(ServedClient, Reply)> {
     if version != VERSION {
         return Err(PerfError::Control(format!(
             "the client speaks version {version}, this server {VERSION}: use the same pumice"
@@ -124,29 +129,29 @@ fn open(version: u32, plan: Plan, options: &ServerOptions, control: &Control) ->
     let local = control.addresses().map_err(|error| PerfError::Control(error.to_string()))?.0;
     let address = options.address.unwrap_or(local);
     let end = Endpoint::open(&plan, address, None)?;
-    // After the device has started its background thread: that one goes where there is room, as it does in
-    // any application.
+    // The thread is pinned after the device has started its background thread, which runs where there is
+    // room, as in any application.
     cores::pin(options.core);
-    let raw = if plan.raw { Some(RawEnd::open(address)?) } else { None };
-    let raw_address = raw.as_ref().map(RawEnd::address).transpose()?;
+    let raw = if plan.raw { Some(RawEndpoint::open(address)?) } else { None };
+    let raw_address = raw.as_ref().map(RawEndpoint::address).transpose()?;
     let reply = Reply::Opened { end: end.info(), raw: raw_address };
-    Ok((Client { plan, end, raw }, reply))
+    Ok((ServedClient { plan, end, raw }, reply))
 }
 
-/// What the server has for one client.
-struct Client {
+/// State of the server for one client.
+struct ServedClient {
     plan: Plan,
     end: Endpoint,
-    raw: Option<RawEnd>,
+    raw: Option<RawEndpoint>,
 }
 
-impl Client {
+impl ServedClient {
     fn handle(&mut self, request: ClientRequest, control: &mut Control) -> Result<Reply> {
         match request {
-            ClientRequest::Open { .. } => Err(out_of_turn("the client opened twice")),
+            ClientRequest::Open { .. } => Err(unexpected_request("the client opened twice")),
             ClientRequest::Connect { end } => self.end.connect(&end).map(|()| Reply::Connected),
             ClientRequest::Start(round) => self.round(round, control),
-            ClientRequest::Stop { .. } => Err(out_of_turn("the client stops what it did not start")),
+            ClientRequest::Stop { .. } => Err(unexpected_request("the client stops what it did not start")),
             ClientRequest::Check { tags } => {
                 self.end.settle(self.plan.service == Service::Rc)?;
                 for (buffer, tag) in tags.iter().enumerate() {
@@ -175,21 +180,21 @@ impl Client {
             && self.plan.verify
             && self.plan.operation == Operation::Send
         {
-            // Answers of timed ping-pongs.
+            // These are the answers of timed ping-pongs.
             self.end.fill_sends(tag)?;
         }
         if !matches!(round, Round::Ours { .. }) {
-            // Before the client begins: what comes after that is the round's.
+            // This happens before the client begins: datagrams after it belong to the round.
             self.raw()?.drain()?;
         }
         control.send(&Reply::Started)?;
         self.take_part(round, control).map(Reply::Stopped)
     }
 
-    fn take_part(&mut self, round: Round, control: &mut Control) -> Result<Served> {
+    fn take_part(&mut self, round: Round, control: &mut Control) -> Result<ReceiveTotals> {
         match round {
             Round::Ours { contents } => {
-                let mut receiver = Receiver::new(&self.plan, contents);
+                let mut receiver = RoundReceiver::new(&self.plan, contents);
                 receiver.run(&mut self.end, control)?;
                 let sent = stopped(control)?;
                 receiver.finish(&mut self.end, sent)
@@ -208,20 +213,22 @@ impl Client {
         }
     }
 
-    fn raw(&mut self) -> Result<&mut RawEnd> {
-        self.raw.as_mut().ok_or_else(|| out_of_turn("the client did not ask for plain UDP when it opened"))
+    fn raw(&mut self) -> Result<&mut RawEndpoint> {
+        self.raw
+            .as_mut()
+            .ok_or_else(|| unexpected_request("the client did not ask for plain UDP when it opened"))
     }
 }
 
-/// Reads the word that ended a round: how many messages the client has sent.
+/// Reads the message that ended a round; returns how many messages the client has sent.
 fn stopped(control: &mut Control) -> Result<u64> {
     match control.receive()? {
         Some(ClientRequest::Stop { sent }) => Ok(sent),
-        Some(_) => Err(out_of_turn("the client asks for things during a round")),
-        None => Err(out_of_turn("the client went away during a round")),
+        Some(_) => Err(unexpected_request("the client asks for things during a round")),
+        None => Err(unexpected_request("the client went away during a round")),
     }
 }
 
-fn out_of_turn(sentence: &str) -> PerfError {
+fn unexpected_request(sentence: &str) -> PerfError {
     PerfError::Control(sentence.to_owned())
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Middle of some values, mean of the two middle ones if their number is even; 0 of none.
+/// Returns the middle of some values, the mean of the two middle ones if their number is even; 0 if there are
+/// none.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -25,38 +26,38 @@ pub(crate) fn most(values: &[f64]) -> f64 {
 
 /// Values of several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
+pub struct SampleSpread {
     /// Middle of the values, mean of the two middle ones if their number is even.
     pub median: f64,
-    /// The least value.
+    /// Smallest value.
     pub least: f64,
-    /// The largest value.
+    /// Largest value.
     pub most: f64,
 }
 
-impl Spread {
-    /// That of these values; none of no values.
-    pub fn of(values: &[f64]) -> Option<Spread> {
-        let spread = || Spread { median: median(values), least: least(values), most: most(values) };
+impl SampleSpread {
+    /// Returns the spread of these values; `None` if there are none.
+    pub fn of(values: &[f64]) -> Option<SampleSpread> {
+        let spread = || SampleSpread { median: median(values), least: least(values), most: most(values) };
         (!values.is_empty()).then(spread)
     }
 }
 
 /// Times of single messages in one round, in ns.
 #[derive(Debug, Default)]
-pub(crate) struct Times {
+pub(crate) struct LatencySamples {
     ns: Vec<u32>,
 }
 
-/// Most times kept of a round: more say nothing new.
+/// Largest number of times stored per round: more give no further information.
 const MAX_TIMES: usize = 1 << 20;
 
-impl Times {
-    pub(crate) fn new() -> Times {
-        // Touched in advance: growing while measuring would show up in the percentiles.
+impl LatencySamples {
+    pub(crate) fn new() -> LatencySamples {
+        // The memory is touched in advance: growing while measuring would show up in the percentiles.
         let mut ns = vec![1; MAX_TIMES];
         ns.clear();
-        Times { ns }
+        LatencySamples { ns }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -70,7 +71,7 @@ impl Times {
         }
     }
 
-    /// p50 and p99 in µs; `None` without messages.
+    /// Returns p50 and p99 in µs; `None` without messages.
     pub(crate) fn percentiles(&mut self) -> Option<Percentiles> {
         self.ns.sort_unstable();
         let last = self.ns.len().checked_sub(1)?;
@@ -104,13 +105,13 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(median(&[]), 0.0);
-        assert_eq!(Spread::of(&[2.0, 1.0]), Some(Spread { median: 1.5, least: 1.0, most: 2.0 }));
-        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(SampleSpread::of(&[2.0, 1.0]), Some(SampleSpread { median: 1.5, least: 1.0, most: 2.0 }));
+        assert_eq!(SampleSpread::of(&[]), None);
     }
 
     #[test]
     fn percentiles_of_a_thousand() {
-        let mut times = Times::new();
+        let mut times = LatencySamples::new();
         assert_eq!(times.percentiles(), None);
         for us in (0..=1000).rev() {
             times.push(Duration::from_micros(us));

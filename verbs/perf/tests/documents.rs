@@ -55,9 +55,8 @@ fn connects_by_address(
     let connection =
         listener.request(timeout)?.accept(&qp, &ConnectionParams::default(), &memory.remote())?;
 
-    let connection =
-        Connection::connect(&qp, "192.0.2.1:7471".parse()?, &ConnectionParams::default(), b"hello")?;
-    connection.established(timeout)?;
+    let server = "192.0.2.1:7471".parse()?;
+    let connection = Connection::connect(&qp, server, &ConnectionParams::default(), b"hello", timeout)?;
     let remote: RemoteSlice = connection.private_data()?;
     let _ = remote;
     Ok(())

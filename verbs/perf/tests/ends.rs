@@ -28,7 +28,7 @@ fn open(plan: &Plan, server: &Server, address: IpAddr) -> Result<Session, PerfEr
 }
 
 #[test]
-fn every_round_is_told_and_every_service_is_verified() {
+fn every_round_is_reported_and_every_service_is_verified() {
     for service in [Service::Rc, Service::Uc, Service::Ud] {
         let [own, peer] = addresses();
         let server = serving(peer, PerfError::to_string);
@@ -36,11 +36,11 @@ fn every_round_is_told_and_every_service_is_verified() {
         let plan = plan.raw(true).rounds(2, 0.3).build().expect("it can be measured");
         thread::scope(|scope| {
             let served = scope.spawn(|| server.serve_one());
-            let mut told = Vec::new();
+            let mut rounds_done = Vec::new();
             let mut session = open(&plan, &server, own).expect("two devices on loopback");
-            let report = session.run(&mut |done| told.push(done)).expect("nothing is wrong");
+            let report = session.run(&mut |done| rounds_done.push(done)).expect("nothing is wrong");
             drop(session);
-            assert_eq!(told, [1, 2]);
+            assert_eq!(rounds_done, [1, 2]);
             assert_eq!((report.test, report.unit), (plan.name(), "GB/s"));
             assert!(report.value > 0.0 && report.ratio.is_some_and(|ratio| ratio > 0.0));
             assert!(report.verified_messages > 0 && report.p99.is_none());

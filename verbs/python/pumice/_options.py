@@ -54,6 +54,10 @@ class Options(TypedDict, total=False):
     """What carries packets to this user's other processes on this host."""
     srd_order: Literal["seed", "in-order", "reverse"]
     """Order in which messages of SRD arrive, on a device that looks like EFA."""
+    mrc: bool
+    """Whether MRC carries what RC queue pairs WRITE, to peers that do the same."""
+    planes: int
+    """Planes between which the paths of MRC are divided."""
     gid_index: int
     """Index of the first address in the GID table; recipes for ConnectX adapters say 3."""
     memlock: Union[bool, Text]
@@ -73,7 +77,7 @@ class Options(TypedDict, total=False):
     topology: File
     """TOML file with the switches between this program and others that name equal ones."""
     profile: File
-    """What the device looks like: default, rxe, connectx, dgx-h100, efa, connectx-7, or a TOML file."""
+    """What the device looks like: a built-in profile, as `pumice run --help` lists them, or a TOML file."""
     log: Literal["off", "error", "warn", "info", "debug"]
     """What pumice explains on standard error."""
     checks: Union[bool, Literal["perf", "poison", "perf,poison"]]
@@ -90,6 +94,7 @@ class Options(TypedDict, total=False):
     """Whether the program's TCP sockets become rsockets."""
     sysfs: bool
     """Whether to fail where the program cannot be shown a /sys/class/infiniband."""
+    no_neighbour: bool
     no_preload: bool
     """Whether to load nothing before the program."""
 
@@ -167,13 +172,13 @@ def _flag(name: str) -> str:
 
 
 _FORMS: dict[str, Callable[[str, object], list[str]]] = {
-    **dict.fromkeys(["devices", "seed", "shuffle", "check_exit", "gid_index"], _number),
+    **dict.fromkeys(["devices", "seed", "shuffle", "check_exit", "gid_index", "planes"], _number),
     **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log", "srd_order"], _text),
     **dict.fromkeys(["hang_after", "require_format"], _text),
     **dict.fromkeys(["rate", "delay", "jitter", "queue", "ecn"], _text),
     **dict.fromkeys(["faults", "fault_report", "capture", "trace", "record", "topology", "profile"], _file),
     **dict.fromkeys(["check_report", "suppress", "require_report"], _file),
-    **dict.fromkeys(["rsocket", "sysfs", "no_preload"], _switch),
+    **dict.fromkeys(["mrc", "no_neighbour", "rsocket", "sysfs", "no_preload"], _switch),
     "addr": _listed,
     "fail_on": _listed,
     "fault": _repeated,

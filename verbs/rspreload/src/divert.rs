@@ -8,14 +8,14 @@ use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use crate::descriptors::is_rsocket;
 use crate::functions::call;
 
-/// Defines functions that go to librdmacm for rsockets.
+/// Defines functions that call librdmacm for rsockets.
 macro_rules! divert {
     ($(fn $name:literal $identifier:ident($($argument:ident: $type:ty),*) -> $result:ty = $other:literal;)*) => {
         $(
-            /// The C library's function; librdmacm's, for an rsocket.
+            /// Calls the C library's function, or librdmacm's for an rsocket.
             ///
             /// # Safety
-            /// That of the C library's function.
+            /// The requirements are those of the C library's function.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C-unwind" fn $identifier(fd: c_int $(, $argument: $type)*) -> $result {
                 if is_rsocket(fd) {
@@ -57,10 +57,10 @@ macro_rules! divert_checked {
     ($(fn $name:literal $identifier:ident($buffer:ident, $length:ident, $room:ident
         $(, $argument:ident: $type:ty)*) = $other:literal;)*) => {
         $(
-            /// The C library's function; librdmacm's, for an rsocket.
+            /// Calls the C library's function, or librdmacm's for an rsocket.
             ///
             /// # Safety
-            /// That of the C library's function.
+            /// The requirements are those of the C library's function.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C-unwind" fn $identifier(
                 fd: c_int, $buffer: *mut c_void, $length: size_t, $room: size_t $(, $argument: $type)*

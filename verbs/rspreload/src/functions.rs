@@ -1,39 +1,39 @@
-//! The C library's functions behind ours of the same names, and librdmacm's.
+//! The C library's functions, which this object's functions of the same names hide, and librdmacm's.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function of another object.
-pub(crate) struct Function {
+pub(crate) struct LazyFunction {
     name: &'static CStr,
     of_librdmacm: bool,
-    /// Null until it is known.
+    /// Address of the function; null until it is known.
     address: AtomicPtr<c_void>,
 }
 
-/// librdmacm, once it is loaded.
+/// Handle of librdmacm, once it is loaded.
 static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-impl Function {
-    /// The next object's.
-    pub(crate) const fn original(name: &'static CStr) -> Function {
-        Function { name, of_librdmacm: false, address: AtomicPtr::new(null_mut()) }
+impl LazyFunction {
+    /// Names a function of the next object.
+    pub(crate) const fn original(name: &'static CStr) -> LazyFunction {
+        LazyFunction { name, of_librdmacm: false, address: AtomicPtr::new(null_mut()) }
     }
 
-    /// librdmacm's.
-    pub(crate) const fn of_librdmacm(name: &'static CStr) -> Function {
-        Function { name, of_librdmacm: true, address: AtomicPtr::new(null_mut()) }
+    /// Names a function of librdmacm.
+    pub(crate) const fn of_librdmacm(name: &'static CStr) -> LazyFunction {
+        LazyFunction { name, of_librdmacm: true, address: AtomicPtr::new(null_mut()) }
     }
 
-    /// Its address; null, with errno set, if there is none.
+    /// Returns its address; null, with errno set, if there is none.
     #[inline]
     pub(crate) fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if known.is_null() { self.find() } else { known }
     }
 
-    /// Two threads may do this at once: they find the same.
+    /// Finds the address. Two threads may do this at once: they find the same one.
     #[cold]
     fn find(&self) -> *mut c_void {
         let object = if self.of_librdmacm { library() } else { libc::RTLD_NEXT };
@@ -51,13 +51,14 @@ impl Function {
     }
 }
 
-/// It is loaded when the first socket is made: `pumice run` has put it where the loader looks.
+/// Returns the handle of librdmacm, which is loaded when the first socket is made: `pumice run` has put it
+/// where the loader searches.
 fn library() -> *mut c_void {
     let known = LIBRARY.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
     }
-    // SAFETY: a name that ends with NUL. The object's initialisation calls nothing of ours that waits for
+    // SAFETY: a name that ends with NUL. The object's initialisation calls no function here that waits for
     // this.
     let loaded = unsafe { libc::dlopen(c"librdmacm.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     LIBRARY.store(loaded, Ordering::Relaxed);
@@ -70,26 +71,26 @@ pub(crate) fn set_errno(errno: c_int) {
     unsafe { *libc::__errno_location() = errno }
 }
 
-/// This thread's errno.
+/// Returns this thread's errno.
 pub(crate) fn errno() -> c_int {
     // SAFETY: the location is this thread's own.
     unsafe { *libc::__errno_location() }
 }
 
 /// Calls a function of another object: `call!(original "close", (fd: c_int) -> c_int)`, or librdmacm's. The
-/// result of a function that is not there is -1.
+/// result of a function that does not exist is -1.
 macro_rules! call {
     ($whose:ident $name:literal, ($($argument:ident: $type:ty),*) -> $result:ty) => {{
-        static FUNCTION: $crate::functions::Function =
+        static FUNCTION: $crate::functions::LazyFunction =
             match std::ffi::CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
-                Ok(name) => $crate::functions::Function::$whose(name),
+                Ok(name) => $crate::functions::LazyFunction::$whose(name),
                 Err(_) => panic!("a name has no NUL"),
             };
         let address = FUNCTION.address();
         if address.is_null() {
             -1
         } else {
-            // SAFETY: the function of this name, which has this type; the caller's promises are handed on.
+            // SAFETY: the function of this name has this type; the caller keeps its requirements.
             unsafe {
                 std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C-unwind" fn($($type),*) -> $result>(address)(
                     $($argument),*

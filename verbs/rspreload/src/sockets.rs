@@ -1,17 +1,17 @@
-//! Sockets come and go, and what else there is to do with one.
+//! Creation and closing of sockets, and further calls on one descriptor.
 
 use std::ffi::{c_int, c_long, c_ulong, c_void};
 
 use libc::{off64_t, size_t, sockaddr, socklen_t, ssize_t};
 
-use crate::borrower::{is_borrower, note_process};
-use crate::descriptors::{add, is_rsocket, put_behind, remove};
+use crate::descriptors::{add, is_rsocket, remove, set_rsocket_set};
 use crate::functions::{call, errno, set_errno};
+use crate::vfork_child::{is_vfork_child, record_process};
 
-/// socket(2): an rsocket, if it is for TCP.
+/// Replaces socket(2): creates an rsocket, if it is for TCP.
 ///
 /// # Safety
-/// No pointers.
+/// There are no pointers, so no requirements.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -21,9 +21,9 @@ pub(crate) unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protoc
     if is_tcp {
         let made = call!(of_librdmacm "rsocket", (domain: c_int, kind: c_int, protocol: c_int) -> c_int);
         if made >= 0 {
-            return keep(made);
+            return record_rsocket(made);
         }
-        // One that librdmacm itself asks for is the system's.
+        // A socket that librdmacm itself asks for is the system's.
         if errno() != libc::EOPNOTSUPP {
             return made;
         }
@@ -31,10 +31,10 @@ pub(crate) unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protoc
     call!(original "socket", (domain: c_int, kind: c_int, protocol: c_int) -> c_int)
 }
 
-/// Remembers a new rsocket.
-fn keep(fd: c_int) -> c_int {
+/// Records a new rsocket.
+fn record_rsocket(fd: c_int) -> c_int {
     if add(fd) {
-        note_process();
+        record_process();
         return fd;
     }
     let _ = call!(of_librdmacm "rclose", (fd: c_int) -> c_int);
@@ -42,24 +42,24 @@ fn keep(fd: c_int) -> c_int {
     -1
 }
 
-/// accept(2).
+/// Replaces accept(2).
 ///
 /// # Safety
-/// That of the C library's function.
+/// The requirements are those of the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn accept(
     fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: the caller's promises are handed on.
+    // SAFETY: the caller keeps the requirements.
     unsafe { accept4(fd, address, length, 0) }
 }
 
-/// accept4(2).
+/// Replaces accept4(2).
 ///
 /// # Safety
-/// That of the C library's function.
+/// The requirements are those of the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn accept4(
     fd: c_int,
@@ -80,24 +80,24 @@ pub(crate) unsafe extern "C-unwind" fn accept4(
         let (set, value) = (libc::F_SETFL, c_long::from(libc::O_NONBLOCK));
         let _ = call!(of_librdmacm "rfcntl", (accepted: c_int, set: c_int, value: c_long) -> c_int);
     }
-    keep(accepted)
+    record_rsocket(accepted)
 }
 
-/// close(2).
+/// Replaces close(2).
 ///
 /// # Safety
-/// No pointers.
+/// There are no pointers, so no requirements.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    if is_borrower() {
-        // The descriptor is the child's, and what stands behind it its parent's.
+    if is_vfork_child() {
+        // The descriptor is the child's, and the socket behind it its parent's.
         return call!(original "close", (fd: c_int) -> c_int);
     }
-    // It is closed as a descriptor on the way, and then it is none of ours any more.
+    // librdmacm closes the descriptor itself, which is no rsocket any more then.
     if remove(fd) {
         return call!(of_librdmacm "rclose", (fd: c_int) -> c_int);
     }
-    if let Some(set) = put_behind(fd, None) {
+    if let Some(set) = set_rsocket_set(fd, None) {
         let _ = call!(of_librdmacm "rclose", (set: c_int) -> c_int);
     }
     call!(original "close", (fd: c_int) -> c_int)
@@ -118,30 +118,30 @@ fn control(fd: c_int, command: c_int, argument: c_long) -> Option<c_int> {
     }
 }
 
-/// fcntl(2). The argument, if there is one, is where a third one is.
+/// Replaces fcntl(2). The argument, if there is one, is passed as a third one is.
 ///
 /// # Safety
-/// That of the C library's function.
+/// The requirements are those of the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
     control(fd, command, argument)
         .unwrap_or_else(|| call!(original "fcntl", (fd: c_int, command: c_int, argument: c_long) -> c_int))
 }
 
-/// fcntl(2), as new programs call it.
+/// Replaces fcntl(2) under the name that new programs call.
 ///
 /// # Safety
-/// That of the C library's function.
+/// The requirements are those of the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
     control(fd, command, argument)
         .unwrap_or_else(|| call!(original "fcntl64", (fd: c_int, command: c_int, argument: c_long) -> c_int))
 }
 
-/// ioctl(2): of rsockets FIONBIO, and FIONREAD up to a page.
+/// Replaces ioctl(2): for rsockets FIONBIO, and FIONREAD up to a page.
 ///
 /// # Safety
-/// That of the C library's function.
+/// The requirements are those of the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if !is_rsocket(fd) {
@@ -154,7 +154,7 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
     let number = argument.cast::<c_int>();
     match request {
         libc::FIONBIO => {
-            // SAFETY: the caller's variable.
+            // SAFETY: the pointer is to the caller's variable.
             let flag = if unsafe { number.read() } != 0 { libc::O_NONBLOCK } else { 0 };
             control(fd, libc::F_SETFL, flag.into()).unwrap_or(-1)
         }
@@ -165,7 +165,7 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
                 (page.as_mut_ptr().cast::<c_void>(), PAGE, libc::MSG_PEEK | libc::MSG_DONTWAIT);
             let there = call!(of_librdmacm "rrecv",
                 (fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int) -> ssize_t);
-            // SAFETY: the caller's variable.
+            // SAFETY: the pointer is to the caller's variable.
             unsafe { number.write(there.max(0) as c_int) };
             0
         }
@@ -176,48 +176,48 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
     }
 }
 
-/// A second descriptor of an rsocket is not to be had.
+/// Refuses to make a second descriptor of an rsocket.
 fn refuse_copy() -> c_int {
     set_errno(libc::EOPNOTSUPP);
     -1
 }
 
-/// dup(2).
+/// Replaces dup(2).
 ///
 /// # Safety
-/// No pointers.
+/// There are no pointers, so no requirements.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     if is_rsocket(fd) { refuse_copy() } else { call!(original "dup", (fd: c_int) -> c_int) }
 }
 
-/// dup2(2).
+/// Replaces dup2(2).
 ///
 /// # Safety
-/// No pointers.
+/// There are no pointers, so no requirements.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
-    // SAFETY: no pointers.
+    // SAFETY: there are no pointers.
     if fd == to { fd } else { unsafe { dup3(fd, to, 0) } }
 }
 
-/// dup3(2).
+/// Replaces dup3(2).
 ///
 /// # Safety
-/// No pointers.
+/// There are no pointers, so no requirements.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     if is_rsocket(fd) {
         return refuse_copy();
     }
     if is_rsocket(to) {
-        // SAFETY: no pointers.
+        // SAFETY: there are no pointers.
         unsafe { close(to) };
     }
     call!(original "dup3", (fd: c_int, to: c_int, flags: c_int) -> c_int)
 }
 
-/// sendfile(2): a page at a time.
+/// Copies a file as sendfile(2) does, a page at a time.
 fn copy_file(to: c_int, from: c_int, offset: *mut off64_t, length: size_t) -> ssize_t {
     let mut page = [0_u8; 1 << 16];
     let mut done = 0;
@@ -226,37 +226,38 @@ fn copy_file(to: c_int, from: c_int, offset: *mut off64_t, length: size_t) -> ss
         let got = if offset.is_null() {
             call!(original "read", (from: c_int, buffer: *mut c_void, most: size_t) -> ssize_t)
         } else {
-            // SAFETY: the caller's variable; room for so many bytes.
+            // SAFETY: the pointer is to the caller's variable; the buffer has room for this many bytes.
             unsafe { libc::pread64(from, buffer, most, *offset) }
         };
         let Ok(got @ 1..) = usize::try_from(got) else {
             return if done > 0 || got == 0 { done as ssize_t } else { -1 };
         };
         let sent = call!(of_librdmacm "rwrite", (to: c_int, buffer: *mut c_void, got: size_t) -> ssize_t);
-        let Ok(went) = usize::try_from(sent) else { return if done > 0 { done as ssize_t } else { -1 } };
-        done += went;
+        let Ok(sent_bytes) = usize::try_from(sent) else {
+            return if done > 0 { done as ssize_t } else { -1 };
+        };
+        done += sent_bytes;
         if offset.is_null() {
-            if went < got {
-                // What was read and did not go is read again.
-                // SAFETY: no memory is involved.
-                unsafe { libc::lseek64(from, went as off64_t - got as off64_t, libc::SEEK_CUR) };
+            if sent_bytes < got {
+                // Bytes that were read and not sent are read again. SAFETY: no memory is involved.
+                unsafe { libc::lseek64(from, sent_bytes as off64_t - got as off64_t, libc::SEEK_CUR) };
                 break;
             }
         } else {
-            // SAFETY: the caller's variable.
-            unsafe { *offset += went as off64_t };
+            // SAFETY: the pointer is to the caller's variable.
+            unsafe { *offset += sent_bytes as off64_t };
         }
-        if went < got {
+        if sent_bytes < got {
             break;
         }
     }
     done as ssize_t
 }
 
-/// sendfile(2).
+/// Replaces sendfile(2).
 ///
 /// # Safety
-/// That of the C library's function.
+/// The requirements are those of the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn sendfile(
     to: c_int,
@@ -270,10 +271,10 @@ pub(crate) unsafe extern "C-unwind" fn sendfile(
     call!(original "sendfile", (to: c_int, from: c_int, offset: *mut off64_t, length: size_t) -> ssize_t)
 }
 
-/// sendfile(2), by its other name.
+/// Replaces sendfile(2) under its other name.
 ///
 /// # Safety
-/// That of the C library's function.
+/// The requirements are those of the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn sendfile64(
     to: c_int,
@@ -281,6 +282,6 @@ pub(crate) unsafe extern "C-unwind" fn sendfile64(
     offset: *mut off64_t,
     length: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promises are handed on; here both have the same offsets.
+    // SAFETY: the caller keeps the requirements; here both functions have the same offsets.
     unsafe { sendfile(to, from, offset, length) }
 }

@@ -5,16 +5,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
 use pumice_calls::Call;
-use pumice_transport::types::{WcStatus, WorkCompletion};
+use pumice_transport::types::WorkCompletion;
 
 use super::readiness::Readiness;
 use super::waiters::Waiters;
 use crate::device::Device;
-use crate::device::calls::called;
-use crate::ground::error::{Result, VerbsError};
+use crate::device::calls::gated_call;
+use crate::error::{Result, VerbsError};
 use crate::objects::completion::{CompletionChannel, CompletionQueue, Notify, overran};
 
-/// Completions that are taken from the queue at a time.
+/// Number of completions that are taken from the queue at a time.
 const BATCH: usize = 16;
 
 /// A completion queue whose completions are awaited. Any number of tasks may wait: each for the next
@@ -27,22 +27,23 @@ pub struct AsyncCompletionQueue {
     queue: CompletionQueue,
     channel: CompletionChannel,
     readiness: Readiness,
-    state: Mutex<State>,
+    state: Mutex<AsyncCqState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Taken from the queue, and no task's yet; as many as the queue is deep at most.
-    kept: VecDeque<WorkCompletion>,
+struct AsyncCqState {
+    /// Completions that were taken from the queue and that no task has received yet; at most as many as the
+    /// queue is deep.
+    buffered: VecDeque<WorkCompletion>,
     waiters: Waiters,
 }
 
 impl AsyncCompletionQueue {
-    /// Makes a completion queue of `depth` entries, with a channel of its own.
+    /// Creates a completion queue of `depth` entries, with a channel of its own.
     ///
     /// # Errors
-    /// As [`Device::completion_queue`] and [`Device::completion_channel`]. `Os`: no file descriptor is to be
-    /// had.
+    /// The errors of [`Device::completion_queue`] and [`Device::completion_channel`]. `Os`: no file
+    /// descriptor is available.
     pub fn new(device: &Device, depth: u32) -> Result<AsyncCompletionQueue> {
         use std::os::fd::AsFd as _;
         let channel = device.completion_channel()?;
@@ -51,12 +52,12 @@ impl AsyncCompletionQueue {
         Ok(AsyncCompletionQueue { queue, channel, readiness, state: Mutex::default() })
     }
 
-    /// The queue, for builders of queue pairs.
+    /// Returns the queue, for builders of queue pairs.
     pub fn queue(&self) -> &CompletionQueue {
         &self.queue
     }
 
-    /// The next completion, successful or not.
+    /// Waits for the next completion, successful or not.
     ///
     /// # Errors
     /// `Invalid`: the queue overran. `Stalled`.
@@ -64,27 +65,27 @@ impl AsyncCompletionQueue {
         self.first(|_| true).await
     }
 
-    /// The next completion, which must be successful.
+    /// Waits for the next completion, which must be successful.
     ///
     /// # Errors
-    /// `Completed`: it is unsuccessful. As [`AsyncCompletionQueue::next`].
+    /// `Completed`: it is unsuccessful. The errors of [`AsyncCompletionQueue::next`].
     pub async fn success(&self) -> Result<WorkCompletion> {
-        successful(self.next().await?)
+        Ok(self.next().await?.into_result()?)
     }
 
-    /// The completion of the request with this `wr_id`, which must be successful. The completions of other
-    /// requests stay for the tasks that wait for those.
+    /// Waits for the completion of the request with this `wr_id`, which must be successful. The completions
+    /// of other requests stay for the tasks that wait for those.
     ///
     /// # Errors
     /// `Completed`: it is unsuccessful. `Invalid`: the queue overran, or holds as many completions for which
     /// no task waits as it is deep. `Stalled`.
     pub async fn of(&self, wr_id: u64) -> Result<WorkCompletion> {
-        successful(self.first(|completion| completion.wr_id == wr_id).await?)
+        Ok(self.first(|completion| completion.wr_id == wr_id).await?.into_result()?)
     }
 
-    /// The first completion that is wanted.
+    /// Waits for the first completion that satisfies `wanted`.
     async fn first(&self, wanted: impl Fn(&WorkCompletion) -> bool) -> Result<WorkCompletion> {
-        called(self.queue.device(), Call::ibv_poll_cq, || Ok(()))?;
+        gated_call(self.queue.device(), Call::ibv_poll_cq, || Ok(()))?;
         self.readiness.until("completion", |context| self.attempt(context, &wanted)).await?
     }
 
@@ -97,23 +98,24 @@ impl AsyncCompletionQueue {
             return Some(found);
         }
         self.state().waiters.add(context);
-        // Events of completions that were taken since: from here on the descriptor tells of new ones.
+        // The events of completions that were taken since are discarded, so that the descriptor only reports
+        // new ones.
         while self.channel.try_event().is_some() {}
-        if let Err(error) = self.queue.ask(Notify::Any) {
+        if let Err(error) = self.queue.request_notify(Notify::Any) {
             return Some(Err(error));
         }
-        // One that came before the queue was armed makes no event.
+        // A completion that came before the queue was armed raises no event.
         self.take(wanted)
     }
 
-    /// Looks at the completions that there are.
+    /// Takes a wanted completion from those that are available.
     fn take(&self, wanted: &impl Fn(&WorkCompletion) -> bool) -> Option<Result<WorkCompletion>> {
         let mut state = self.state();
         loop {
-            if let Some(at) = state.kept.iter().position(wanted) {
-                return state.kept.remove(at).map(Ok);
+            if let Some(at) = state.buffered.iter().position(wanted) {
+                return state.buffered.remove(at).map(Ok);
             }
-            let room = (self.queue.depth() as usize).saturating_sub(state.kept.len());
+            let room = (self.queue.depth() as usize).saturating_sub(state.buffered.len());
             let mut batch = [WorkCompletion::default(); BATCH];
             let part = batch.get_mut(..room.min(BATCH)).unwrap_or_default();
             if part.is_empty() {
@@ -123,22 +125,15 @@ impl AsyncCompletionQueue {
             if count == 0 {
                 return self.queue.is_failed().then(|| Err(overran()));
             }
-            state.kept.extend(batch.into_iter().take(count));
-            // They may be what other tasks wait for.
+            state.buffered.extend(batch.into_iter().take(count));
+            // Other tasks may wait for these completions.
             state.waiters.wake();
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AsyncCqState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn successful(completion: WorkCompletion) -> Result<WorkCompletion> {
-    if completion.status == WcStatus::Success {
-        return Ok(completion);
-    }
-    Err(VerbsError::Completed(Box::new(completion)))
 }
 
 fn unclaimed() -> VerbsError {

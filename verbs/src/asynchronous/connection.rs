@@ -1,16 +1,20 @@
 //! Futures for connections by address.
 
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::AsFd as _;
 
 use pumice_calls::Call;
 
 use super::readiness::Readiness;
-use crate::device::calls::called;
-use crate::ground::error::Result;
-use crate::rdma_cm::{Connectable, Connection, ConnectionEvent, ConnectionRequest, Listener};
+use crate::device::calls::gated_call;
+use crate::error::Result;
+use crate::queue_pair::QueuePair;
+use crate::rdma_cm::{
+    Connectable, Connection, ConnectionEvent, ConnectionParams, ConnectionRequest, Listener, PrivateData,
+};
 
-/// What a future for events of the connection manager is to fault plans.
+/// Call of C verbs by which fault plans name the wait for events of the connection manager.
 const WAITS: Call = Call::rdma_get_cm_event;
 
 /// A listener whose requests are awaited.
@@ -21,21 +25,21 @@ pub struct AsyncListener {
 }
 
 impl AsyncListener {
-    /// Awaits requests of this listener.
+    /// Creates a listener whose requests are awaited.
     ///
     /// # Errors
-    /// `Os`: no file descriptor is to be had.
+    /// `Os`: no file descriptor is available.
     pub fn new(listener: Listener) -> Result<AsyncListener> {
         let readiness = Readiness::new(listener.device(), listener.as_fd())?;
         Ok(AsyncListener { listener, readiness })
     }
 
-    /// The next peer that asks for a connection.
+    /// Waits for the next peer that requests a connection.
     ///
     /// # Errors
-    /// As [`Listener::request`], without `TimedOut`; `Stalled`, `Os`.
+    /// The errors of [`Listener::request`] except `TimedOut`; `Stalled`, `Os`.
     pub async fn request(&self) -> Result<ConnectionRequest> {
-        called(self.listener.device(), WAITS, || Ok(()))?;
+        gated_call(self.listener.device(), WAITS, || Ok(()))?;
         self.readiness.until("connection request", |_| self.listener.try_request()).await?
     }
 }
@@ -56,24 +60,40 @@ pub struct AsyncConnection<T: Connectable> {
 }
 
 impl<T: Connectable> AsyncConnection<T> {
-    /// Awaits events of this connection.
+    /// Creates a connection whose events are awaited.
     ///
     /// # Errors
-    /// `Os`: no file descriptor is to be had.
+    /// `Os`: no file descriptor is available.
     pub fn new(connection: Connection<T>) -> Result<AsyncConnection<T>> {
         let readiness = Readiness::new(connection.queue_pair().device(), connection.as_fd())?;
         Ok(AsyncConnection { connection, readiness })
     }
 
-    /// Both sides are there: requests can be posted.
+    /// Connects as [`Connection::connect`] does, without a time-out: a future that is dropped gives the
+    /// attempt up.
     ///
     /// # Errors
-    /// As [`Connection::established`], without `TimedOut`; `Stalled`, `Os`.
+    /// As [`Connection::start`] and [`AsyncConnection::established`].
+    pub async fn connect<P: PrivateData>(
+        qp: &QueuePair<T>,
+        peer: SocketAddr,
+        params: &ConnectionParams,
+        private_data: &P,
+    ) -> Result<AsyncConnection<T>> {
+        let connection = AsyncConnection::new(Connection::start(qp, peer, params, private_data)?)?;
+        connection.established().await?;
+        Ok(connection)
+    }
+
+    /// Waits until the connection is established, so that requests can be posted.
+    ///
+    /// # Errors
+    /// The errors of [`Connection::established`] except `TimedOut`; `Stalled`, `Os`.
     pub async fn established(&self) -> Result<()> {
         self.wait("establishment of the connection", Connection::try_established).await
     }
 
-    /// The connection is over. Either side may end it, in any way.
+    /// Waits until the connection has ended. Either side may end it, in any way.
     ///
     /// # Errors
     /// `Stalled`, `Os`.
@@ -81,10 +101,10 @@ impl<T: Connectable> AsyncConnection<T> {
         self.wait("disconnection", Connection::try_disconnected).await
     }
 
-    /// The next event of the connection.
+    /// Waits for the next event of the connection.
     ///
     /// # Errors
-    /// As [`Connection::event`], without `TimedOut`; `Stalled`, `Os`.
+    /// The errors of [`Connection::event`] except `TimedOut`; `Stalled`, `Os`.
     pub async fn event(&self) -> Result<ConnectionEvent> {
         self.wait("event of the connection", Connection::try_event).await
     }
@@ -94,7 +114,7 @@ impl<T: Connectable> AsyncConnection<T> {
         awaited: &'static str,
         attempt: impl Fn(&Connection<T>) -> Option<Result<R>>,
     ) -> Result<R> {
-        called(self.connection.queue_pair().device(), WAITS, || Ok(()))?;
+        gated_call(self.connection.queue_pair().device(), WAITS, || Ok(()))?;
         self.readiness.until(awaited, |_| attempt(&self.connection)).await?
     }
 }

@@ -1,9 +1,9 @@
-//! Waiting without blocking a thread: futures for completions, events and connections.
+//! Futures for completions, events and connections, to wait without blocking a thread.
 //!
-//! The futures know no runtime: they run on tokio, smol, or any other executor. On a real network a thread of
-//! the crate `async-io` sleeps on the file descriptors and wakes the tasks; the device's background thread
-//! receives and sends packets meanwhile. A future that is dropped has taken nothing: what it waited for is
-//! still there.
+//! The futures depend on no runtime: they run on tokio, smol, or any other executor. On a real network a
+//! thread of the crate `async-io` sleeps on the file descriptors and wakes the tasks; the device's background
+//! thread receives and sends packets meanwhile. A future that is dropped has taken nothing: what it waited
+//! for is still there.
 //!
 //! On a simulated device a future that waits lets virtual time pass, one thing at a time, and other tasks run
 //! in between. So a run on an executor of one thread is the same each time. A future ends with

@@ -1,4 +1,4 @@
-//! When it is worth looking again.
+//! Notifies futures when their source of events may have one.
 
 use std::future::{Future as _, poll_fn};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -9,13 +9,14 @@ use async_io::Async;
 
 use crate::device::Device;
 use crate::device::simulation::Simulation;
-use crate::ground::error::{Result, VerbsError};
+use crate::error::{Result, VerbsError};
 
-/// So often other tasks run while nothing is left to happen in a simulation, before a future gives up. Each
-/// time an executor may run any number of tasks; a task that has something to do does it the first time.
+/// Number of turns of other tasks, while nothing is left to happen in a simulation, before a future gives up.
+/// In each turn an executor may run any number of tasks; a task that has something to do does it in the first
+/// turn.
 const IDLE_TURNS: u32 = 1000;
 
-/// Tells futures when the source of their events may have one.
+/// A notification of futures that the source of their events may have one.
 #[derive(Debug)]
 pub(super) enum Readiness {
     /// A file descriptor, on which the thread of `async-io` sleeps.
@@ -25,20 +26,22 @@ pub(super) enum Readiness {
 }
 
 impl Readiness {
-    /// For events of this device that make the descriptor readable.
+    /// Creates the notification for events of this device that make the descriptor readable.
     ///
     /// # Errors
-    /// `Os`: no file descriptor is to be had.
+    /// `Os`: no file descriptor is available.
     pub(super) fn new(device: &Device, descriptor: BorrowedFd<'_>) -> Result<Readiness> {
         if let Some(simulation) = device.simulation() {
             return Ok(Readiness::Simulation(simulation.clone()));
         }
-        // One of its own: the set of descriptors on which the thread sleeps takes each only once.
+        // The descriptor is duplicated, because the set of descriptors on which the thread sleeps takes each
+        // only once.
         let own = descriptor.try_clone_to_owned().and_then(Async::new_nonblocking);
         own.map(Readiness::Descriptor).map_err(refused)
     }
 
-    /// Tries until something comes. Each poll of the future tries at least once, with the task's context.
+    /// Calls `attempt` until it returns something. Each poll of the future calls it at least once, with the
+    /// task's context.
     ///
     /// # Errors
     /// `Os`: the descriptor cannot be waited for. `Stalled`: nothing is left to happen in the simulation.

@@ -1,8 +1,8 @@
-//! Tasks that wait for what another task may take on their behalf.
+//! Tasks that wait for something that another task may take on their behalf.
 
 use std::task::{Context, Waker};
 
-/// Tasks that are kept; more are woken at once, and look again.
+/// Maximum number of tasks that are stored; further ones are woken at once, and check again.
 const MAX_WAITERS: usize = 1024;
 
 /// The tasks.
@@ -22,7 +22,7 @@ impl Waiters {
         self.0.push(waker.clone());
     }
 
-    /// Wakes all.
+    /// Wakes all tasks.
     pub(super) fn wake(&mut self) {
         self.0.drain(..).for_each(Waker::wake);
     }
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_kept_once_and_woken_once() {
+    fn a_task_is_stored_once_and_woken_once() {
         let counted = Arc::new(Counted::default());
         let waker = Waker::from(Arc::clone(&counted));
         let mut waiters = Waiters::default();
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_tasks_a_bounded_number_is_kept() {
+    fn of_many_tasks_a_bounded_number_is_stored() {
         let mut waiters = Waiters::default();
         let tasks: Vec<_> = (0..MAX_WAITERS + 7).map(|_| Arc::new(Counted::default())).collect();
         for task in &tasks {

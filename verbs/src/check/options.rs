@@ -1,4 +1,4 @@
-//! How to check a program.
+//! The options of a check.
 
 use std::path::PathBuf;
 
@@ -6,9 +6,9 @@ use pumice_device::check::Suppressions;
 use pumice_device::check::report::Format;
 use pumice_device::settings::CheckSettings;
 
-use crate::ground::error::{Result, VerbsError};
+use crate::error::{Result, VerbsError};
 
-/// How to look for what a program does wrong with a device.
+/// Options of the check that finds mistakes of a program with a device.
 ///
 /// ```
 /// use pumice_verbs::{CheckOptions, DeviceOptions, FabricConfig, Simulation};
@@ -30,20 +30,20 @@ pub struct CheckOptions {
 }
 
 impl CheckOptions {
-    /// Says what it finds on standard error.
+    /// Returns options that print the findings on standard error.
     pub fn new() -> CheckOptions {
         CheckOptions::default()
     }
 
-    /// Looks for slow ways too.
-    pub fn slow_ways(mut self) -> CheckOptions {
-        self.settings.looks_for_slow = true;
+    /// Reports slow patterns too.
+    pub fn slow_paths(mut self) -> CheckOptions {
+        self.settings.checks_performance = true;
         self
     }
 
     /// Writes a report to a file, replacing an old one: as JSON, SARIF, JUnit (`.xml`) or Markdown (`.md`)
-    /// if its extension says so, else as text. The devices of a process that give the same file share it; `%p`
-    /// in its name stands for the process number.
+    /// if its extension says so, else as text. The devices of a process that give the same file share it;
+    /// `%p` in its name stands for the process number.
     pub fn report(mut self, file: impl Into<PathBuf>) -> CheckOptions {
         self.settings.report = Some(file.into());
         self
@@ -52,23 +52,23 @@ impl CheckOptions {
     /// Does not report what these lines name, as in files for `pumice check --suppress`.
     ///
     /// # Errors
-    /// `Invalid`: a line makes no sense.
+    /// `Invalid`: a line cannot be parsed.
     pub fn suppress(mut self, lines: &str) -> Result<CheckOptions> {
         self.suppressions = Suppressions::parse(lines).map_err(unusable)?;
         Ok(self)
     }
 
-    /// Says nothing on standard error.
+    /// Prints nothing on standard error.
     pub fn quiet(mut self) -> CheckOptions {
         self.is_quiet = true;
         self
     }
 
-    /// Those of the environment (`PUMICE_CHECK` and its kin, which `pumice check` sets); `None`: nothing is
-    /// to be checked.
+    /// Returns the options of the environment (`PUMICE_CHECK` and related variables, which `pumice check`
+    /// sets), or `None` if nothing is to be checked.
     ///
     /// # Errors
-    /// `Invalid`: a variable makes no sense.
+    /// `Invalid`: a variable has an invalid value.
     pub(crate) fn of_environment() -> Result<Option<CheckOptions>> {
         let settings = CheckSettings::of_environment().map_err(|error| unusable(error.to_string()))?;
         let Some(settings) = settings else { return Ok(None) };
@@ -76,8 +76,8 @@ impl CheckOptions {
         Ok(Some(CheckOptions { settings, suppressions, is_quiet: false }))
     }
 
-    pub(super) fn looks_for_slow(&self) -> bool {
-        self.settings.looks_for_slow
+    pub(super) fn checks_performance(&self) -> bool {
+        self.settings.checks_performance
     }
 
     pub(super) fn format(&self) -> Format {

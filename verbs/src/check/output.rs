@@ -1,48 +1,49 @@
-//! Where findings go: standard error, the file of the report, and the program.
+//! The outputs of findings: standard error, the file of the report, and the program.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use pumice_device::check::Recorded;
-use pumice_device::check::report::{About, Entry, document, summary};
+use pumice_device::check::RecordedFinding;
+use pumice_device::check::report::{ReportEntry, ReportHeader, document, summary};
 use pumice_device::outside;
-use pumice_device::outside::lineage::PerProcess;
-use pumice_device::outside::output_file::{OutputFile, on_standard_error, open_private, whole_lines};
+use pumice_device::outside::fork_generation::PerProcess;
+use pumice_device::outside::output_file::{OutputFile, complete_lines, on_standard_error, open_private};
 use pumice_device::settings::Marks;
 
 use super::options::CheckOptions;
 use super::stack;
 
-/// What the devices of this process have found, by the file of their report: they share it.
-static REPORTS: PerProcess<Mutex<BTreeMap<PathBuf, Report>>> = PerProcess::new(|_| Mutex::default());
+/// Findings of the devices of this process, by the file of their report, which they share.
+static REPORTS: PerProcess<Mutex<BTreeMap<PathBuf, SharedReport>>> = PerProcess::new(|_| Mutex::default());
 
 #[derive(Default)]
-struct Report {
-    /// By device.
-    devices: BTreeMap<u64, Vec<Entry>>,
-    /// Devices that are open.
+struct SharedReport {
+    /// Findings by device.
+    devices: BTreeMap<u64, Vec<ReportEntry>>,
+    /// Number of devices that are open.
     open: u64,
-    /// That it cannot be written was said.
+    /// The failure to write the report has been reported.
     is_unwritten: bool,
 }
 
-/// What one device has found.
-pub(super) struct Output {
+/// The findings of one device, and their outputs.
+pub(super) struct FindingOutput {
     options: CheckOptions,
-    /// The file of the report, and which of its devices this is.
-    place: Option<(PathBuf, u64)>,
-    /// By the place of their findings; `None` if suppressed.
-    entries: Vec<Option<Entry>>,
+    /// File of the report, and the index of this device in it.
+    report_slot: Option<(PathBuf, u64)>,
+    /// Findings by the checker's index; `None` if suppressed.
+    entries: Vec<Option<ReportEntry>>,
     left_out: u64,
     is_over: bool,
 }
 
-impl Output {
-    /// Begins the report, if there is to be one.
-    pub(super) fn new(options: CheckOptions) -> Output {
-        let mut output = Output { options, place: None, entries: Vec::new(), left_out: 0, is_over: false };
+impl FindingOutput {
+    /// Begins the report, if one is requested.
+    pub(super) fn new(options: CheckOptions) -> FindingOutput {
+        let mut output =
+            FindingOutput { options, report_slot: None, entries: Vec::new(), left_out: 0, is_over: false };
         if let Some(pattern) = &output.options.settings.report {
             let name = pattern.to_string_lossy().replace("%p", &outside::process::number().to_string());
             let path = PathBuf::from(name);
@@ -51,28 +52,29 @@ impl Output {
             let device = report.devices.len() as u64;
             report.devices.insert(device, Vec::new());
             report.open += 1;
-            output.place = Some((path, device));
+            output.report_slot = Some((path, device));
         }
+        output.options.settings.leave(Marks { has_device: true, ..Marks::default() });
         output.rewrite();
         output
     }
 
-    /// What was found and is not suppressed.
-    pub(super) fn entries(&self) -> Vec<Entry> {
+    /// Returns the findings that are not suppressed.
+    pub(super) fn entries(&self) -> Vec<ReportEntry> {
         self.entries.iter().flatten().cloned().collect()
     }
 
-    /// Tells of what is new. `counts`: of all findings.
-    pub(super) fn add(&mut self, news: Vec<Recorded>, counts: &[u64], left_out: u64) {
+    /// Outputs new findings. `counts` are those of all findings.
+    pub(super) fn add(&mut self, news: Vec<RecordedFinding>, counts: &[u64], left_out: u64) {
         self.left_out = left_out;
         let mut has_changed = !news.is_empty();
         for recorded in news {
-            let entry = Entry::new(recorded, stack::frames);
+            let entry = ReportEntry::new(recorded, stack::frames);
             if self.options.suppressions.cover(&entry) {
                 self.entries.push(None);
                 continue;
             }
-            self.say(&entry.paragraph());
+            self.print(&entry.paragraph());
             self.mark(&entry);
             self.entries.push(Some(entry));
         }
@@ -86,58 +88,59 @@ impl Output {
         }
     }
 
-    /// The device is closed.
+    /// Ends the output, because the device is closed.
     pub(super) fn end(&mut self) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        if let Some((path, _)) = &self.place
+        if let Some((path, _)) = &self.report_slot
             && let Some(report) = REPORTS.lock().unwrap_or_else(PoisonError::into_inner).get_mut(path)
         {
             report.open = report.open.saturating_sub(1);
         }
-        self.say(&summary(&self.entries(), &self.about(true)));
+        self.print(&summary(&self.entries(), &self.about(true)));
         self.rewrite();
     }
 
-    fn about(&self, is_whole: bool) -> About {
+    fn about(&self, is_whole: bool) -> ReportHeader {
         let program = outside::environment::program().to_string_lossy().into_owned();
         let suppressed = self.entries.iter().filter(|entry| entry.is_none()).count() as u64;
-        About { program, process: outside::process::number(), is_whole, suppressed, left_out: self.left_out }
+        let (process, left_out) = (outside::process::number(), self.left_out);
+        ReportHeader { program, process, is_whole, suppressed, left_out, ..ReportHeader::default() }
     }
 
-    fn say(&self, text: &str) {
+    fn print(&self, text: &str) {
         if !self.options.is_quiet {
             on_standard_error(text);
         }
     }
 
-    /// Writes the report again, with what other devices have found.
+    /// Writes the report again, with the findings of other devices.
     fn rewrite(&self) {
-        let Some((path, device)) = &self.place else { return };
+        let Some((path, device)) = &self.report_slot else { return };
         let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(report) = reports.get_mut(path) else { return };
         report.devices.insert(*device, self.entries());
-        let all: Vec<Entry> = report.devices.values().flatten().cloned().collect();
+        let all: Vec<ReportEntry> = report.devices.values().flatten().cloned().collect();
         let about = self.about(report.open == 0);
         let document = document(&all, &about, self.options.format());
-        if let Err(error) = write_whole(path, document.as_bytes()) {
+        if let Err(error) = replace_document(path, document.as_bytes()) {
             self.options.settings.leave(Marks { lacks_report: true, ..Marks::default() });
             if !std::mem::replace(&mut report.is_unwritten, true) {
-                self.say(&format!("the report of checks cannot be written: {}: {error}", path.display()));
+                self.print(&format!("the report of checks cannot be written: {}: {error}", path.display()));
             }
         }
     }
 
-    /// Tells `pumice check` what there is.
-    fn mark(&self, entry: &Entry) {
+    /// Reports the level of a finding to `pumice check`.
+    fn mark(&self, entry: &ReportEntry) {
         self.options.settings.leave(entry.marks());
     }
 }
 
-/// Writes a document in the place of one that is there, which stays if there is no room for another.
-fn write_whole(path: &Path, document: &[u8]) -> io::Result<()> {
+/// Replaces a document by a new one; the old one stays if there is no room for the new one.
+fn replace_document(path: &Path, document: &[u8]) -> io::Result<()> {
     let file = open_private(path)?;
-    OutputFile::new(file, path.to_owned(), "the report of checks", whole_lines, Box::new(|_| {}))
+    OutputFile::new(file, path.to_owned(), "the report of checks", complete_lines, Box::new(|_| {}))
         .replace(document)
 }

@@ -8,40 +8,37 @@ use std::sync::{Mutex, PoisonError};
 use pumice_device::check::MAX_FRAMES;
 use pumice_device::check::report::Frame;
 use pumice_device::outside;
-use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::fork_generation::PerProcess;
 
-/// Frames that are looked at: those of the device come first.
+/// Maximum number of frames that are examined: those of the device come first.
 const MAX_DEPTH: usize = 128;
-/// Return addresses of which it is remembered whose they are.
-const MAX_KNOWN: usize = 1 << 16;
-/// What is between the program's calls and the checker.
-const OWN: [&str; 17] = [
+/// Maximum number of return addresses whose owner is cached.
+const MAX_CACHED_SYMBOLS: usize = 1 << 16;
+/// Prefixes of the functions between the program's calls and the checker.
+const OWN_MODULES: [&str; 14] = [
     "pumice_verbs::",
     "pumice_device::",
-    "pumice_instruments::",
+    "pumice_analysis::",
+    "pumice_recording::",
     "pumice_engine::",
-    "pumice_share::",
-    "pumice_ports::",
-    "pumice_objects::",
-    "pumice_profile::",
-    "pumice_traces::",
-    "pumice_events::",
+    "pumice_fabric::",
     "pumice_faults::",
-    "pumice_ground::",
+    "pumice_model::",
+    "pumice_platform::",
     "pumice_transport::",
     "backtrace::",
     "core::",
     "alloc::",
     "std::",
 ];
-/// Below the program's functions: what starts them.
-const BEFORE_MAIN: [&str; 4] =
+/// Functions below the program's, which start it.
+const STARTUP_FUNCTIONS: [&str; 4] =
     ["std::sys::backtrace::__rust_begin_short_backtrace", "std::rt::lang_start", "__libc_start", "_start"];
 
-/// Whether a return address is one of the device's or of the standard library.
-static KNOWN: PerProcess<Mutex<HashMap<u64, bool>>> = PerProcess::new(|_| Mutex::default());
+/// Cached owners of return addresses: true for the device or the standard library.
+static SYMBOL_CACHE: PerProcess<Mutex<HashMap<u64, bool>>> = PerProcess::new(|_| Mutex::default());
 
-/// Looks for symbols once, outside of all locks: the first time takes long.
+/// Resolves a symbol once, outside of all locks, because the first time takes long.
 pub(super) fn prepare() {
     capture(&mut Vec::new());
 }
@@ -53,13 +50,13 @@ pub(super) fn capture(addresses: &mut Vec<u64>) {
         all.push(frame.ip().addr() as u64);
         all.len() < MAX_DEPTH
     });
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = SYMBOL_CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut is_own = |address: &u64| {
         if let Some(is_own) = known.get(address) {
             return *is_own;
         }
-        let is_own = outermost_name(*address).is_some_and(|name| is_of_the_device(&name));
-        if known.len() < MAX_KNOWN {
+        let is_own = outermost_name(*address).is_some_and(|name| is_device_frame(&name));
+        if known.len() < MAX_CACHED_SYMBOLS {
             known.insert(*address, is_own);
         }
         is_own
@@ -68,7 +65,7 @@ pub(super) fn capture(addresses: &mut Vec<u64>) {
     addresses.extend(all.iter().skip(first).take(MAX_FRAMES));
 }
 
-/// The name of the function that was not inlined.
+/// Returns the name of the function that was not inlined.
 fn outermost_name(address: u64) -> Option<String> {
     let mut outermost = None;
     backtrace::resolve(pointer(address), |symbol| {
@@ -81,24 +78,25 @@ fn pointer(address: u64) -> *mut c_void {
     ptr::without_provenance_mut(address as usize)
 }
 
-/// As in "pumice_verbs::device::Device::call" and "<pumice_verbs::device::DeviceInner as Drop>::drop".
-fn is_of_the_device(name: &str) -> bool {
+/// Reports whether a function belongs to the device, as in "crate::device::Device::call" and
+/// "<crate::device::DeviceInner as Drop>::drop".
+fn is_device_frame(name: &str) -> bool {
     let name = name.trim_start_matches(['<', '&', '*', '(', '[']).trim_start_matches("mut ");
-    OWN.iter().any(|own| name.starts_with(own))
+    OWN_MODULES.iter().any(|own| name.starts_with(own))
 }
 
-/// The frames of return addresses, inlined functions included; those of the device and those before `main`
-/// are left out.
+/// Returns the frames of return addresses, including inlined functions, without those of the device and those
+/// before `main`.
 pub(super) fn frames(addresses: &[u64]) -> Vec<Frame> {
     let mut frames: Vec<Frame> = addresses.iter().flat_map(|address| at(*address)).collect();
     let named = |frame: &Frame| frame.function.clone().unwrap_or_default();
-    let is_before = |frame: &Frame| BEFORE_MAIN.iter().any(|known| named(frame).starts_with(known));
+    let is_before = |frame: &Frame| STARTUP_FUNCTIONS.iter().any(|known| named(frame).starts_with(known));
     if let Some(end) = frames.iter().position(is_before) {
         frames.truncate(end);
     }
-    let first = frames.iter().position(|frame| !is_of_the_device(&named(frame))).unwrap_or(0);
+    let first = frames.iter().position(|frame| !is_device_frame(&named(frame))).unwrap_or(0);
     frames.drain(..first);
-    let last = frames.iter().rposition(|frame| !is_of_the_device(&named(frame)));
+    let last = frames.iter().rposition(|frame| !is_device_frame(&named(frame)));
     frames.truncate(last.map_or(0, |last| last + 1));
     frames
 }
@@ -126,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_the_device_are_told_from_those_of_programs() {
+    fn frames_of_the_device_are_distinguished_from_those_of_programs() {
         for (name, is_own) in [
             ("pumice_verbs::device::calls::Device::call", true),
             ("<pumice_verbs::objects::completion::CqInner as core::ops::drop::Drop>::drop", true),
@@ -135,7 +133,7 @@ mod tests {
             ("pumice_perf::session::run", false),
             ("<my::Pumice as Drop>::drop", false),
         ] {
-            assert_eq!(is_of_the_device(name), is_own, "{name}");
+            assert_eq!(is_device_frame(name), is_own, "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Calls of this crate as fault plans see them: by the names that they have in C.
+//! Calls of this crate by the names that they have in C, as fault plans know them.
 
 use std::time::Duration;
 
@@ -6,69 +6,74 @@ use pumice_calls::Call;
 use pumice_device::event::Topics;
 use pumice_device::hca::{CallEnd, Hca, HcaError};
 use pumice_device::outside;
+use pumice_transport::types::QpState;
 use pumice_transport::wire::Qpn;
 
 use super::Device;
-use crate::ground::error::{ListError, Result, VerbsError};
+use crate::error::{ListError, Result, VerbsError};
 
-/// The errno of a queue that is full.
-const ENOMEM: i32 = 12;
-
-/// What a call answers that was refused.
-pub(crate) trait Refusal: From<VerbsError> {
-    /// Why.
+/// The error of a call that was refused.
+pub(crate) trait CallError: From<VerbsError> {
+    /// Returns the reason.
     fn reason(&self) -> &VerbsError;
 }
 
-impl Refusal for VerbsError {
+impl CallError for VerbsError {
     fn reason(&self) -> &VerbsError {
         self
     }
 }
 
-impl Refusal for ListError {
+impl CallError for ListError {
     fn reason(&self) -> &VerbsError {
         &self.error
     }
 }
 
-/// A call, by its name in C, and what it is on.
+/// A call, by its name in C, and its object.
 #[derive(Clone, Copy)]
-pub(crate) struct CallOn {
+pub(crate) struct CallContext {
     call: Call,
-    /// The queue pair that it is on.
+    /// Queue pair that the call acts on.
     qpn: Option<Qpn>,
+    /// State to which the call is to bring the queue pair.
+    to: Option<QpState>,
 }
 
-impl CallOn {
-    /// A call that is on no queue pair.
-    pub(crate) const fn new(call: Call) -> CallOn {
-        CallOn { call, qpn: None }
+impl CallContext {
+    /// Creates a call that acts on no queue pair.
+    pub(crate) const fn new(call: Call) -> CallContext {
+        CallContext { call, qpn: None, to: None }
     }
 
-    /// The same on a queue pair.
-    pub(crate) const fn on(self, qpn: Qpn) -> CallOn {
-        CallOn { qpn: Some(qpn), ..self }
+    /// Sets the state to which the call is to bring its queue pair.
+    pub(crate) const fn to_state(self, to: Option<QpState>) -> CallContext {
+        CallContext { to, ..self }
+    }
+
+    /// Sets the queue pair of the call.
+    pub(crate) const fn on(self, qpn: Qpn) -> CallContext {
+        CallContext { qpn: Some(qpn), ..self }
     }
 }
 
 impl Device {
-    /// Makes a call, past the gate.
+    /// Makes a call after the gate has admitted it.
     ///
     /// # Errors
-    /// What the call answers; `Planned`, `DeviceLost`; `Refused` in a process that was forked from the
+    /// The error of the call; `Planned`, `DeviceLost`; `Refused` in a process that was forked from the
     /// device's.
-    pub(crate) fn call<T, E: Refusal>(
+    pub(crate) fn call<T, E: CallError>(
         &self,
-        call: CallOn,
+        call: CallContext,
         run: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         if !self.hca().is_own() {
             return Err(VerbsError::refused("device")(HcaError::Inherited).into());
         }
         let gate = self.hca().calls();
-        let entered = gate.enter(call.call, || self.hca().ordinal_of(call.qpn?));
-        self.take_time(entered.delay_ns);
+        let entered = gate.enter(call.call, call.to, || self.hca().ordinal_of(call.qpn?));
+        self.delay_call(entered.delay_ns);
         let outcome = match entered.refused {
             Some(_) if entered.is_lost => Err(VerbsError::DeviceLost.into()),
             Some(errno) => Err(VerbsError::Planned { call: call.call.name(), errno }.into()),
@@ -80,7 +85,7 @@ impl Device {
                 gate.leave(&entered, CallEnd::Idle);
             }
             Err(error) => {
-                self.look_if_full(call, error.reason());
+                self.check_full_queue(call, error.reason());
                 let (errno, why) = (error.reason().errno(), error.reason().to_string());
                 gate.leave(&entered, CallEnd::Refused { errno, why: &why });
             }
@@ -88,15 +93,15 @@ impl Device {
         outcome
     }
 
-    /// Makes a call of the data path, which the gate looks at only if a plan is about calls.
+    /// Makes a call of the data path, which the gate examines only if a plan has rules for calls.
     ///
     /// # Errors
-    /// As [`Device::call`].
+    /// The errors of [`Device::call`].
     #[inline]
-    pub(crate) fn data_call<T, E: Refusal>(
+    pub(crate) fn data_call<T, E: CallError>(
         &self,
         hca: &Hca,
-        call: CallOn,
+        call: CallContext,
         run: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         if !hca.calls().lets_pass() {
@@ -104,25 +109,26 @@ impl Device {
         }
         let outcome = run();
         if let Err(error) = &outcome {
-            self.look_if_full(call, error.reason());
+            self.check_full_queue(call, error.reason());
             refused(hca, call, error.reason());
         }
         outcome
     }
 
-    /// A post was refused: if the send queue is full, the check looks whether it can ever be free again.
+    /// Notifies the check if a post was refused because the send queue is full; the check examines whether it
+    /// can ever be free again.
     #[cold]
-    fn look_if_full(&self, call: CallOn, why: &VerbsError) {
+    fn check_full_queue(&self, call: CallContext, why: &VerbsError) {
         if let (Some(check), Some(qpn)) = (self.check(), call.qpn)
             && call.call == Call::ibv_post_send
-            && why.errno() == ENOMEM
+            && is_full(why)
         {
             check.send_queue_is_full(qpn);
         }
     }
 
-    /// A rule of the plan delays a call.
-    fn take_time(&self, delay_ns: u64) {
+    /// Delays a call as a rule of the plan says.
+    fn delay_call(&self, delay_ns: u64) {
         match self.simulation() {
             _ if delay_ns == 0 => {}
             Some(simulation) => simulation.pass(delay_ns),
@@ -131,15 +137,21 @@ impl Device {
     }
 }
 
-/// Tells of a call that was refused without being counted.
+/// Reports whether a post was refused because the send queue is full.
+fn is_full(why: &VerbsError) -> bool {
+    let VerbsError::Refused { error: HcaError::Post { error, .. }, .. } = why else { return false };
+    error.is_queue_full()
+}
+
+/// Reports a call that was refused without being counted.
 #[cold]
-fn refused(hca: &Hca, call: CallOn, why: &VerbsError) {
+fn refused(hca: &Hca, call: CallContext, why: &VerbsError) {
     if hca.events().listen(Topics::CALLS) {
         hca.calls().refused(call.call, None, why.errno(), &why.to_string());
     }
 }
 
-/// A call that is not of the data path.
-pub(crate) fn called<T>(device: &Device, call: Call, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    device.call(CallOn::new(call), run)
+/// Makes a call that is not of the data path.
+pub(crate) fn gated_call<T>(device: &Device, call: Call, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    device.call(CallContext::new(call), run)
 }

@@ -1,4 +1,4 @@
-//! A device: the HCA, and what lets time pass while a program waits.
+//! A device: the HCA, and the time that passes while a program waits.
 
 mod async_event;
 pub(crate) mod calls;
@@ -11,23 +11,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::check::report::Entry;
+use pumice_device::check::report::ReportEntry;
 use pumice_device::counters::Counters;
-use pumice_device::ground::limits::Limits;
-use pumice_device::ground::table::Handle;
+use pumice_device::event::async_event::AsyncElement;
 use pumice_device::hca::Hca;
-use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::outside;
+use pumice_device::platform::limits::Limits;
+use pumice_device::platform::table::Handle;
 use pumice_transport::types::{AsyncEventType, Mtu};
 use pumice_transport::wire::Qpn;
 
-use crate::check::Check;
-use crate::ground::buffer::Buffer;
-use crate::ground::error::{Result, VerbsError};
+use crate::buffers::buffer::RegionBuffer;
+use crate::check::DeviceCheck;
+use crate::error::{Result, VerbsError};
 use options::DeviceOptions;
 use simulation::Simulation;
 
-/// Empty polls between two looks at the clock.
+/// Number of idle polls between two readings of the clock.
 const POLLS_PER_LOOK: u32 = 64;
 
 /// An opened device. Cheap to clone; closed with its last clone and the last object made with it.
@@ -38,12 +38,12 @@ pub struct Device(Arc<DeviceInner>);
 struct DeviceInner {
     hca: Arc<Hca>,
     simulation: Option<Simulation>,
-    check: Option<Arc<Check>>,
-    /// Memory whose owner let go of it while windows were bound to it.
-    orphans: Mutex<Vec<(Handle, Buffer)>>,
+    check: Option<Arc<DeviceCheck>>,
+    /// Memory whose owner dropped it while windows were bound to it.
+    orphans: Mutex<Vec<(Handle, RegionBuffer)>>,
 }
 
-/// What a device would be, as [`DeviceInfo::all`] finds it, or is.
+/// The properties of a device, or of one that could be opened ([`DeviceInfo::all`]).
 #[derive(Debug, Clone)]
 pub struct DeviceInfo {
     /// Device name.
@@ -55,7 +55,7 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// The devices of this machine: one, with all of its addresses, or none if it has no address.
+    /// Returns the devices of this machine: one, with all of its addresses, or none if it has no address.
     ///
     /// # Errors
     /// `Os`: the interfaces cannot be listed.
@@ -67,12 +67,12 @@ impl DeviceInfo {
     }
 }
 
-/// An asynchronous event, acknowledged already.
+/// An asynchronous event, which is already acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// What happened.
+    /// Kind of the event.
     pub event: AsyncEventType,
-    /// To what.
+    /// Object that the event is about.
     pub element: AsyncElement,
 }
 
@@ -111,63 +111,67 @@ impl Device {
     /// `Invalid`: an address is not of this machine, or there is none. `Port`: the UDP port cannot be had.
     /// `Os`: no capture file, descriptor or thread.
     pub fn open(mut options: DeviceOptions) -> Result<Device> {
-        let (check, subscriber) = options.take_check()?.map(Check::new).unzip();
+        let (check, subscriber) = options.take_check()?.map(DeviceCheck::new).unzip();
         let device = Device::new(options.open(subscriber)?, None, check);
         device.check().inspect(|check| check.begin());
         Ok(device)
     }
 
-    pub(crate) fn new(hca: Arc<Hca>, simulation: Option<Simulation>, check: Option<Arc<Check>>) -> Device {
+    pub(crate) fn new(
+        hca: Arc<Hca>,
+        simulation: Option<Simulation>,
+        check: Option<Arc<DeviceCheck>>,
+    ) -> Device {
         let orphans = Mutex::default();
         Device(Arc::new(DeviceInner { hca, simulation, check, orphans }))
     }
 
-    /// What the program did wrong with this device until now ([`DeviceOptions::check`]).
-    pub fn findings(&self) -> Vec<Entry> {
+    /// Returns the program's mistakes with this device that were found so far ([`DeviceOptions::check`]).
+    pub fn findings(&self) -> Vec<ReportEntry> {
         self.0.check.as_ref().map(|check| check.findings()).unwrap_or_default()
     }
 
-    /// A forked child tells nothing of what is its parent's.
-    pub(crate) fn check(&self) -> Option<&Arc<Check>> {
+    /// Returns the check, except in a forked child, which reports nothing about its parent's objects.
+    pub(crate) fn check(&self) -> Option<&Arc<DeviceCheck>> {
         self.0.check.as_ref().filter(|_| self.0.hca.is_own())
     }
 
-    /// Device name.
+    /// Returns the name of the device.
     pub fn name(&self) -> &str {
         self.0.hca.name()
     }
 
-    /// Name, addresses and MTU.
+    /// Returns name, addresses and MTU.
     pub fn info(&self) -> DeviceInfo {
         DeviceInfo { name: self.name().to_owned(), gids: self.gids(), active_mtu: self.active_mtu() }
     }
 
-    /// Addresses by GID index.
+    /// Returns the addresses by GID index.
     pub fn gids(&self) -> Vec<(u32, GidEntry)> {
         self.0.hca.gids()
     }
 
-    /// Largest path MTU of the port.
+    /// Returns the largest path MTU of the port.
     pub fn active_mtu(&self) -> Mtu {
         self.0.hca.active_mtu()
     }
 
-    /// Sizes of tables and queues.
+    /// Returns the sizes of tables and queues.
     pub fn limits(&self) -> &Limits {
         self.0.hca.limits()
     }
 
-    /// Counters of traffic, drops by reason, retries.
+    /// Returns the counters of traffic, drops by reason, and retries.
     pub fn counters(&self) -> &Arc<Counters> {
         self.0.hca.counters()
     }
 
-    /// The simulation it is part of.
+    /// Returns the simulation that the device is part of, if it is simulated.
     pub fn simulation(&self) -> Option<&Simulation> {
         self.0.simulation.as_ref()
     }
 
-    /// The device below, for what has no call here.
+    /// Returns the underlying HCA, for operations that have no call here.
     pub fn hca(&self) -> &Hca {
         &self.0.hca
     }
@@ -180,8 +184,8 @@ impl Device {
         &self.0.hca
     }
 
-    /// Tries until something comes: on a simulated device in virtual time. `sleep` may pass up to that long;
-    /// the clock is looked at every `tries_per_look` attempts.
+    /// Calls `attempt` until it returns something; on a simulated device in virtual time. `sleep` may take up
+    /// to the time given; the clock is read every `tries_per_look` attempts.
     pub(crate) fn wait<R>(
         &self,
         awaited: &'static str,
@@ -208,7 +212,7 @@ impl Device {
         }
     }
 
-    /// As [`Device::wait`], polling.
+    /// Waits as [`Device::wait`] does, by polling.
     pub(crate) fn spin<R>(
         &self,
         awaited: &'static str,
@@ -218,7 +222,7 @@ impl Device {
         self.wait(awaited, timeout, POLLS_PER_LOOK, attempt, |_| ())
     }
 
-    /// A first PSN: unpredictable on a real network, the same in every run of a simulation.
+    /// Returns a first PSN: unpredictable on a real network, the same in every run of a simulation.
     pub(crate) fn first_psn(&self, qpn: Qpn) -> u32 {
         let hash = match &self.0.simulation {
             Some(_) => u64::from(qpn.value()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40,
@@ -228,7 +232,7 @@ impl Device {
     }
 
     /// Ends a registration. The memory is freed once no peer can reach it.
-    pub(crate) fn deregister(&self, region: Handle, buffer: Option<Buffer>) {
+    pub(crate) fn deregister(&self, region: Handle, buffer: Option<RegionBuffer>) {
         if !self.0.hca.is_own() {
             return;
         }
@@ -239,7 +243,7 @@ impl Device {
         }
     }
 
-    /// A window was freed: orphaned memory may be freed as well.
+    /// Frees orphaned memory that no window is bound to any more.
     pub(crate) fn free_orphans(&self) {
         let hca = &self.0.hca;
         if !hca.is_own() {
@@ -250,7 +254,7 @@ impl Device {
 }
 
 impl DeviceInner {
-    fn orphans(&self) -> MutexGuard<'_, Vec<(Handle, Buffer)>> {
+    fn orphans(&self) -> MutexGuard<'_, Vec<(Handle, RegionBuffer)>> {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -258,14 +262,14 @@ impl DeviceInner {
 impl Drop for DeviceInner {
     fn drop(&mut self) {
         if !self.hca.is_own() {
-            // A forked child's copy.
+            // The copy of a forked child.
             std::mem::forget((self.check.take(), std::mem::take(&mut self.orphans)));
             return;
         }
         if let Some(check) = &self.check {
             check.end();
         }
-        // A simulation may drive the HCA further. What is still registered must stay.
+        // A simulation may drive the HCA further, so memory that is still registered is leaked.
         for (region, buffer) in self.orphans().drain(..) {
             if self.hca.dereg_mr(region).is_err() {
                 std::mem::forget(buffer);

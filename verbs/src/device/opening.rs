@@ -8,25 +8,25 @@ use pumice_transport::types::Mtu;
 use super::Device;
 use super::options::DeviceOptions;
 use super::simulation::Simulation;
-use crate::check::Check;
-use crate::ground::error::{Result, VerbsError};
+use crate::check::DeviceCheck;
+use crate::error::{Result, VerbsError};
 
 impl Simulation {
     /// Adds a device with one address.
     ///
     /// # Errors
-    /// `Refused`: no file descriptor is to be had.
+    /// `Refused`: no file descriptor is available.
     pub fn device(&self, address: IpAddr) -> Result<Device> {
         self.device_with(DeviceOptions::new().addresses([address]))
     }
 
-    /// Adds a device. Faults are injected on its way out, besides those of the fabric; times in a capture
-    /// are virtual. What concerns sockets is ignored.
+    /// Adds a device. Faults are injected on its way out, besides those of the fabric; times in a capture are
+    /// virtual. Options about sockets are ignored.
     ///
     /// # Errors
     /// `Invalid`: no address. `Os`: no capture file.
     pub fn device_with(&self, mut options: DeviceOptions) -> Result<Device> {
-        let (check, subscriber) = options.take_check()?.map(Check::new).unzip();
+        let (check, subscriber) = options.take_check()?.map(DeviceCheck::new).unzip();
         let mut inner = self.lock();
         let link_mtu = u32::try_from(inner.world.fabric().config().link_mtu).unwrap_or(u32::MAX);
         let mtu = Mtu::largest_for_link(link_mtu).unwrap_or(Mtu::Mtu256);

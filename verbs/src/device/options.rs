@@ -1,4 +1,4 @@
-//! How to open a device.
+//! The options for opening a device.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,15 @@ use pumice_device::addresses::address_watch::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::Subscriber;
 use pumice_device::faults::FaultPlan;
-use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::listeners::{LogHook, ReportSource, StepHook};
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
 use pumice_device::outside;
 use pumice_device::outside::interface::{Interface, gid_addresses, interfaces};
-use pumice_device::outside::output_file::{OutputFile, on_standard_error, whole_lines};
+use pumice_device::outside::output_file::{OutputFile, complete_lines, on_standard_error};
+use pumice_device::platform::limits::Limits;
 use pumice_device::port::{Link, Topology};
+use pumice_device::profile::{AdaptiveTimer, Failures, QpnReuse};
 use pumice_device::settings::Wire;
 use pumice_device::shuffle::{Placement, ShuffleOptions};
 use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_private};
@@ -26,11 +27,12 @@ use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
 
 use crate::check::CheckOptions;
-use crate::ground::error::{Result, VerbsError};
+use crate::error::{Result, VerbsError};
 
 pub(crate) const DEFAULT_NAME: &str = "pumice0";
 
-/// How to open a [`crate::Device`]. The default has all addresses of the machine and disturbs nothing.
+/// Options for opening a [`crate::Device`]. The default has all addresses of the machine and injects no
+/// faults.
 #[derive(Default)]
 #[must_use = "open a device with it"]
 pub struct DeviceOptions {
@@ -54,16 +56,20 @@ pub struct DeviceOptions {
     wire: Wire,
     link: Option<Link>,
     topology: Option<Arc<Topology>>,
-    pub(super) of_profile: Option<OfProfile>,
+    pub(super) of_profile: Option<ProfileSettings>,
 }
 
-/// What a device has from a profile that no other option says.
+/// The properties that a device has from a profile and that no other option sets.
 #[derive(Debug)]
-pub(super) struct OfProfile {
+pub(super) struct ProfileSettings {
     pub(super) pkeys: Vec<u16>,
     pub(super) guid: u64,
+    pub(super) adaptive_timer: AdaptiveTimer,
+    pub(super) failures: Failures,
     /// The program has several devices.
     pub(super) is_one_of_several: bool,
+    pub(super) completions_outlive_qp: bool,
+    pub(super) qpn_reuse: QpnReuse,
 }
 
 impl fmt::Debug for DeviceOptions {
@@ -77,59 +83,61 @@ impl fmt::Debug for DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// The default options.
+    /// Returns the default options.
     pub fn new() -> DeviceOptions {
         DeviceOptions::default()
     }
 
-    /// Device name; by default "pumice0" (in a simulation "pumice0", "pumice1", …).
+    /// Sets the device name; by default "pumice0" (in a simulation "pumice0", "pumice1", …).
     pub fn name(mut self, name: &str) -> DeviceOptions {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Addresses in GID table order; by default all of the machine. With exactly one, the device takes UDP
-    /// port 4791 of this address only, so that others of the machine can have theirs.
+    /// Sets the addresses in GID table order; by default all of the machine. With exactly one, the device
+    /// takes UDP port 4791 of this address only, so that others of the machine can have theirs.
     pub fn addresses(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> DeviceOptions {
         self.addresses = addresses.into_iter().collect();
         self
     }
 
-    /// Sizes of tables and queues.
+    /// Sets the sizes of tables and queues.
     pub fn limits(mut self, limits: Limits) -> DeviceOptions {
         self.limits = limits;
         self
     }
 
-    /// Largest path MTU of the port, and longest datagram; by default that of the first address's interface.
+    /// Sets the largest path MTU of the port, and the longest datagram; by default that of the first
+    /// address's interface.
     pub fn active_mtu(mut self, mtu: Mtu) -> DeviceOptions {
         self.active_mtu = Some(mtu);
         self
     }
 
-    /// What queue pairs do about congestion: shrink their window when the peer sends CNPs (the default), or
-    /// lower their rate as adapters with DCQCN do. Opening fails if a parameter is out of bounds.
+    /// Sets the congestion control of queue pairs: they shrink their window when the peer sends CNPs (the
+    /// default), or lower their rate as adapters with DCQCN do. Opening fails if a parameter is out of
+    /// bounds.
     pub fn congestion(mut self, congestion: Congestion) -> DeviceOptions {
         self.congestion = congestion;
         self
     }
 
-    /// What goes wrong on purpose, in the same way in every run.
+    /// Sets the faults to inject, the same in every run.
     pub fn faults(mut self, faults: FaultPlan) -> DeviceOptions {
         self.faults = faults;
         self
     }
 
-    /// What fault plans call this device's process; by default the name of the device. Fates depend on it, so
-    /// give the two ends of a connection different ones.
+    /// Sets the tag by which fault plans name this device's process; by default the name of the device. The
+    /// fates of packets depend on it, so give the two ends of a connection different ones.
     pub fn tag(mut self, tag: &str) -> DeviceOptions {
         self.tag = Some(tag.to_owned());
         self
     }
 
     /// Shuffles by this seed what the specification leaves open to a device: the order of completions of
-    /// different work queues, how many a poll returns, spurious events, the order of payload before its
-    /// completion. A right program works with every seed. The tag is mixed in.
+    /// different work queues, the number that a poll returns, spurious events, the order of payload before
+    /// its completion. A correct program works with every seed. The tag is mixed in.
     pub fn shuffle(mut self, seed: u64) -> DeviceOptions {
         self.shuffle = Some(seed);
         self
@@ -142,78 +150,79 @@ impl DeviceOptions {
         self
     }
 
-    /// Records everything that happens in a file that only this user may read, replacing an old one: for
-    /// `pumice trace`, and for [`pumice_device::trace`]. Opening fails if the file is another user's.
+    /// Records all events in a file that only this user may read, replacing an old one: for `pumice trace`,
+    /// and for [`pumice_device::trace`]. Opening fails if the file belongs to another user.
     pub fn trace(mut self, file: impl Into<PathBuf>) -> DeviceOptions {
         self.trace = Some(file.into());
         self
     }
 
-    /// Bytes that the trace has at most; 256 MiB by default. Beyond them records are left out, and counted in
-    /// the head of the trace.
+    /// Sets the maximum size of the trace in bytes; 256 MiB by default. Further records are left out, and
+    /// counted in the header of the trace.
     pub fn trace_limit_bytes(mut self, limit_bytes: u64) -> DeviceOptions {
         self.trace_limit_bytes = Some(limit_bytes);
         self
     }
 
-    /// Looks for what the program does wrong: it is said on standard error when it is found, stands in the
-    /// report, and is to be had from [`crate::Device::findings`]. Without this, the variables `PUMICE_CHECK`
-    /// and its kin decide, which `pumice check` sets.
+    /// Checks the program for mistakes: each is printed on standard error when it is found, listed in the
+    /// report, and returned by [`crate::Device::findings`]. Without this, the variables `PUMICE_CHECK` and
+    /// related ones decide, which `pumice check` sets.
     pub fn check(mut self, check: CheckOptions) -> DeviceOptions {
         self.check = Some(check);
         self
     }
 
-    /// The check that is asked for, here or by the environment.
+    /// Returns the check that is requested, here or by the environment.
     pub(crate) fn take_check(&mut self) -> Result<Option<CheckOptions>> {
         self.check.take().map_or_else(CheckOptions::of_environment, |check| Ok(Some(check)))
     }
 
-    /// Is told why queue pairs fail and messages are dropped: on a thread of its own (in a simulation, inside
-    /// the call that caused it, where it must not call the device).
+    /// Calls `explain` with the reason when a queue pair fails or a message is dropped: on a thread of its
+    /// own (in a simulation, inside the call that caused it, where it must not call the device).
     pub fn explain(mut self, explain: impl Fn(Qpn, &Cause) + Send + 'static) -> DeviceOptions {
         self.log = Some(Box::new(move |context, cause| explain(context.qpn, cause)));
         self
     }
 
-    /// Is told in a sentence what the fault plan does: on a thread of its own, in simulations too.
+    /// Calls `explain` with a sentence when the fault plan does something: on a thread of its own, in
+    /// simulations too.
     pub fn explain_faults(mut self, explain: impl Fn(&str) + Send + 'static) -> DeviceOptions {
         self.fault_log = Some(Box::new(explain));
         self
     }
 
-    /// Writes what the fault plan does to a file of JSON lines, replacing an old one. The report is itself a
-    /// plan, by which the same happens again.
+    /// Writes the actions of the fault plan to a file of JSON lines, replacing an old one. The report is
+    /// itself a plan, by which the same happens again.
     pub fn fault_report(mut self, file: impl Into<PathBuf>) -> DeviceOptions {
         self.fault_report = Some(file.into());
         self
     }
 
-    /// Keeps the UDP port of the address to this process. By default processes of one user share it, each
-    /// with a share of the queue pair numbers of its own; nothing has to be started for that.
+    /// Reserves the UDP port of the address for this process. By default processes of one user share it, each
+    /// with a part of the queue pair numbers of its own; nothing has to be started for that.
     pub fn exclusive(mut self, exclusive: bool) -> DeviceOptions {
         self.exclusive = exclusive;
         self
     }
 
-    /// Bytes asked for as socket buffers, each way; 4 MiB by default. The system may give less
-    /// (net.core.rmem_max).
+    /// Sets the requested size of socket buffers in bytes, each way; 4 MiB by default. The system may give
+    /// less (net.core.rmem_max).
     pub fn buffer_bytes(mut self, buffer_bytes: usize) -> DeviceOptions {
         self.buffer_bytes = Some(buffer_bytes);
         self
     }
 
-    /// How packets reach other processes of this user in this network namespace: by default
+    /// Sets the transport to other processes of this user in this network namespace: by default
     /// [`Wire::Auto`], through rings in shared memory where both processes can have them. With
-    /// [`exclusive`](DeviceOptions::exclusive) they go by UDP in any case.
+    /// [`exclusive`](DeviceOptions::exclusive) packets go by UDP in any case.
     pub fn wire(mut self, wire: Wire) -> DeviceOptions {
         self.wire = wire;
         self
     }
 
-    /// What the device's link does to packets, in each direction: rate, delay, jitter, a bounded queue, ECN
-    /// marks. Packets from one device to another pass two links, that of each. In a simulation this is on top
-    /// of what the fabric does, and exact to the nanosecond.
+    /// Sets the device's link in each direction: rate, delay, jitter, a bounded queue, ECN marks. Packets
+    /// from one device to another pass two links, that of each. In a simulation the link adds to what the
+    /// fabric does, exact to the nanosecond.
     pub fn link(mut self, link: Link) -> DeviceOptions {
         self.link = Some(link);
         self
@@ -221,7 +230,7 @@ impl DeviceOptions {
 
     /// Puts the device behind switches, which it shares with this user's other devices and programs that have
     /// an equal topology. One of its hosts must have an address of the device. A simulation has its switches
-    /// from [`FabricConfig::topology`](crate::FabricConfig), and takes no notice of this.
+    /// from [`FabricConfig::topology`](crate::FabricConfig), and ignores this option.
     pub fn topology(mut self, topology: Topology) -> DeviceOptions {
         self.topology = Some(Arc::new(topology));
         self
@@ -252,7 +261,7 @@ impl DeviceOptions {
         Ok(Arc::new(opened.hca))
     }
 
-    /// What makes a device with these addresses.
+    /// Returns what opens a device with these addresses.
     pub(crate) fn into_opening(self, name: String, gids: Vec<GidEntry>) -> Opening {
         let mut config = HcaConfig {
             limits: self.limits,
@@ -263,6 +272,8 @@ impl DeviceOptions {
         let mut names_device = false;
         if let Some(own) = self.of_profile {
             (config.pkeys, config.ca_guid) = (own.pkeys, own.guid);
+            (config.completions_outlive_qp, config.qpn_reuse) = (own.completions_outlive_qp, own.qpn_reuse);
+            (config.adaptive_timeout, config.failures) = (own.adaptive_timer.timeout(), own.failures);
             names_device = own.is_one_of_several;
         }
         let shuffle = self.shuffle.map(|seed| ShuffleOptions { seed, placement: Placement::Any });
@@ -291,7 +302,7 @@ impl From<OpenError> for VerbsError {
     fn from(error: OpenError) -> VerbsError {
         match error {
             OpenError::Port(error) => VerbsError::Port(error),
-            OpenError::Share(error) => VerbsError::Share(error),
+            OpenError::Share(error) => VerbsError::Sharing(error),
             OpenError::Capture(source) => VerbsError::Os { task: "create the capture file", source },
             OpenError::Trace(source) => VerbsError::Os { task: "write the trace", source },
             OpenError::Report(source) => VerbsError::Os { task: "write the report of faults", source },
@@ -312,34 +323,34 @@ impl From<OpenError> for VerbsError {
     }
 }
 
-/// Makes the file of a report when the report begins.
+/// Returns the function that creates the file of a report when the report begins.
 fn report_source(file: PathBuf) -> ReportSource {
     Box::new(move || {
-        let say = Box::new(on_standard_error);
-        Ok(Box::new(OutputFile::create(&file, "the report of faults", whole_lines, say)?))
+        let on_problem = Box::new(on_standard_error);
+        Ok(Box::new(OutputFile::create(&file, "the report of faults", complete_lines, on_problem)?))
     })
 }
 
-/// Makes the file of a trace when the port is there.
+/// Returns the function that creates the file of a trace when the port is open.
 fn trace_source(path: PathBuf, limit_bytes: Option<u64>) -> TraceSource {
     Box::new(move || {
         let file = create_private(&path)?;
         file.set_len(0)?;
-        let called = outside::environment::program();
-        let program = Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let say =
+        let program_path = outside::environment::program();
+        let program = Path::new(&program_path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let on_problem =
             Box::new(move |sentence: &str| on_standard_error(&format!("{}: {sentence}", path.display())));
-        Ok(TraceFile { file, limit_bytes: limit_bytes.unwrap_or(DEFAULT_LIMIT_BYTES), program, say })
+        Ok(TraceFile { file, limit_bytes: limit_bytes.unwrap_or(DEFAULT_LIMIT_BYTES), program, on_problem })
     })
 }
 
-/// The addresses of this machine that make a GID table, best first.
+/// Returns the addresses of this machine that make a GID table, best first.
 pub(crate) fn machine_gids() -> Result<Vec<GidEntry>> {
     let interfaces = list()?;
     Ok(gid_addresses(&interfaces).into_iter().map(|(address, on)| entry(address, on)).collect())
 }
 
-/// Entries for addresses of this machine; all of 127.0.0.0/8 are.
+/// Returns entries for addresses of this machine, to which all of 127.0.0.0/8 belong.
 fn gids_of(addresses: &[IpAddr]) -> Result<Vec<GidEntry>> {
     let interfaces = list()?;
     let has = |interface: &&Interface, address| interface.addresses.iter().any(|&(own, _)| own == address);
@@ -367,7 +378,7 @@ pub(super) fn list() -> Result<Vec<Interface>> {
 
 fn entry(address: IpAddr, interface: &Interface) -> GidEntry {
     let link_mtu = u32::try_from(interface.mtu).unwrap_or(u32::MAX);
-    // Without an answer of the system, what fits any Ethernet.
+    // If the system does not report the MTU, one is used that any Ethernet carries.
     let mtu = Mtu::largest_for_link(link_mtu).unwrap_or(Mtu::Mtu1024);
     GidEntry::new(address, &interface.name, interface.index, mtu)
 }

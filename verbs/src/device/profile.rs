@@ -7,8 +7,8 @@ use pumice_device::port::Link;
 use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{PROFILE, SettingError, Settings};
 
-use super::options::{DeviceOptions, OfProfile, list};
-use crate::ground::error::{Result, VerbsError};
+use super::options::{DeviceOptions, ProfileSettings, list};
+use crate::error::{Result, VerbsError};
 
 impl DeviceOptions {
     /// Options for each device of a profile, in its order: a built-in one, such as "dgx-h100" or "laptop", or
@@ -42,7 +42,7 @@ impl DeviceOptions {
         each.collect()
     }
 
-    /// The name that the device will have, if it was said.
+    /// Returns the name that the device will have, if it was set.
     pub fn chosen_name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -50,7 +50,15 @@ impl DeviceOptions {
 
 fn options(device: &DeviceDescription, guid: u64, gids: &[GidEntry], is_only: bool) -> DeviceOptions {
     let profile = &device.profile;
-    let own = OfProfile { pkeys: profile.port.pkeys.clone(), guid, is_one_of_several: !is_only };
+    let own = ProfileSettings {
+        pkeys: profile.port.pkeys.clone(),
+        guid,
+        adaptive_timer: profile.adaptive_timer,
+        completions_outlive_qp: profile.completions_outlive_qp,
+        failures: profile.failures(),
+        is_one_of_several: !is_only,
+        qpn_reuse: profile.qpn_reuse,
+    };
     let mut options = DeviceOptions::new()
         .name(&device.name)
         .addresses(device.address)

@@ -20,49 +20,50 @@ pub(super) struct SimulationInner {
 }
 
 impl Simulation {
-    /// A network without devices at time 0.
+    /// Creates a network without devices at time 0.
     pub fn new(fabric: FabricConfig) -> Simulation {
         Simulation(Arc::new(Mutex::new(SimulationInner { world: World::new(fabric), device_count: 0 })))
     }
 
-    /// The network: faults, partitions, statistics.
+    /// Returns the network, with its faults, partitions and statistics.
     pub fn fabric(&self) -> Fabric {
         self.lock().world.fabric().clone()
     }
 
-    /// Virtual time in ns.
+    /// Returns the virtual time in ns.
     pub fn now_ns(&self) -> u64 {
         self.lock().world.now_ns()
     }
 
-    /// Lets everything happen that can happen now, then moves time to the next thing that will. False if
-    /// nothing ever will.
+    /// Runs everything that can happen now, then advances the time to the next event. Returns false if there
+    /// is none.
     pub fn step(&self) -> bool {
         self.lock().world.step()
     }
 
-    /// Lets time pass until `done`, or until `limit` of virtual time has passed or nothing will ever happen;
-    /// whether it was done.
+    /// Advances time until `done` returns true, or until `limit` of virtual time has passed or nothing is
+    /// left to happen; returns whether it was done.
     pub fn run_until(&self, limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         self.wait(limit, || done().then_some(())).is_some()
     }
 
-    /// Lets time pass until nothing will ever happen, or at most about `limit`.
+    /// Advances time until nothing is left to happen, or by at most about `limit`.
     pub fn run_for(&self, limit: Duration) {
         self.run_until(limit, || false);
     }
 
-    /// Lets everything happen that can happen now.
+    /// Runs everything that can happen now.
     pub(crate) fn settle(&self) {
         self.lock().world.settle();
     }
 
-    /// Lets so much time pass.
+    /// Advances time by `for_ns`.
     pub(super) fn pass(&self, for_ns: u64) {
         self.lock().world.run_for(for_ns);
     }
 
-    /// As [`Simulation::run_until`], with a result. The simulation is not locked during attempts.
+    /// Advances time until `attempt` returns something, as [`Simulation::run_until`] does. The simulation is
+    /// not locked during attempts.
     pub(crate) fn wait<R>(&self, limit: Duration, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let end_ns = self.now_ns().saturating_add(limit_ns);

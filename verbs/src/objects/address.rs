@@ -1,19 +1,19 @@
-//! Where datagrams go.
+//! Destinations of datagrams.
 
 use std::sync::Arc;
 
 use pumice_calls::Call;
-use pumice_device::ground::table::Handle;
+use pumice_device::platform::table::Handle;
 use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, UdDestination};
 use pumice_transport::wire::Qpn;
 
-use crate::device::calls::called;
-use crate::ground::error::{Result, VerbsError};
+use crate::device::calls::gated_call;
+use crate::error::{Result, VerbsError};
 use crate::objects::domain::ProtectionDomain;
 use crate::transport::options::PathOptions;
 
-/// What others must know to send datagrams to a queue pair. Exchange it out of band, as its 24 bytes.
+/// The data that others need to send datagrams to a queue pair. Exchange it out of band, as its 24 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UdEndpoint {
     /// Address.
@@ -25,10 +25,10 @@ pub struct UdEndpoint {
 }
 
 impl UdEndpoint {
-    /// Length as bytes.
+    /// Length of the encoded form in bytes.
     pub const LEN: usize = 24;
 
-    /// GID (16 bytes), queue pair number (4), Q_Key (4); big-endian.
+    /// Encodes GID (16 bytes), queue pair number (4) and Q_Key (4); big-endian.
     pub fn to_bytes(&self) -> [u8; 24] {
         let mut bytes = [0; 24];
         let parts = [&self.gid.0[..], &self.qpn.value().to_be_bytes(), &self.qkey.to_be_bytes()];
@@ -36,7 +36,7 @@ impl UdEndpoint {
         bytes
     }
 
-    /// The inverse of [`UdEndpoint::to_bytes`].
+    /// Decodes what [`UdEndpoint::to_bytes`] encoded.
     pub fn from_bytes(bytes: &[u8; 24]) -> UdEndpoint {
         let number = |from: usize| bytes.iter().skip(from).take(4).fold(0, |sum, &b| sum << 8 | u32::from(b));
         let mut gid = [0; 16];
@@ -45,7 +45,7 @@ impl UdEndpoint {
     }
 }
 
-/// A way to a port or multicast group. Cheap to clone; destroyed with its last clone.
+/// A path to a port or multicast group. Cheap to clone; destroyed with its last clone.
 #[derive(Debug, Clone)]
 pub struct AddressHandle(Arc<AddressInner>);
 
@@ -57,7 +57,7 @@ struct AddressInner {
 }
 
 impl ProtectionDomain {
-    /// Makes an address handle from the local address `gid_index` to `gid`. A datagram has no path MTU to
+    /// Creates an address handle from the local address `gid_index` to `gid`. A datagram has no path MTU to
     /// choose: `path.mtu` is ignored.
     ///
     /// # Errors
@@ -74,17 +74,17 @@ impl ProtectionDomain {
             sl: path.service_level,
             ..AddressVector::default()
         };
-        let (handle, path) = called(self.device(), Call::ibv_create_ah, || {
+        let (handle, path) = gated_call(self.device(), Call::ibv_create_ah, || {
             let made = self.device().hca().create_ah(self.handle(), &vector);
             made.map_err(VerbsError::refused("address handle"))
         })?;
         Ok(AddressHandle(Arc::new(AddressInner { domain: self.clone(), handle, path })))
     }
 
-    /// The way to a datagram endpoint, from GID index 0.
+    /// Returns the address of a datagram endpoint, from GID index 0.
     ///
     /// # Errors
-    /// As [`ProtectionDomain::address_handle`].
+    /// The errors of [`ProtectionDomain::address_handle`].
     pub fn ud_address(&self, endpoint: &UdEndpoint) -> Result<UdAddress> {
         let handle = self.address_handle(endpoint.gid, 0, &PathOptions::default())?;
         Ok(handle.queue_pair(endpoint.qpn, endpoint.qkey))
@@ -92,13 +92,13 @@ impl ProtectionDomain {
 }
 
 impl AddressHandle {
-    /// A queue pair there, for members of `qkey`. With the top bit of `qkey` set the sending queue pair's own
-    /// Q_Key travels.
+    /// Returns the address of a queue pair there, for members of `qkey`. With the top bit of `qkey` set, the
+    /// sending queue pair's own Q_Key is sent.
     pub fn queue_pair(&self, qpn: Qpn, qkey: u32) -> UdAddress {
         UdAddress { handle: self.clone(), qpn, qkey }
     }
 
-    /// All queue pairs attached to the multicast group there, for members of `qkey`.
+    /// Returns the address of all queue pairs attached to the multicast group there, for members of `qkey`.
     pub fn multicast(&self, qkey: u32) -> UdAddress {
         self.queue_pair(Qpn::MULTICAST, qkey)
     }
@@ -110,13 +110,13 @@ impl Drop for AddressInner {
     }
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Debug, Clone)]
 pub struct UdAddress {
     handle: AddressHandle,
-    /// The queue pair there.
+    /// Queue pair at the destination.
     pub qpn: Qpn,
-    /// The Q_Key that travels.
+    /// Q_Key that is sent.
     pub qkey: u32,
 }
 

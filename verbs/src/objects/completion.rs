@@ -1,23 +1,23 @@
-//! Completion queues, and channels to sleep on.
+//! Completion queues and completion channels.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use pumice_calls::Call;
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca};
 use pumice_device::objects::completion_channel::{CompletionChannel as DeviceChannel, CqEvent};
 use pumice_device::objects::completion_queue::CompletionQueue as DeviceQueue;
-use pumice_transport::types::{WcStatus, WorkCompletion};
+use pumice_device::platform::table::Handle;
+use pumice_transport::types::WorkCompletion;
 
-use crate::check::{Check, LOOK};
+use crate::check::{DeviceCheck, WAIT_CHECK_INTERVAL};
 use crate::device::Device;
-use crate::device::calls::called;
-use crate::ground::error::{Result, VerbsError};
+use crate::device::calls::gated_call;
+use crate::error::{Result, VerbsError};
 
-/// What 64 bits of nanoseconds hold: longer timeouts are as good as this.
-const LONGEST_WAIT: Duration = Duration::from_nanos(u64::MAX);
+/// Longest wait that 64 bits of nanoseconds hold: longer timeouts are cut to it.
+const MAX_WAIT: Duration = Duration::from_nanos(u64::MAX);
 
 /// A completion queue. Cheap to clone; destroyed with its last clone and the last queue that reports to it.
 #[derive(Debug, Clone)]
@@ -31,18 +31,18 @@ struct CqInner {
     channel: Option<CompletionChannel>,
 }
 
-/// Which completions wake an armed channel.
+/// The completions that raise an event of an armed queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notify {
-    /// The next one.
+    /// The next completion.
     Any,
-    /// The next that is unsuccessful, or received from a sender that asked for it
+    /// The next completion that is unsuccessful, or received from a sender that asked for it
     /// ([`crate::SendRequest::solicited`]).
     Solicited,
 }
 
 impl Device {
-    /// Makes a completion queue of `depth` entries. It must hold all completions that can be outstanding:
+    /// Creates a completion queue of `depth` entries. It must hold all completions that can be outstanding:
     /// one that overruns is lost, with the queue pairs that use it.
     ///
     /// # Errors
@@ -51,10 +51,10 @@ impl Device {
         CompletionQueue::new(self, depth, None, 0)
     }
 
-    /// Makes a completion channel, for those who would rather sleep than poll.
+    /// Creates a completion channel, for programs that sleep instead of polling.
     ///
     /// # Errors
-    /// `Refused`: no file descriptor is to be had.
+    /// `Refused`: no file descriptor is available.
     pub fn completion_channel(&self) -> Result<CompletionChannel> {
         CompletionChannel::new(self)
     }
@@ -74,7 +74,7 @@ impl CompletionQueue {
             ..CqSetup::default()
         };
         let hca = Arc::clone(device.shared_hca());
-        let queue = called(device, Call::ibv_create_cq, || {
+        let queue = gated_call(device, Call::ibv_create_cq, || {
             hca.create_cq(setup).map_err(VerbsError::refused("completion queue"))
         })?;
         if let Some(channel) = channel {
@@ -92,27 +92,28 @@ impl CompletionQueue {
         })))
     }
 
-    /// Takes completions, oldest first, into `out`: how many. Looking at an empty queue drives the device
-    /// once, and lets other threads run if there was nothing to do. A poll cannot fail, so no rule of a fault
-    /// plan is about it; those about `ibv_poll_cq` are about [`CompletionQueue::wait`] and its kin.
+    /// Takes completions, oldest first, into `out`, and returns their number. Polling an empty queue drives
+    /// the device once, and lets other threads run if there was nothing to do. A poll cannot fail, so rules
+    /// of fault plans do not apply to it; those for `ibv_poll_cq` apply to [`CompletionQueue::wait`] and the
+    /// other waits.
     #[inline]
     pub fn poll(&self, out: &mut [WorkCompletion]) -> usize {
         let found = self.0.hca.poll_cq(&self.0.queue, out);
         if found == 0 {
-            self.found_nothing();
+            self.count_empty_poll();
         }
         found
     }
 
     #[inline]
-    fn found_nothing(&self) {
+    fn count_empty_poll(&self) {
         if let Some(check) = self.0.device.check() {
             check.cq_polled(address_of(&self.0.queue));
         }
     }
 
-    /// Polls until there are completions: how many came, at least one. On a simulated device virtual time
-    /// passes.
+    /// Polls until there are completions, and returns their number, at least one. On a simulated device
+    /// virtual time passes.
     ///
     /// # Errors
     /// `TimedOut`; `Invalid` if `out` is empty, or if the queue overran and what it held has been polled.
@@ -125,7 +126,7 @@ impl CompletionQueue {
                 remedy: "give room for at least one completion",
             });
         }
-        called(&self.0.device, Call::ibv_poll_cq, || {
+        gated_call(&self.0.device, Call::ibv_poll_cq, || {
             self.0.device.spin("completion", timeout, || match self.poll(out) {
                 0 if self.is_failed() => Some(Err(overran())),
                 0 => None,
@@ -150,23 +151,19 @@ impl CompletionQueue {
     /// # Errors
     /// `TimedOut`; `Completed` if it is unsuccessful.
     pub fn wait_success(&self, timeout: Duration) -> Result<WorkCompletion> {
-        let completion = self.wait_one(timeout)?;
-        if completion.status == WcStatus::Success {
-            return Ok(completion);
-        }
-        Err(VerbsError::Completed(Box::new(completion)))
+        Ok(self.wait_one(timeout)?.into_result()?)
     }
 
-    /// Asks for one event on the channel at a completion to come. Those already there do not count: poll once
-    /// more after arming, then wait.
+    /// Arms the queue for one event on the channel at a later completion. Completions that are already there
+    /// do not count: poll once more after arming, then wait.
     ///
     /// # Errors
-    /// `Invalid`: the queue was made without a channel, or overran.
+    /// `Invalid`: the queue was created without a channel, or overran.
     pub fn arm(&self, notify: Notify) -> Result<()> {
-        called(&self.0.device, Call::ibv_req_notify_cq, || self.ask(notify))
+        gated_call(&self.0.device, Call::ibv_req_notify_cq, || self.request_notify(notify))
     }
 
-    pub(crate) fn ask(&self, notify: Notify) -> Result<()> {
+    pub(crate) fn request_notify(&self, notify: Notify) -> Result<()> {
         if self.0.channel.is_none() {
             return Err(VerbsError::Invalid {
                 object: "completion queue",
@@ -182,12 +179,12 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Changes the number of entries; what the queue holds stays.
+    /// Changes the number of entries; completions in the queue stay.
     ///
     /// # Errors
     /// `Refused`: out of range, or less than it holds.
     pub fn resize(&self, depth: u32) -> Result<()> {
-        called(&self.0.device, Call::ibv_resize_cq, || {
+        gated_call(&self.0.device, Call::ibv_resize_cq, || {
             let resized = self.0.hca.resize_cq(self.0.queue.handle(), depth);
             if let (Some(check), Ok(())) = (self.0.device.check(), &resized) {
                 check.cq_resized(self.0.queue.handle().index, self.0.queue.depth());
@@ -196,48 +193,48 @@ impl CompletionQueue {
         })
     }
 
-    /// Entries that fit.
+    /// Returns the number of entries that fit.
     pub fn depth(&self) -> u32 {
         self.0.queue.depth()
     }
 
-    /// Completions that wait to be polled.
+    /// Returns the number of completions that wait to be polled.
     pub fn len(&self) -> usize {
         self.0.queue.len()
     }
 
-    /// Whether none wait.
+    /// Reports whether no completions wait.
     pub fn is_empty(&self) -> bool {
         self.0.queue.is_empty()
     }
 
-    /// Whether the queue overran and takes nothing any more.
+    /// Reports whether the queue overran and takes no more completions.
     pub fn is_failed(&self) -> bool {
         self.0.queue.is_failed()
     }
 
-    /// The device it is of.
+    /// Returns the device of the queue.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
-    /// The channel that it reports to.
+    /// Returns the channel that the queue reports to.
     pub fn channel(&self) -> Option<&CompletionChannel> {
         self.0.channel.as_ref()
     }
 
-    /// Names it in calls of [`Device::hca`].
+    /// Returns the handle that names the queue in calls of [`Device::hca`].
     pub fn handle(&self) -> Handle {
         self.0.queue.handle()
     }
 }
 
-/// By which the check of a device knows an object.
+/// Returns the address by which the check of a device knows an object.
 fn address_of<T>(object: &Arc<T>) -> u64 {
     Arc::as_ptr(object).addr() as u64
 }
 
-/// No completion will ever come.
+/// Returns the error for a queue that overran: no completion will ever come.
 pub(crate) fn overran() -> VerbsError {
     VerbsError::Invalid {
         object: "completion queue",
@@ -249,7 +246,7 @@ pub(crate) fn overran() -> VerbsError {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        // All its users held it alive. Blocks while another thread is between getting an event and
+        // All its users held it alive. Destroying blocks while another thread is between getting an event and
         // acknowledging it, which is inside `CompletionChannel::wait`.
         if !self.hca.is_own() {
             return;
@@ -259,13 +256,17 @@ impl Drop for CqInner {
         }
         let _ = self.hca.destroy_cq(self.queue.handle());
         if let Some(channel) = &self.channel {
-            let gone = self.queue.handle();
-            channel.0.queues().retain(|queue| queue.upgrade().is_some_and(|queue| queue.handle() != gone));
+            let destroyed = self.queue.handle();
+            channel
+                .0
+                .queues()
+                .retain(|queue| queue.upgrade().is_some_and(|queue| queue.handle() != destroyed));
         }
     }
 }
 
-/// Where armed completion queues report. Cheap to clone; lives as long as its last clone and queue.
+/// A channel to which armed completion queues report. Cheap to clone; lives as long as its last clone and
+/// queue.
 #[derive(Debug, Clone)]
 pub struct CompletionChannel(Arc<ChannelInner>);
 
@@ -273,61 +274,61 @@ pub struct CompletionChannel(Arc<ChannelInner>);
 struct ChannelInner {
     channel: Arc<DeviceChannel>,
     device: Device,
-    /// To acknowledge their events.
+    /// Queues that report here, whose events are to be acknowledged.
     queues: Mutex<Vec<Weak<DeviceQueue>>>,
 }
 
-/// An armed completion queue fired; the event is acknowledged already.
+/// The event of an armed completion queue, which is already acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompletionEvent {
-    /// The queue's handle.
+    /// Handle of the queue.
     pub queue: Handle,
-    /// What the queue was called when it was made.
+    /// Cookie of the queue, which was set when it was created.
     pub cookie: u64,
 }
 
 impl CompletionChannel {
     fn new(device: &Device) -> Result<CompletionChannel> {
-        let channel = called(device, Call::ibv_create_comp_channel, || {
+        let channel = gated_call(device, Call::ibv_create_comp_channel, || {
             DeviceChannel::new().map_err(|error| VerbsError::refused("completion channel")(error.into()))
         })?;
         let (channel, queues) = (Arc::new(channel), Mutex::default());
         Ok(CompletionChannel(Arc::new(ChannelInner { channel, device: device.clone(), queues })))
     }
 
-    /// Makes a completion queue that reports here; its events carry `cookie`.
+    /// Creates a completion queue that reports here; its events carry `cookie`.
     ///
     /// # Errors
-    /// As [`Device::completion_queue`].
+    /// The errors of [`Device::completion_queue`].
     pub fn completion_queue(&self, depth: u32, cookie: u64) -> Result<CompletionQueue> {
         CompletionQueue::new(&self.0.device, depth, Some(self), cookie)
     }
 
-    /// Sleeps until an armed queue fires. The calling thread drives the device meanwhile; on a simulated
-    /// device virtual time passes.
+    /// Sleeps until an armed queue raises an event. The calling thread drives the device meanwhile; on a
+    /// simulated device virtual time passes.
     ///
     /// # Errors
     /// `TimedOut`.
     pub fn wait(&self, timeout: Duration) -> Result<CompletionEvent> {
-        called(&self.0.device, Call::ibv_get_cq_event, || self.next(timeout))
+        gated_call(&self.0.device, Call::ibv_get_cq_event, || self.next(timeout))
     }
 
     fn next(&self, timeout: Duration) -> Result<CompletionEvent> {
         let event = match self.0.device.check() {
             None => self.attempt(timeout),
-            Some(check) => self.attempt_by_looks(timeout, check),
+            Some(check) => self.attempt_with_checks(timeout, check),
         };
         let event = event.ok_or(VerbsError::TimedOut { awaited: "completion event", after: timeout })?;
         Ok(self.acknowledged(event))
     }
 
-    /// The oldest event, if one waits: for programs that sleep on the descriptor. No rule of a fault plan is
-    /// about it: those about `ibv_get_cq_event` are about [`CompletionChannel::wait`].
+    /// Takes the oldest event, if there is one: for programs that sleep on the descriptor. Rules of fault
+    /// plans do not apply to it: those for `ibv_get_cq_event` apply to [`CompletionChannel::wait`].
     pub fn try_event(&self) -> Option<CompletionEvent> {
         self.0.channel.try_event().map(|event| self.acknowledged(event))
     }
 
-    /// The device that it is of.
+    /// Returns the device of the channel.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
@@ -345,17 +346,18 @@ impl CompletionChannel {
         if let Some(simulation) = device.simulation() {
             simulation.wait(timeout, || self.0.channel.try_event())
         } else {
-            device.hca().wait_cq_event(&self.0.channel, Some(timeout.min(LONGEST_WAIT)))
+            device.hca().wait_cq_event(&self.0.channel, Some(timeout.min(MAX_WAIT)))
         }
     }
 
-    /// As [`CompletionChannel::attempt`]; looks now and then whether it waits in vain.
-    fn attempt_by_looks(&self, timeout: Duration, check: &Check) -> Option<CqEvent> {
+    /// Waits for an event as [`CompletionChannel::attempt`] does, in slices, after each of which the check
+    /// examines whether the wait can ever end.
+    fn attempt_with_checks(&self, timeout: Duration, check: &DeviceCheck) -> Option<CqEvent> {
         let mut waited = Duration::ZERO;
         loop {
-            let slice = LOOK.min(timeout.saturating_sub(waited));
+            let slice = WAIT_CHECK_INTERVAL.min(timeout.saturating_sub(waited));
             let event = self.attempt(slice);
-            waited = waited.saturating_add(LOOK);
+            waited = waited.saturating_add(WAIT_CHECK_INTERVAL);
             if event.is_some() || waited >= timeout {
                 return event;
             }
@@ -371,8 +373,8 @@ impl ChannelInner {
 }
 
 impl AsFd for CompletionChannel {
-    /// Readable while events wait: for poll(2) and its kin. Only the device's background thread drives the
-    /// device while the caller sleeps there.
+    /// Returns a descriptor that is readable while events wait: for poll(2) and similar calls. Only the
+    /// device's background thread drives the device while the caller sleeps there.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.channel.as_fd()
     }

@@ -4,14 +4,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use pumice_calls::Call;
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::XrcdFile;
+use pumice_device::platform::table::Handle;
 
 use crate::device::Device;
-use crate::device::calls::called;
-use crate::ground::error::{Result, VerbsError};
+use crate::device::calls::gated_call;
+use crate::error::{Result, VerbsError};
 
-/// A protection domain: queue pairs reach only memory of their own. Cheap to clone; destroyed with its last
+/// A protection domain: its queue pairs reach only its own memory. Cheap to clone; destroyed with its last
 /// clone and the last object made in it.
 #[derive(Debug, Clone)]
 pub struct ProtectionDomain(Arc<DomainInner>);
@@ -23,7 +23,7 @@ struct DomainInner {
 }
 
 impl Device {
-    /// Makes a protection domain.
+    /// Creates a protection domain.
     ///
     /// # Errors
     /// `Refused`: the device has as many as it can.
@@ -31,7 +31,7 @@ impl Device {
         ProtectionDomain::new(self)
     }
 
-    /// Makes an XRC domain.
+    /// Creates an XRC domain.
     ///
     /// # Errors
     /// `Refused`: the device has as many as it can.
@@ -52,18 +52,18 @@ impl Device {
 
 impl ProtectionDomain {
     fn new(device: &Device) -> Result<ProtectionDomain> {
-        let handle = called(device, Call::ibv_alloc_pd, || {
+        let handle = gated_call(device, Call::ibv_alloc_pd, || {
             device.hca().alloc_pd().map_err(VerbsError::refused("protection domain"))
         })?;
         Ok(ProtectionDomain(Arc::new(DomainInner { device: device.clone(), handle })))
     }
 
-    /// The device it is of.
+    /// Returns the device of the domain.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
-    /// Names it in calls of [`Device::hca`].
+    /// Returns the handle that names the domain in calls of [`Device::hca`].
     pub fn handle(&self) -> Handle {
         self.0.handle
     }
@@ -87,22 +87,22 @@ struct XrcInner {
     handle: Handle,
 }
 
-/// Whether an XRC domain must have been opened before.
+/// The choice whether an XRC domain must have been opened before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum XrcDomainOpening {
-    /// Makes it or joins it (`O_CREAT`).
+    /// Creates or joins it (`O_CREAT`).
     #[default]
     Any,
     /// Joins it (no flag).
     Existing,
-    /// Makes it (`O_CREAT | O_EXCL`).
+    /// Creates it (`O_CREAT | O_EXCL`).
     New,
 }
 
 impl XrcDomain {
     fn of_file(device: &Device, fd: BorrowedFd<'_>, opening: XrcDomainOpening) -> Result<XrcDomain> {
         let (create, exclusive) = (opening != XrcDomainOpening::Existing, opening == XrcDomainOpening::New);
-        let handle = called(device, Call::ibv_open_xrcd, || {
+        let handle = gated_call(device, Call::ibv_open_xrcd, || {
             let opened = device.hca().open_xrcd_of_file(&XrcdFile { fd, create, exclusive });
             opened.map_err(VerbsError::refused("XRC domain"))
         })?;
@@ -110,18 +110,18 @@ impl XrcDomain {
     }
 
     fn new(device: &Device) -> Result<XrcDomain> {
-        let handle = called(device, Call::ibv_open_xrcd, || {
+        let handle = gated_call(device, Call::ibv_open_xrcd, || {
             device.hca().open_xrcd().map_err(VerbsError::refused("XRC domain"))
         })?;
         Ok(XrcDomain(Arc::new(XrcInner { device: device.clone(), handle })))
     }
 
-    /// The device it is of.
+    /// Returns the device of the domain.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
-    /// Names it in calls of [`Device::hca`].
+    /// Returns the handle that names the domain in calls of [`Device::hca`].
     pub fn handle(&self) -> Handle {
         self.0.handle
     }
@@ -129,7 +129,7 @@ impl XrcDomain {
 
 impl Drop for XrcInner {
     fn drop(&mut self) {
-        // As for protection domains.
+        // The same as for protection domains.
         let _ = self.device.hca().close_xrcd(self.handle);
     }
 }

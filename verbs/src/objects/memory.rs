@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_calls::Call;
-use pumice_device::ground::table::Handle;
 use pumice_device::memory::RegionChange;
+use pumice_device::platform::table::Handle;
 use pumice_transport::types::Access;
 
-use crate::device::calls::called;
-use crate::ground::buffer::Buffer;
-use crate::ground::error::{Result, VerbsError};
-use crate::ground::slice::{self, LocalSlice, RemoteSlice};
+use crate::buffers::buffer::RegionBuffer;
+use crate::buffers::slice::{self, LocalSlice, RemoteSlice};
+use crate::device::calls::gated_call;
+use crate::error::{Result, VerbsError};
 use crate::objects::domain::ProtectionDomain;
 
 /// Registered memory. Peers and the device may write it at any time, so there are no references to its bytes:
@@ -25,32 +25,32 @@ pub struct MemoryRegion(Arc<RegionInner>);
 
 #[derive(Debug)]
 struct RegionInner {
-    /// Taken when dropped.
-    buffer: Option<Buffer>,
+    /// The buffer; it is taken out when the region is dropped.
+    buffer: Option<RegionBuffer>,
     writable: bool,
-    /// What users of the keys call the first byte.
+    /// Address of the first byte for users of the keys.
     iova: u64,
     lkey: u32,
     rkey: u32,
     handle: Handle,
-    registration: Mutex<Registration>,
+    registration: Mutex<RegionRegistration>,
 }
 
-/// What can change.
+/// The properties of a region that can change.
 #[derive(Debug)]
-struct Registration {
+struct RegionRegistration {
     domain: ProtectionDomain,
     access: Access,
 }
 
 impl ProtectionDomain {
-    /// Allocates and registers `length` zeroed bytes on a page boundary. Rights of peers need `LOCAL_WRITE`
-    /// too if they write. With `ZERO_BASED`, slices count from 0 instead of from the memory's address.
+    /// Allocates and registers `length` zeroed bytes on a page boundary. Rights of peers to write also need
+    /// `LOCAL_WRITE`. With `ZERO_BASED`, slices count from 0 instead of from the memory's address.
     ///
     /// # Errors
-    /// `Invalid`: there is not that much memory. `Refused`: the rights contradict each other.
+    /// `Invalid`: there is not enough memory. `Refused`: the rights contradict each other.
     pub fn allocate(&self, length: usize, access: Access) -> Result<MemoryRegion> {
-        let buffer = Buffer::zeroed(length).ok_or_else(|| VerbsError::Invalid {
+        let buffer = RegionBuffer::zeroed(length).ok_or_else(|| VerbsError::Invalid {
             object: "memory region",
             attribute: "length",
             problem: format!("of {length} bytes is more than the system has"),
@@ -72,7 +72,7 @@ impl ProtectionDomain {
     /// `Invalid`: the null address. `Refused`: the rights contradict each other.
     pub unsafe fn register_raw(&self, start: *mut u8, length: usize, access: Access) -> Result<MemoryRegion> {
         // SAFETY: the caller vouches for the range.
-        let buffer = unsafe { Buffer::foreign(start, length) }.ok_or(VerbsError::Invalid {
+        let buffer = unsafe { RegionBuffer::foreign(start, length) }.ok_or(VerbsError::Invalid {
             object: "memory region",
             attribute: "start",
             problem: "is null".to_owned(),
@@ -88,14 +88,14 @@ impl MemoryRegion {
     /// The buffer stays mapped, with what `access` asks for, until deregistration.
     unsafe fn register(
         domain: &ProtectionDomain,
-        buffer: Buffer,
+        buffer: RegionBuffer,
         access: Access,
         writable: bool,
     ) -> Result<MemoryRegion> {
         let (address, length) = (buffer.address(), buffer.len() as u64);
         let (device, pd) = (domain.device(), domain.handle());
-        let keys = called(device, Call::ibv_reg_mr, || {
-            // SAFETY: the caller's promise.
+        let keys = gated_call(device, Call::ibv_reg_mr, || {
+            // SAFETY: the caller guarantees what this function requires.
             let keys = unsafe { device.hca().reg_mr(pd, address, length, address, access) };
             keys.map_err(VerbsError::refused("memory region"))
         })?;
@@ -110,51 +110,51 @@ impl MemoryRegion {
             lkey: keys.lkey,
             rkey: keys.rkey,
             handle: keys.handle,
-            registration: Mutex::new(Registration { domain: domain.clone(), access }),
+            registration: Mutex::new(RegionRegistration { domain: domain.clone(), access }),
         })))
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
-        self.buffer().map_or(0, Buffer::len)
+        self.buffer().map_or(0, RegionBuffer::len)
     }
 
-    /// Whether there are none.
+    /// Reports whether the region has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Local key.
+    /// Returns the local key.
     pub fn lkey(&self) -> u32 {
         self.0.lkey
     }
 
-    /// Remote key.
+    /// Returns the remote key.
     pub fn rkey(&self) -> u32 {
         self.0.rkey
     }
 
-    /// Names it in calls of [`crate::Device::hca`].
+    /// Returns the handle that names the region in calls of [`crate::Device::hca`].
     pub fn handle(&self) -> Handle {
         self.0.handle
     }
 
-    /// Rights now.
+    /// Returns the present access rights.
     pub fn access(&self) -> Access {
         self.0.registration().access
     }
 
-    /// Protection domain now.
+    /// Returns the present protection domain.
     pub fn protection_domain(&self) -> ProtectionDomain {
         self.0.registration().domain.clone()
     }
 
-    /// First byte in this process, for what only unsafe code can do.
+    /// Returns a pointer to the first byte in this process, for operations that only unsafe code can do.
     pub fn as_ptr(&self) -> *mut u8 {
-        self.buffer().map_or(std::ptr::null_mut(), Buffer::as_ptr)
+        self.buffer().map_or(std::ptr::null_mut(), RegionBuffer::as_ptr)
     }
 
-    /// Part of the region for local use in requests, by byte offsets.
+    /// Returns a part of the region for local use in requests, by byte offsets.
     ///
     /// # Errors
     /// `Invalid`: the range leaves the region, or is longer than 2^32 - 1 bytes.
@@ -163,23 +163,23 @@ impl MemoryRegion {
         Ok(LocalSlice { address: self.0.iova.wrapping_add(start), length, lkey: self.0.lkey })
     }
 
-    /// The region as peers name it; its first 2^32 - 1 bytes, if it is longer.
+    /// Returns the region as peers name it; its first 2^32 - 1 bytes, if it is longer.
     pub fn remote(&self) -> RemoteSlice {
         let length = u32::try_from(self.len()).unwrap_or(u32::MAX);
         RemoteSlice { address: self.0.iova, rkey: self.0.rkey, length }
     }
 
-    /// Part of the region as peers name it, by byte offsets.
+    /// Returns a part of the region as peers name it, by byte offsets.
     ///
     /// # Errors
-    /// As [`MemoryRegion::slice`].
+    /// The errors of [`MemoryRegion::slice`].
     pub fn remote_slice(&self, range: impl RangeBounds<usize>) -> Result<RemoteSlice> {
         let LocalSlice { address, length, .. } = self.slice(range)?;
         Ok(RemoteSlice { address, rkey: self.0.rkey, length })
     }
 
-    /// Copies bytes from `offset` into `out`. What a completion said arrived is there; what a peer is writing
-    /// meanwhile is any mixture of old and new.
+    /// Copies bytes from `offset` into `out`. Data whose arrival a completion reported is there; data that a
+    /// peer is writing meanwhile is any mixture of old and new.
     ///
     /// # Errors
     /// `Invalid`: the range leaves the region.
@@ -188,7 +188,7 @@ impl MemoryRegion {
         self.buffer().and_then(|buffer| buffer.load(offset, out)).ok_or_else(|| self.outside(offset, length))
     }
 
-    /// Copies `length` bytes from `offset` into a new vector. As [`MemoryRegion::read`].
+    /// Copies `length` bytes from `offset` into a new vector, as [`MemoryRegion::read`] does.
     ///
     /// # Errors
     /// `Invalid`: the range leaves the region.
@@ -221,7 +221,7 @@ impl MemoryRegion {
         filled.ok_or_else(|| self.outside(0, self.len()))
     }
 
-    /// The byte at `offset`, to watch or set while peers write.
+    /// Returns the byte at `offset`, to watch or set while peers write.
     ///
     /// # Errors
     /// `Invalid`: outside, or not writable.
@@ -230,8 +230,8 @@ impl MemoryRegion {
         self.buffer().and_then(|buffer| buffer.atomic_u8(offset)).ok_or_else(|| self.outside(offset, 1))
     }
 
-    /// The 4 bytes at `offset`, which is a multiple of 4. A peer's WRITE that ends with them stores them last
-    /// and in one piece.
+    /// Returns the 4 bytes at `offset`, which is a multiple of 4. A peer's WRITE that ends with them stores
+    /// them last and in one piece.
     ///
     /// # Errors
     /// `Invalid`: outside, misaligned, or not writable.
@@ -240,7 +240,7 @@ impl MemoryRegion {
         self.buffer().and_then(|buffer| buffer.atomic_u32(offset)).ok_or_else(|| self.outside(offset, 4))
     }
 
-    /// The 8 bytes at `offset`, which is a multiple of 8. Peers' atomics are atomic towards it.
+    /// Returns the 8 bytes at `offset`, which is a multiple of 8. Peers' atomics are atomic towards it.
     ///
     /// # Errors
     /// `Invalid`: outside, misaligned, or not writable.
@@ -262,7 +262,7 @@ impl MemoryRegion {
         let access = access.difference(Access::ZERO_BASED) | (registration.access & Access::ZERO_BASED);
         let change = RegionChange { access: Some(access), ..RegionChange::default() };
         let device = registration.domain.device();
-        called(device, Call::ibv_rereg_mr, || {
+        gated_call(device, Call::ibv_rereg_mr, || {
             // SAFETY: the same range, which is writable if this asks for it.
             let changed = unsafe { device.hca().rereg_mr(self.0.handle, None, change) };
             changed.map_err(VerbsError::refused("memory region"))
@@ -283,7 +283,7 @@ impl MemoryRegion {
         }
         let pd = domain.handle();
         let change = RegionChange { pd: Some(pd.index), ..RegionChange::default() };
-        called(device, Call::ibv_rereg_mr, || {
+        gated_call(device, Call::ibv_rereg_mr, || {
             // SAFETY: the same range with the same rights.
             let changed = unsafe { device.hca().rereg_mr(self.0.handle, Some(pd), change) };
             changed.map_err(VerbsError::refused("memory region"))
@@ -292,7 +292,7 @@ impl MemoryRegion {
         Ok(())
     }
 
-    fn buffer(&self) -> Option<&Buffer> {
+    fn buffer(&self) -> Option<&RegionBuffer> {
         self.0.buffer.as_ref()
     }
 
@@ -319,7 +319,7 @@ impl MemoryRegion {
 }
 
 impl RegionInner {
-    fn registration(&self) -> MutexGuard<'_, Registration> {
+    fn registration(&self) -> MutexGuard<'_, RegionRegistration> {
         self.registration.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What programs make of a device, queue pairs apart.
+//! The objects that programs create on a device, except queue pairs.
 
 pub(crate) mod address;
 pub(crate) mod completion;

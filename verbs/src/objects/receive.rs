@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use pumice_calls::Call;
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, SrqSetup};
 use pumice_device::objects::srq::{SrqAttributes, SrqChange};
+use pumice_device::platform::table::Handle;
 use pumice_transport::types::RecvRequest;
 
 use crate::device::Device;
-use crate::device::calls::{CallOn, called};
-use crate::ground::error::{ListError, Result, VerbsError};
+use crate::device::calls::{CallContext, gated_call};
+use crate::error::{ListError, Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
 use crate::objects::domain::{ProtectionDomain, XrcDomain};
 
-const POST: CallOn = CallOn::new(Call::ibv_post_srq_recv);
+const POST: CallContext = CallContext::new(Call::ibv_post_srq_recv);
 
-/// Receives for any number of queue pairs. Cheap to clone; destroyed with its last clone and the last queue
-/// pair that uses it.
+/// A shared receive queue, for any number of queue pairs. Cheap to clone; destroyed with its last clone and
+/// the last queue pair that uses it.
 #[derive(Debug, Clone)]
 pub struct SharedReceiveQueue(Arc<SrqInner>);
 
@@ -26,12 +26,12 @@ struct SrqInner {
     hca: Arc<Hca>,
     handle: Handle,
     domain: ProtectionDomain,
-    /// Held so that they outlive the queue.
+    /// Objects that must outlive the queue.
     _xrc: Option<(XrcDomain, CompletionQueue)>,
 }
 
 impl ProtectionDomain {
-    /// Makes a shared receive queue for `depth` requests of up to `max_sge` slices.
+    /// Creates a shared receive queue for `depth` requests of up to `max_sge` slices.
     ///
     /// # Errors
     /// `Refused`: a size is out of range.
@@ -41,8 +41,8 @@ impl ProtectionDomain {
 }
 
 impl XrcDomain {
-    /// Makes a shared receive queue that peers name by number. Everything received through it completes on
-    /// `cq`; its buffers, and the remote memory of requests that name it, are of `domain`.
+    /// Creates a shared receive queue that peers name by number. Everything received through it completes on
+    /// `cq`; its buffers, and the remote memory of requests that name it, belong to `domain`.
     ///
     /// # Errors
     /// `Refused`: a size is out of range.
@@ -78,7 +78,7 @@ impl SharedReceiveQueue {
             xrc: xrc.as_ref().map(|(xrcd, cq)| (xrcd.handle(), cq.handle())),
         };
         let call = if xrc.is_some() { Call::ibv_create_srq_ex } else { Call::ibv_create_srq };
-        let handle = called(domain.device(), call, || hca.create_srq(&setup).map_err(refused))?;
+        let handle = gated_call(domain.device(), call, || hca.create_srq(&setup).map_err(refused))?;
         Ok(SharedReceiveQueue(Arc::new(SrqInner { hca, handle, domain: domain.clone(), _xrc: xrc })))
     }
 
@@ -95,7 +95,7 @@ impl SharedReceiveQueue {
     /// Posts receive requests in order.
     ///
     /// # Errors
-    /// The position of the first that was refused, and why; those before it are posted.
+    /// The position of the first request that was refused, and the reason; those before it are posted.
     pub fn post_recvs(&self, requests: &[RecvRequest<'_>]) -> std::result::Result<(), ListError> {
         let SrqInner { hca, handle, .. } = &*self.0;
         self.device().data_call(hca, POST, || {
@@ -106,8 +106,8 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// Asks for one asynchronous event `SrqLimitReached` when fewer than `limit` requests are left; 0
-    /// disarms.
+    /// Arms the queue for one asynchronous event `SrqLimitReached` when fewer than `limit` requests are left;
+    /// 0 disarms.
     ///
     /// # Errors
     /// `Refused`: more than the depth.
@@ -119,7 +119,7 @@ impl SharedReceiveQueue {
     /// Changes the number of requests that fit.
     ///
     /// # Errors
-    /// `Refused`: out of range, or less than what is posted.
+    /// `Refused`: out of range, or less than the number posted.
     pub fn resize(&self, depth: u32) -> Result<()> {
         let change = SrqChange { max_wr: Some(depth), ..SrqChange::default() };
         self.change(change)
@@ -127,31 +127,37 @@ impl SharedReceiveQueue {
 
     fn change(&self, change: SrqChange) -> Result<()> {
         let hca = &self.0.hca;
-        called(self.device(), Call::ibv_modify_srq, || hca.modify_srq(self.0.handle, change).map_err(refused))
+        gated_call(self.device(), Call::ibv_modify_srq, || {
+            hca.modify_srq(self.0.handle, change).map_err(refused)
+        })
     }
 
-    /// Sizes and armed limit.
+    /// Returns the sizes and the armed limit.
     ///
     /// # Errors
     /// `Refused`: destroyed through [`Device::hca`].
     pub fn query(&self) -> Result<SrqAttributes> {
-        called(self.device(), Call::ibv_query_srq, || self.0.hca.query_srq(self.0.handle).map_err(refused))
+        gated_call(self.device(), Call::ibv_query_srq, || {
+            self.0.hca.query_srq(self.0.handle).map_err(refused)
+        })
     }
 
-    /// Its number, as XRC initiators name it ([`crate::SendRequest::remote_srq`]).
+    /// Returns its number, as XRC initiators name it ([`crate::SendRequest::remote_srq`]).
     ///
     /// # Errors
     /// `Refused`: not of an XRC domain.
     pub fn number(&self) -> Result<u32> {
-        called(self.device(), Call::ibv_get_srq_num, || self.0.hca.srq_number(self.0.handle).map_err(refused))
+        gated_call(self.device(), Call::ibv_get_srq_num, || {
+            self.0.hca.srq_number(self.0.handle).map_err(refused)
+        })
     }
 
-    /// The device it is of.
+    /// Returns the device of the queue.
     pub fn device(&self) -> &Device {
         self.0.domain.device()
     }
 
-    /// Names it in calls of [`Device::hca`].
+    /// Returns the handle that names the queue in calls of [`Device::hca`].
     pub fn handle(&self) -> Handle {
         self.0.handle
     }

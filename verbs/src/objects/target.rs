@@ -1,16 +1,16 @@
-//! XRC targets that another process, or another part of the program, made.
+//! XRC targets that another process, or another part of the program, created.
 
 use pumice_calls::Call;
 use pumice_device::hca::TargetRegistration;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::wire::Qpn;
 
-use crate::device::calls::called;
-use crate::ground::error::{Result, VerbsError};
+use crate::device::calls::gated_call;
+use crate::error::{Result, VerbsError};
 use crate::objects::domain::XrcDomain;
 
-/// A hold on an XRC target that exists (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`): the target lives at least as
-/// long, and its asynchronous events come here as well. Another process may have made it.
+/// A reference to an XRC target that exists (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`): the target lives at least
+/// as long, and its asynchronous events are delivered here as well. Another process may have created it.
 #[derive(Debug)]
 pub struct OpenedTarget {
     registration: TargetRegistration,
@@ -23,19 +23,19 @@ impl XrcDomain {
     /// # Errors
     /// `Refused`: there is no such target in this domain.
     pub fn open_target(&self, qpn: Qpn, cookie: u64) -> Result<OpenedTarget> {
-        let registration = called(self.device(), Call::ibv_open_qp, || {
+        let registration = gated_call(self.device(), Call::ibv_open_qp, || {
             let opened = self.device().hca().open_target(self.handle(), qpn, cookie);
             opened.map_err(VerbsError::refused("XRC target"))
         })?;
         Ok(OpenedTarget { registration, domain: self.clone() })
     }
 
-    /// All attributes of a target of this domain now (`ibv_query_xrc_rcv_qp`).
+    /// Returns all present attributes of a target of this domain (`ibv_query_xrc_rcv_qp`).
     ///
     /// # Errors
     /// `Refused`: there is no such target in this domain.
     pub fn query_target(&self, qpn: Qpn) -> Result<QpAttributes> {
-        called(self.device(), Call::ibv_query_xrc_rcv_qp, || {
+        gated_call(self.device(), Call::ibv_query_xrc_rcv_qp, || {
             self.device().hca().query_target(self.handle(), qpn).map_err(VerbsError::refused("XRC target"))
         })
     }
@@ -43,10 +43,10 @@ impl XrcDomain {
     /// Changes state and attributes of a target of this domain (`ibv_modify_xrc_rcv_qp`).
     ///
     /// # Errors
-    /// `Refused`: there is no such target in this domain, or which attribute is missing, not allowed or
-    /// wrong.
+    /// `Refused`: there is no such target in this domain, or an attribute, which the error names, is missing,
+    /// not allowed or wrong.
     pub fn modify_target(&self, qpn: Qpn, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
-        called(self.device(), Call::ibv_modify_xrc_rcv_qp, || {
+        gated_call(self.device(), Call::ibv_modify_xrc_rcv_qp, || {
             let changed = self.device().hca().modify_target(self.handle(), qpn, attributes, mask);
             changed.map_err(VerbsError::refused("XRC target"))
         })
@@ -54,15 +54,15 @@ impl XrcDomain {
 }
 
 impl OpenedTarget {
-    /// Its number.
+    /// Returns its number.
     pub fn qpn(&self) -> Qpn {
         self.registration.qpn
     }
 
-    /// All attributes now.
+    /// Returns all present attributes.
     ///
     /// # Errors
-    /// As [`XrcDomain::query_target`].
+    /// The errors of [`XrcDomain::query_target`].
     pub fn query(&self) -> Result<QpAttributes> {
         self.domain.query_target(self.qpn())
     }
@@ -70,7 +70,7 @@ impl OpenedTarget {
     /// Changes state and attributes.
     ///
     /// # Errors
-    /// As [`XrcDomain::modify_target`].
+    /// The errors of [`XrcDomain::modify_target`].
     pub fn modify(&self, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
         self.domain.modify_target(self.qpn(), attributes, mask)
     }

@@ -1,4 +1,4 @@
-//! Making queue pairs.
+//! Builders of queue pairs.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
@@ -6,36 +6,37 @@ use std::sync::{Arc, Mutex};
 use pumice_calls::Call;
 use pumice_device::check::QpMade;
 use pumice_device::hca::QpInit;
-use pumice_transport::types::{Access, OwnService, QpCapacity};
+use pumice_transport::types::{Access, QpCapacity, VendorService};
 
-use super::{Local, QpInner, QueuePair, Uses};
+use super::{LocalEndpoint, QpInner, QueuePair, UsedObjects};
 use crate::device::Device;
-use crate::device::calls::called;
-use crate::ground::error::{Result, VerbsError};
+use crate::device::calls::gated_call;
+use crate::error::{Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
 use crate::objects::domain::{ProtectionDomain, XrcDomain};
 use crate::objects::receive::SharedReceiveQueue;
 use crate::transport::{Connected, Dct, Receiver, Transport, XrcDuplex, XrcInitiator, XrcTarget};
 
-/// What to make a queue pair of. Defaults: 128 requests each way of up to 4 slices each, 64 bytes inline,
-/// GID index 0, all rights for peers.
+/// A builder of queue pairs. Defaults: 128 requests each way of up to 4 slices each, 64 bytes inline, GID
+/// index 0, all rights for peers.
 #[derive(Debug)]
 #[must_use = "call `build`"]
 pub struct QueuePairBuilder<T> {
     device: Device,
-    uses: Uses,
+    uses: UsedObjects,
     capacity: QpCapacity,
     signal_all: bool,
     gid_index: u32,
     psn: Option<u32>,
     access: Access,
     cookie: u64,
-    own: Option<OwnService>,
+    own: Option<VendorService>,
     transport: PhantomData<T>,
 }
 
 impl<T: Receiver> QueuePair<T> {
-    /// A queue pair that reports sends and receives to these completion queues, which may be the same.
+    /// Returns a builder of a queue pair that reports sends and receives to these completion queues, which
+    /// may be the same.
     pub fn builder(
         domain: &ProtectionDomain,
         send_cq: &CompletionQueue,
@@ -43,31 +44,31 @@ impl<T: Receiver> QueuePair<T> {
     ) -> QueuePairBuilder<T> {
         QueuePairBuilder::new(
             domain.device(),
-            Uses {
+            UsedObjects {
                 domain: Some(domain.clone()),
                 send_cq: Some(send_cq.clone()),
                 recv_cq: Some(recv_cq.clone()),
-                ..Uses::default()
+                ..UsedObjects::default()
             },
         )
     }
 }
 
 impl QueuePair<XrcInitiator> {
-    /// A queue pair that sends to shared receive queues of an XRC domain elsewhere.
+    /// Returns a builder of a queue pair that sends to shared receive queues of an XRC domain elsewhere.
     pub fn builder(domain: &ProtectionDomain, send_cq: &CompletionQueue) -> QueuePairBuilder<XrcInitiator> {
         let (domain, send_cq) = (domain.clone(), send_cq.clone());
         let device = domain.device().clone();
         QueuePairBuilder::new(
             &device,
-            Uses { domain: Some(domain), send_cq: Some(send_cq), ..Uses::default() },
+            UsedObjects { domain: Some(domain), send_cq: Some(send_cq), ..UsedObjects::default() },
         )
     }
 }
 
 impl QueuePair<XrcDuplex> {
-    /// A queue pair that sends to shared receive queues of the peer's XRC domain, and receives for those of
-    /// `xrc_domain`.
+    /// Returns a builder of a queue pair that sends to shared receive queues of the peer's XRC domain, and
+    /// receives for those of `xrc_domain`.
     pub fn builder(
         domain: &ProtectionDomain,
         xrc_domain: &XrcDomain,
@@ -76,26 +77,26 @@ impl QueuePair<XrcDuplex> {
         let device = domain.device().clone();
         QueuePairBuilder::new(
             &device,
-            Uses {
+            UsedObjects {
                 domain: Some(domain.clone()),
                 send_cq: Some(send_cq.clone()),
                 xrc_domain: Some(xrc_domain.clone()),
-                ..Uses::default()
+                ..UsedObjects::default()
             },
         )
     }
 }
 
 impl QueuePair<XrcTarget> {
-    /// A queue pair that receives for the shared receive queues of an XRC domain.
+    /// Returns a builder of a queue pair that receives for the shared receive queues of an XRC domain.
     pub fn builder(domain: &XrcDomain) -> QueuePairBuilder<XrcTarget> {
-        let uses = Uses { xrc_domain: Some(domain.clone()), ..Uses::default() };
+        let uses = UsedObjects { xrc_domain: Some(domain.clone()), ..UsedObjects::default() };
         QueuePairBuilder::new(domain.device(), uses)
     }
 }
 
 impl<T: Transport> QueuePairBuilder<T> {
-    pub(super) fn new(device: &Device, uses: Uses) -> QueuePairBuilder<T> {
+    pub(super) fn new(device: &Device, uses: UsedObjects) -> QueuePairBuilder<T> {
         QueuePairBuilder {
             device: device.clone(),
             uses,
@@ -120,25 +121,26 @@ impl<T: Transport> QueuePairBuilder<T> {
         }
     }
 
-    /// What queue pairs of its service have beside what all have.
-    pub(super) fn own(mut self, own: OwnService) -> Self {
+    /// Sets the additional properties of queue pairs of the service.
+    pub(super) fn own(mut self, own: VendorService) -> Self {
         self.own = Some(own);
         self
     }
 
-    /// Requests of the send queue: posted, and neither completed nor made free by a later completion.
+    /// Sets the number of requests of the send queue: posted, and neither completed nor made free by a later
+    /// completion.
     pub fn send_depth(mut self, requests: u32) -> Self {
         self.capacity.max_send_wr = requests;
         self
     }
 
-    /// Most slices of a send request.
+    /// Sets the maximum number of slices of a send request.
     pub fn send_sges(mut self, slices: u32) -> Self {
         self.capacity.max_send_sge = slices;
         self
     }
 
-    /// Most bytes of inline data of a send request.
+    /// Sets the maximum number of bytes of inline data of a send request.
     pub fn inline_bytes(mut self, bytes: u32) -> Self {
         self.capacity.max_inline_data = bytes;
         self
@@ -150,32 +152,32 @@ impl<T: Transport> QueuePairBuilder<T> {
         self
     }
 
-    /// The address to use, by its index in [`Device::gids`].
+    /// Sets the local address, by its index in [`Device::gids`].
     pub fn gid_index(mut self, index: u32) -> Self {
         self.gid_index = index;
         self
     }
 
-    /// First PSN to send, 24 bits; by default an unpredictable one.
+    /// Sets the first PSN to send, 24 bits; by default an unpredictable one.
     pub fn psn(mut self, psn: u32) -> Self {
         self.psn = Some(psn & 0xff_ffff);
         self
     }
 
-    /// What it is called in asynchronous events.
+    /// Sets the cookie that names the queue pair in asynchronous events.
     pub fn cookie(mut self, cookie: u64) -> Self {
         self.cookie = cookie;
         self
     }
 
-    /// Makes the queue pair, in INIT: receives can be posted.
+    /// Creates the queue pair, in INIT: receives can be posted.
     ///
     /// # Errors
-    /// `Refused`: a size is out of range, an object is of another device, or the device has as many queue
-    /// pairs as it can. `Invalid`: the GID index has no address.
+    /// `Refused`: a size is out of range, an object belongs to another device, or the device has as many
+    /// queue pairs as it can. `Invalid`: the GID index has no address.
     pub fn build(self) -> Result<QueuePair<T>> {
         let device = self.device.clone();
-        called(&device, Call::ibv_create_qp, || self.make())
+        gated_call(&device, Call::ibv_create_qp, || self.make())
     }
 
     fn make(self) -> Result<QueuePair<T>> {
@@ -210,7 +212,7 @@ impl<T: Transport> QueuePairBuilder<T> {
         };
         let hca = Arc::clone(self.device.shared_hca());
         let (qpn, capacity) =
-            hca.create_own_qp(&init, self.own).map_err(VerbsError::refused("queue pair"))?;
+            hca.create_vendor_qp(&init, self.own).map_err(VerbsError::refused("queue pair"))?;
         if let Some(check) = self.device.check() {
             check.qp_made(QpMade {
                 address: 0,
@@ -222,28 +224,29 @@ impl<T: Transport> QueuePairBuilder<T> {
                 capacity,
             });
         }
-        let local = Local {
+        let local = LocalEndpoint {
             gid: entry.gid,
             gid_index: self.gid_index,
             psn: self.psn.unwrap_or_else(|| self.device.first_psn(qpn)),
             mtu: entry.mtu.min(self.device.active_mtu()),
             access: self.access,
         };
-        let (own, groups, _uses, device) = (self.own, Mutex::default(), self.uses, self.device);
-        let made = QueuePair::from_inner(QpInner { hca, qpn, capacity, local, own, groups, _uses, device });
+        let (own, groups, _used_objects, device) = (self.own, Mutex::default(), self.uses, self.device);
+        let made =
+            QueuePair::from_inner(QpInner { hca, qpn, capacity, local, own, groups, _used_objects, device });
         made.initialise()?;
         Ok(made)
     }
 }
 
 impl<T: Receiver> QueuePairBuilder<T> {
-    /// Requests of the receive queue.
+    /// Sets the number of requests of the receive queue.
     pub fn recv_depth(mut self, requests: u32) -> Self {
         self.capacity.max_recv_wr = requests;
         self
     }
 
-    /// Most slices of a receive request.
+    /// Sets the maximum number of slices of a receive request.
     pub fn recv_sges(mut self, slices: u32) -> Self {
         self.capacity.max_recv_sge = slices;
         self
@@ -257,7 +260,7 @@ impl<T: Receiver> QueuePairBuilder<T> {
 }
 
 impl QueuePairBuilder<Dct> {
-    /// As of connected queue pairs.
+    /// Sets the rights of the peer, as for connected queue pairs.
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
@@ -265,8 +268,8 @@ impl QueuePairBuilder<Dct> {
 }
 
 impl<T: Connected> QueuePairBuilder<T> {
-    /// What the peer may ask for: `REMOTE_WRITE`, `REMOTE_READ`, `REMOTE_ATOMIC`, `FLUSH_*`. The memory must
-    /// grant it as well.
+    /// Sets the operations that the peer may request: `REMOTE_WRITE`, `REMOTE_READ`, `REMOTE_ATOMIC`,
+    /// `FLUSH_*`. The memory must grant them as well.
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self

@@ -1,4 +1,4 @@
-//! Connecting: what peers tell each other out of band.
+//! Connecting queue pairs, with the data that peers exchange out of band.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,11 +8,11 @@ use pumice_transport::types::{AddressVector, Gid, Mtu, QpState};
 use pumice_transport::wire::Qpn;
 
 use super::{MODIFY, QueuePair};
-use crate::ground::error::{Result, VerbsError};
+use crate::error::{Result, VerbsError};
 use crate::transport::options::ConnectOptions;
 use crate::transport::{Connected, Transport};
 
-/// What a peer must know to connect to a queue pair. Exchange it out of band, as its 24 bytes.
+/// The data that a peer needs to connect to a queue pair. Exchange it out of band, as its 24 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Endpoint<T> {
     /// Address.
@@ -27,31 +27,31 @@ pub struct Endpoint<T> {
 }
 
 impl<T: Transport> Endpoint<T> {
-    /// Length as bytes.
+    /// Length of the encoded form in bytes.
     pub const LEN: usize = 24;
 
-    /// An endpoint whose parts came by other means.
+    /// Creates an endpoint whose parts were exchanged by other means.
     pub fn new(gid: Gid, qpn: Qpn, psn: u32, mtu: Mtu) -> Endpoint<T> {
         Endpoint { gid, qpn, psn: psn & 0xff_ffff, mtu, transport: PhantomData }
     }
 
-    /// GID (16 bytes), transport (1), queue pair number (3), path MTU (1), PSN (3); big-endian.
+    /// Encodes GID (16 bytes), transport (1), queue pair number (3), path MTU (1) and PSN (3); big-endian.
     pub fn to_bytes(&self) -> [u8; 24] {
         let mut bytes = [0; 24];
         let numbers = u64::from(T::TYPE as u8) << 56
             | u64::from(self.qpn.value()) << 32
             | u64::from(self.mtu as u8) << 24
             | u64::from(self.psn & 0xff_ffff);
-        let whole = u128::from_be_bytes(self.gid.0).to_be_bytes();
-        bytes[..16].copy_from_slice(&whole);
+        let gid_bytes = u128::from_be_bytes(self.gid.0).to_be_bytes();
+        bytes[..16].copy_from_slice(&gid_bytes);
         bytes[16..].copy_from_slice(&numbers.to_be_bytes());
         bytes
     }
 
-    /// The inverse of [`Endpoint::to_bytes`].
+    /// Decodes what [`Endpoint::to_bytes`] encoded.
     ///
     /// # Errors
-    /// `Invalid`: the bytes are of another transport, or of nothing at all.
+    /// `Invalid`: the bytes are of another transport, or are no endpoint.
     pub fn from_bytes(bytes: &[u8; 24]) -> Result<Endpoint<T>> {
         let invalid = |problem| VerbsError::Invalid {
             object: "endpoint",
@@ -82,7 +82,7 @@ impl<T: Transport> fmt::Debug for Endpoint<T> {
 }
 
 impl<T: Connected> QueuePair<T> {
-    /// What the peer needs to connect to this queue pair.
+    /// Returns the data that the peer needs to connect to this queue pair.
     pub fn endpoint(&self) -> Endpoint<T> {
         let local = self.local();
         Endpoint::new(local.gid, self.qpn(), local.psn, local.mtu)
@@ -100,8 +100,8 @@ impl<T: Connected> QueuePair<T> {
         self.call(MODIFY, || self.connect_from(peer, self.local().psn, options))
     }
 
-    /// As [`QueuePair::connect`], inside of a call, and with another first PSN to send than that of
-    /// [`QueuePair::endpoint`].
+    /// Connects as [`QueuePair::connect`] does, inside of a call, and with another first PSN to send than
+    /// that of [`QueuePair::endpoint`].
     pub(crate) fn connect_from(
         &self,
         peer: &Endpoint<T::Peer>,

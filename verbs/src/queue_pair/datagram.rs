@@ -5,8 +5,8 @@ use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Gid, QpState};
 
 use super::{MODIFY, QueuePair};
-use crate::device::calls::CallOn;
-use crate::ground::error::{Result, VerbsError};
+use crate::device::calls::CallContext;
+use crate::error::{Result, VerbsError};
 use crate::objects::address::UdEndpoint;
 use crate::transport::Ud;
 
@@ -34,34 +34,34 @@ impl QueuePair<Ud> {
         self.change(&attributes, AttributeMask::STATE | AttributeMask::SQ_PSN)
     }
 
-    /// What others need to send to this queue pair, once it is active.
+    /// Returns the data that others need to send to this queue pair, once it is active.
     ///
     /// # Errors
-    /// As [`QueuePair::state`].
+    /// The errors of [`QueuePair::state`].
     pub fn endpoint(&self) -> Result<UdEndpoint> {
         Ok(UdEndpoint { gid: self.local().gid, qpn: self.qpn(), qkey: self.query()?.qkey })
     }
 
-    /// Receives what is sent to a multicast group (224.0.0.0/4 or ff00::/8), too.
+    /// Also receives datagrams to a multicast group (224.0.0.0/4 or ff00::/8).
     ///
     /// # Errors
     /// `Refused`: not a multicast address, too many members, or the network refuses.
     pub fn attach_multicast(&self, group: Gid) -> Result<()> {
         let inner = self.inner();
-        self.call(CallOn::new(Call::ibv_attach_mcast), || {
+        self.call(CallContext::new(Call::ibv_attach_mcast), || {
             inner.hca.attach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))
         })?;
         inner.groups().push(group);
         Ok(())
     }
 
-    /// Ends it. Dropping the queue pair does so too.
+    /// Leaves a multicast group. Dropping the queue pair does so too.
     ///
     /// # Errors
     /// `Refused`: not attached.
     pub fn detach_multicast(&self, group: Gid) -> Result<()> {
         let inner = self.inner();
-        self.call(CallOn::new(Call::ibv_detach_mcast), || {
+        self.call(CallContext::new(Call::ibv_detach_mcast), || {
             inner.hca.detach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))
         })?;
         let mut groups = inner.groups();

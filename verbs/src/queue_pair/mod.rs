@@ -3,7 +3,7 @@
 mod builder;
 mod connect;
 mod datagram;
-mod numbered;
+mod numbered_datagram;
 pub(crate) mod request;
 pub(crate) mod window;
 
@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pumice_calls::Call;
 use pumice_device::hca::Hca;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
-use pumice_transport::types::{Access, Gid, Mtu, OwnService, QpCapacity, QpState, QpType, RecvRequest};
+use pumice_transport::types::{Access, Gid, Mtu, QpCapacity, QpState, QpType, RecvRequest, VendorService};
 use pumice_transport::wire::Qpn;
 
 use crate::device::Device;
-use crate::device::calls::CallOn;
-use crate::ground::error::{ListError, Result, VerbsError};
+use crate::device::calls::CallContext;
+use crate::error::{ListError, Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
 use crate::objects::domain::{ProtectionDomain, XrcDomain};
 use crate::objects::receive::SharedReceiveQueue;
@@ -27,21 +27,21 @@ use crate::transport::{Receiver, Transport};
 
 pub use builder::QueuePairBuilder;
 pub use connect::Endpoint;
-pub use numbered::{DcAddress, DcEndpoint};
+pub use numbered_datagram::{DcAddress, DcEndpoint};
 use request::{SendList, SendRequest};
 
-const QUERY: CallOn = CallOn::new(Call::ibv_query_qp);
-pub(crate) const MODIFY: CallOn = CallOn::new(Call::ibv_modify_qp);
-const POST_SEND: CallOn = CallOn::new(Call::ibv_post_send);
-const POST_RECV: CallOn = CallOn::new(Call::ibv_post_recv);
+const QUERY: CallContext = CallContext::new(Call::ibv_query_qp);
+pub(crate) const MODIFY: CallContext = CallContext::new(Call::ibv_modify_qp);
+const POST_SEND: CallContext = CallContext::new(Call::ibv_post_send);
+const POST_RECV: CallContext = CallContext::new(Call::ibv_post_recv);
 
-/// A queue pair of transport `T`. Cheap to clone; destroyed with its last clone. Made by
+/// A queue pair of transport `T`. Cheap to clone; destroyed with its last clone. Built by
 /// `QueuePair::builder`, ready for receives to be posted.
 pub struct QueuePair<T>(Arc<QpInner>, PhantomData<T>);
 
-/// What a queue pair tells its peer, or derives its attributes from.
+/// The local properties that a queue pair sends to its peer, or derives its attributes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Local {
+pub(crate) struct LocalEndpoint {
     pub(crate) gid: Gid,
     pub(crate) gid_index: u32,
     pub(crate) psn: u32,
@@ -49,9 +49,9 @@ pub(crate) struct Local {
     pub(crate) access: Access,
 }
 
-/// What a queue pair uses: held so that it cannot be destroyed before.
+/// The objects that a queue pair uses, held so that they are not destroyed before it.
 #[derive(Debug, Default)]
-pub(crate) struct Uses {
+pub(crate) struct UsedObjects {
     pub(crate) domain: Option<ProtectionDomain>,
     pub(crate) send_cq: Option<CompletionQueue>,
     pub(crate) recv_cq: Option<CompletionQueue>,
@@ -63,13 +63,13 @@ pub(crate) struct QpInner {
     pub(crate) hca: Arc<Hca>,
     pub(crate) qpn: Qpn,
     pub(crate) capacity: QpCapacity,
-    pub(crate) local: Local,
-    /// The service of its own that it is of, and what it was made with.
-    pub(crate) own: Option<OwnService>,
-    /// Multicast groups it is attached to.
+    pub(crate) local: LocalEndpoint,
+    /// Additional properties of its service, if it has any.
+    pub(crate) own: Option<VendorService>,
+    /// Multicast groups that it is attached to.
     pub(crate) groups: Mutex<Vec<Gid>>,
-    /// Dropped after the queue pair is destroyed.
-    pub(crate) _uses: Uses,
+    /// Objects in use; dropped after the queue pair is destroyed.
+    pub(crate) _used_objects: UsedObjects,
     pub(crate) device: Device,
 }
 
@@ -78,7 +78,7 @@ impl<T: Transport> QueuePair<T> {
         QueuePair(Arc::new(inner), PhantomData)
     }
 
-    pub(crate) fn local(&self) -> &Local {
+    pub(crate) fn local(&self) -> &LocalEndpoint {
         &self.0.local
     }
 
@@ -86,22 +86,22 @@ impl<T: Transport> QueuePair<T> {
         &self.0
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn qpn(&self) -> Qpn {
         self.0.qpn
     }
 
-    /// Sizes of its queues, as granted.
+    /// Returns the sizes of its queues, as granted.
     pub fn capacity(&self) -> QpCapacity {
         self.0.capacity
     }
 
-    /// The device it is of.
+    /// Returns the device of the queue pair.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
-    /// State now.
+    /// Returns the present state.
     ///
     /// # Errors
     /// `Refused`: the queue pair was destroyed through [`Device::hca`].
@@ -109,20 +109,20 @@ impl<T: Transport> QueuePair<T> {
         self.call(QUERY, || self.current_state())
     }
 
-    /// As [`QueuePair::state`], inside of a call.
+    /// Returns the present state as [`QueuePair::state`] does, inside of a call.
     pub(crate) fn current_state(&self) -> Result<QpState> {
         Ok(QpState::from_verbs(self.attributes()?.qp_state).unwrap_or(QpState::Err))
     }
 
-    /// All attributes now.
+    /// Returns all present attributes.
     ///
     /// # Errors
-    /// As [`QueuePair::state`].
+    /// The errors of [`QueuePair::state`].
     pub fn query(&self) -> Result<QpAttributes> {
         self.call(QUERY, || self.attributes())
     }
 
-    /// As [`QueuePair::query`], inside of a call.
+    /// Returns all present attributes as [`QueuePair::query`] does, inside of a call.
     fn attributes(&self) -> Result<QpAttributes> {
         self.0.hca.query_qp(self.0.qpn).map_err(VerbsError::refused("queue pair"))
     }
@@ -130,17 +130,19 @@ impl<T: Transport> QueuePair<T> {
     /// Changes state and attributes, with all freedom of `ibv_modify_qp`; on failure nothing has changed.
     ///
     /// # Errors
-    /// `Refused`: which attribute is missing, not allowed or wrong, and for which transition.
+    /// `Refused`: an attribute, which the error names, is missing, not allowed or wrong for the transition.
     pub fn modify(&self, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
-        self.call(MODIFY, || self.change(attributes, mask))
+        let to = mask.contains(AttributeMask::STATE).then_some(attributes.qp_state);
+        let to = to.and_then(QpState::from_verbs);
+        self.call(MODIFY.to_state(to), || self.change(attributes, mask))
     }
 
-    /// A call on this queue pair, past the gate.
-    pub(crate) fn call<R>(&self, call: CallOn, run: impl FnOnce() -> Result<R>) -> Result<R> {
+    /// Makes a call on this queue pair after the gate has admitted it.
+    pub(crate) fn call<R>(&self, call: CallContext, run: impl FnOnce() -> Result<R>) -> Result<R> {
         self.0.device.call(call.on(self.0.qpn), run)
     }
 
-    /// As [`QueuePair::modify`], inside of a call.
+    /// Changes state and attributes as [`QueuePair::modify`] does, inside of a call.
     pub(crate) fn change(&self, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
         let done = self.0.hca.modify_qp(self.0.qpn, attributes, mask);
         if let Some(check) = self.0.device.check() {
@@ -149,11 +151,11 @@ impl<T: Transport> QueuePair<T> {
         done.map_err(VerbsError::refused("queue pair"))
     }
 
-    /// Back to where the builder left it: requests are forgotten without completions, receives can be
-    /// posted, and it can be connected or activated again.
+    /// Returns the queue pair to the state in which the builder left it: requests are dropped without
+    /// completions, receives can be posted, and it can be connected or activated again.
     ///
     /// # Errors
-    /// As [`QueuePair::state`].
+    /// The errors of [`QueuePair::state`].
     pub fn reset(&self) -> Result<()> {
         self.call(MODIFY, || {
             self.move_to(QpState::Reset)?;
@@ -161,16 +163,17 @@ impl<T: Transport> QueuePair<T> {
         })
     }
 
-    /// Gives up: everything posted completes with `WR_FLUSH_ERR`, and nothing is accepted from the peer.
+    /// Moves the queue pair to ERR: everything posted completes with `WR_FLUSH_ERR`, and nothing is accepted
+    /// from the peer.
     ///
     /// # Errors
     /// `Refused`: the queue pair is in RESET.
     pub fn fail(&self) -> Result<()> {
-        self.call(MODIFY, || self.give_up())
+        self.call(MODIFY, || self.move_to_error())
     }
 
-    /// As [`QueuePair::fail`], inside of a call.
-    pub(crate) fn give_up(&self) -> Result<()> {
+    /// Moves the queue pair to ERR as [`QueuePair::fail`] does, inside of a call.
+    pub(crate) fn move_to_error(&self) -> Result<()> {
         self.move_to(QpState::Err)
     }
 
@@ -179,7 +182,7 @@ impl<T: Transport> QueuePair<T> {
         self.change(&attributes, AttributeMask::STATE)
     }
 
-    /// RESET to INIT.
+    /// Moves the queue pair from RESET to INIT.
     pub(crate) fn initialise(&self) -> Result<()> {
         let attributes = QpAttributes {
             qp_state: QpState::Init as u32,
@@ -200,8 +203,8 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// # Errors
     /// `Refused`: wrong state, a list or inline data longer than the queue was made for, or the queue is
-    /// full: there is room again once its completion, or a later one of the queue, was polled. `Request`: it
-    /// contradicts itself. Nothing was posted.
+    /// full: there is room again once its completion, or a later one of the queue, was polled. `Request`: the
+    /// request contradicts itself. Nothing was posted.
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_, T>) -> Result<()> {
         let (hca, qpn) = (&self.0.hca, self.0.qpn);
@@ -213,8 +216,8 @@ impl<T: Transport> QueuePair<T> {
     /// Posts requests in order, in one call to the device, which sends them together.
     ///
     /// # Errors
-    /// The position of the first that was refused, and why (as [`QueuePair::post_send`]); those before it are
-    /// posted.
+    /// The position of the first request that was refused, and the reason (as for [`QueuePair::post_send`]);
+    /// those before it are posted.
     #[inline]
     pub fn post_sends(&self, requests: &SendList<'_, T>) -> std::result::Result<(), ListError> {
         let (hca, qpn) = (&self.0.hca, self.0.qpn);
@@ -243,7 +246,7 @@ impl<T: Receiver> QueuePair<T> {
     /// Posts receive requests in order.
     ///
     /// # Errors
-    /// The position of the first that was refused, and why; those before it are posted.
+    /// The position of the first request that was refused, and the reason; those before it are posted.
     pub fn post_recvs(&self, requests: &[RecvRequest<'_>]) -> std::result::Result<(), ListError> {
         let (hca, qpn) = (&self.0.hca, self.0.qpn);
         self.0.device.data_call(hca, POST_RECV.on(qpn), || {
@@ -276,7 +279,7 @@ impl QpInner {
 impl Drop for QpInner {
     fn drop(&mut self) {
         if !self.hca.is_own() {
-            // A forked child's copy.
+            // The copy of a forked child.
             return;
         }
         let groups = std::mem::take(&mut *self.groups());

@@ -1,4 +1,4 @@
-//! Send requests, typed by transport: what a service does not have cannot be written down.
+//! Send requests, typed by transport: operations that a service does not have cannot be expressed.
 
 use std::marker::PhantomData;
 
@@ -6,8 +6,8 @@ use pumice_transport::types::{
     AtomicOperation, FlushRange, RemoteTarget, SendFlags, SendOpcode, SendRequest as Request, WindowBind,
 };
 
-use crate::ground::error::{RequestError, Result, VerbsError};
-use crate::ground::slice::{LocalSlice, RemoteSlice};
+use crate::buffers::slice::{LocalSlice, RemoteSlice};
+use crate::error::{RequestError, Result, VerbsError};
 use crate::objects::address::UdAddress;
 use crate::transport::{Rc, Reliable, Requester, Transport, Ud, XrcRequester};
 
@@ -20,7 +20,7 @@ use crate::transport::{Rc, Reliable, Requester, Transport, Ud, XrcRequester};
 #[must_use = "a request does nothing until it is posted"]
 pub struct SendRequest<'a, T> {
     pub(super) request: Request<'a>,
-    /// Bytes of the remote slice; without one, anything fits.
+    /// Length of the remote slice in bytes; without one, anything fits.
     remote_bytes: u64,
     problem: Option<RequestError>,
     transport: PhantomData<T>,
@@ -32,7 +32,7 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         SendRequest { request, remote_bytes: u64::MAX, problem: None, transport: PhantomData }
     }
 
-    /// What the completion calls this request.
+    /// Sets the id by which the completion names this request.
     pub fn wr_id(mut self, wr_id: u64) -> Self {
         self.request.wr_id = wr_id;
         self
@@ -65,8 +65,8 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         self
     }
 
-    /// Adds immediate data to a SEND or RDMA WRITE: four bytes that arrive in the peer's completion as they
-    /// are here. A WRITE with immediate consumes a receive at the peer.
+    /// Adds immediate data to a SEND or RDMA WRITE: four bytes that arrive unchanged in the peer's
+    /// completion. A WRITE with immediate consumes a receive at the peer.
     pub fn imm(mut self, data: [u8; 4]) -> Self {
         self.request.imm_data = data;
         match self.request.opcode {
@@ -78,10 +78,10 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         self
     }
 
-    /// The request as the device takes it.
+    /// Returns the request as the device takes it.
     ///
     /// # Errors
-    /// `Request`: it contradicts itself.
+    /// `Request`: the request contradicts itself.
     #[inline]
     pub fn as_raw(&self) -> Result<&Request<'a>> {
         if let Some(problem) = self.problem {
@@ -107,7 +107,7 @@ impl<'a, T: Transport> SendRequest<'a, T> {
 }
 
 impl<'a, T: Transport> SendRequest<'a, T> {
-    /// An atomic on the 8 remote bytes.
+    /// Creates an atomic on the 8 remote bytes.
     pub(super) fn atomic(local: &'a [LocalSlice], remote: RemoteSlice, operation: AtomicOperation) -> Self {
         let mut this = Self::new(operation.opcode(), local).remote(remote);
         this.request.atomic = Some(operation);
@@ -116,17 +116,17 @@ impl<'a, T: Transport> SendRequest<'a, T> {
 }
 
 impl<'a, T: Requester> SendRequest<'a, T> {
-    /// SEND of the slices' bytes, one after the other, to the peer's next receive.
+    /// Creates a SEND of the slices' bytes, one after the other, to the peer's next receive.
     pub fn send(local: &'a [LocalSlice]) -> Self {
         Self::new(SendOpcode::Send, local)
     }
 
-    /// RDMA WRITE of the slices' bytes to the start of the remote slice.
+    /// Creates an RDMA WRITE of the slices' bytes to the start of the remote slice.
     pub fn write(local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         Self::new(SendOpcode::RdmaWrite, local).remote(remote)
     }
 
-    /// Invalidates the key of a type-2 memory window of this queue pair, here.
+    /// Creates a request that invalidates the key of a type-2 memory window of this queue pair, on this side.
     pub fn local_invalidate(rkey: u32) -> Self {
         let mut this = Self::new(SendOpcode::LocalInvalidate, &[]);
         this.request.invalidate_rkey = rkey;
@@ -141,24 +141,25 @@ impl<'a, T: Requester> SendRequest<'a, T> {
 }
 
 impl<'a, T: Reliable> SendRequest<'a, T> {
-    /// RDMA READ of as many bytes as the local slices have, from the start of the remote slice.
+    /// Creates an RDMA READ of as many bytes as the local slices have, from the start of the remote slice.
     pub fn read(local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         Self::new(SendOpcode::RdmaRead, local).remote(remote)
     }
 
-    /// Stores `swap` in the 8 remote bytes if they equal `compare`; the original value arrives in the local 8
-    /// bytes. Values are in host order; the remote address is a multiple of 8.
+    /// Creates an atomic that stores `swap` in the 8 remote bytes if they equal `compare`; the original value
+    /// arrives in the local 8 bytes. Values are in host order; the remote address is a multiple of 8.
     pub fn compare_swap(local: &'a [LocalSlice], remote: RemoteSlice, compare: u64, swap: u64) -> Self {
         Self::atomic(local, remote, AtomicOperation::CompareSwap { compare, swap })
     }
 
-    /// Adds `add`, wrapping, to the 8 remote bytes; the original value arrives in the local 8 bytes. As
-    /// [`SendRequest::compare_swap`].
+    /// Creates an atomic that adds `add`, wrapping, to the 8 remote bytes; the original value arrives in the
+    /// local 8 bytes. Values and address are as for [`SendRequest::compare_swap`].
     pub fn fetch_add(local: &'a [LocalSlice], remote: RemoteSlice, add: u64) -> Self {
         Self::atomic(local, remote, AtomicOperation::FetchAdd { add })
     }
 
-    /// SEND that also invalidates a key at the peer: a type-2 memory window of the peer's queue pair.
+    /// Creates a SEND that also invalidates a key at the peer: a type-2 memory window of the peer's queue
+    /// pair.
     pub fn send_with_invalidate(local: &'a [LocalSlice], rkey: u32) -> Self {
         let mut this = Self::new(SendOpcode::SendWithInvalidate, local);
         this.request.invalidate_rkey = rkey;
@@ -166,7 +167,7 @@ impl<'a, T: Reliable> SendRequest<'a, T> {
     }
 }
 
-/// What a FLUSH waits for.
+/// The condition that a FLUSH waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// Earlier writes are visible to the peer's process.
@@ -176,14 +177,14 @@ pub enum Placement {
 }
 
 impl<'a> SendRequest<'a, Rc> {
-    /// Stores 8 local bytes (or [`SendRequest::inline`] ones) in one piece at a remote address that is a
-    /// multiple of 8.
+    /// Creates a request that stores 8 local bytes (or [`SendRequest::inline`] ones) in one piece at a remote
+    /// address that is a multiple of 8.
     pub fn atomic_write(local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         Self::new(SendOpcode::AtomicWrite, local).remote(remote)
     }
 
-    /// Completes once earlier writes to the remote slice are placed. The remote region needs the right
-    /// `FLUSH_GLOBAL` or `FLUSH_PERSISTENT`.
+    /// Creates a request that completes once earlier writes to the remote slice are placed. The remote region
+    /// needs the right `FLUSH_GLOBAL` or `FLUSH_PERSISTENT`.
     pub fn flush(remote: RemoteSlice, placement: Placement) -> Self {
         let mut this = Self::new(SendOpcode::Flush, &[]).remote(remote);
         let placement = match placement {
@@ -196,8 +197,8 @@ impl<'a> SendRequest<'a, Rc> {
 }
 
 impl<T: XrcRequester> SendRequest<'_, T> {
-    /// The remote shared receive queue, by its number: for everything that consumes a receive or names remote
-    /// memory (which must be of that queue's protection domain).
+    /// Sets the remote shared receive queue, by its number: for everything that consumes a receive or names
+    /// remote memory (which must belong to that queue's protection domain).
     pub fn remote_srq(mut self, number: u32) -> Self {
         self.request.xrc_srqn = number;
         self
@@ -205,8 +206,8 @@ impl<T: XrcRequester> SendRequest<'_, T> {
 }
 
 impl<'a> SendRequest<'a, Ud> {
-    /// Datagram of the slices' bytes to a queue pair or multicast group; at most the path MTU. The receiver
-    /// finds it 40 bytes into its buffer.
+    /// Creates a datagram of the slices' bytes to a queue pair or multicast group; at most the path MTU. The
+    /// receiver finds it 40 bytes into its buffer.
     pub fn send_to(to: &UdAddress, local: &'a [LocalSlice]) -> Self {
         let mut this = Self::new(SendOpcode::Send, local);
         this.request.ud = Some(to.destination());
@@ -214,8 +215,8 @@ impl<'a> SendRequest<'a, Ud> {
     }
 }
 
-/// Requests that are posted together, in one call to the device. Posting allocates nothing; a list that is
-/// posted again and again costs its allocation once.
+/// A list of requests that are posted together, in one call to the device. Posting allocates nothing; a list
+/// that is posted repeatedly costs its allocation once.
 #[derive(Debug, Clone)]
 pub struct SendList<'a, T> {
     requests: Vec<Request<'a>>,
@@ -223,20 +224,20 @@ pub struct SendList<'a, T> {
 }
 
 impl<'a, T: Transport> SendList<'a, T> {
-    /// An empty list.
+    /// Returns an empty list.
     pub const fn new() -> SendList<'a, T> {
         SendList { requests: Vec::new(), transport: PhantomData }
     }
 
-    /// An empty list with room for `count` requests.
+    /// Returns an empty list with room for `count` requests.
     pub fn with_capacity(count: usize) -> SendList<'a, T> {
         SendList { requests: Vec::with_capacity(count), transport: PhantomData }
     }
 
-    /// A list of these requests, in order.
+    /// Returns a list of these requests, in order.
     ///
     /// # Errors
-    /// As [`SendList::push`].
+    /// The errors of [`SendList::push`].
     pub fn of(requests: impl IntoIterator<Item = SendRequest<'a, T>>) -> Result<SendList<'a, T>> {
         let requests = requests.into_iter();
         let mut list = SendList::with_capacity(requests.size_hint().0);
@@ -249,35 +250,35 @@ impl<'a, T: Transport> SendList<'a, T> {
     /// Adds a request at the end.
     ///
     /// # Errors
-    /// `Request`: it contradicts itself; the list is as before.
+    /// `Request`: the request contradicts itself; the list is unchanged.
     pub fn push(&mut self, request: SendRequest<'a, T>) -> Result<()> {
         request.as_raw()?;
         self.requests.push(request.request);
         Ok(())
     }
 
-    /// Empties the list; its room stays.
+    /// Empties the list; its capacity stays.
     pub fn clear(&mut self) {
         self.requests.clear();
     }
 
-    /// Number of requests.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether there are none.
+    /// Reports whether the list has no requests.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// The requests as the device takes them.
+    /// Returns the requests as the device takes them.
     pub fn as_raw(&self) -> &[Request<'a>] {
         &self.requests
     }
 
-    /// The requests as the device takes them, to change ids, flags, addresses between two posts. The device
-    /// checks them anew at every post.
+    /// Returns the requests as the device takes them, to change ids, flags and addresses between two posts.
+    /// The device checks them again at every post.
     pub fn as_raw_mut(&mut self) -> &mut [Request<'a>] {
         &mut self.requests
     }

@@ -1,17 +1,17 @@
-//! Memory windows: part of a region, for some time, for some peers.
+//! Memory windows, which open a part of a region, for some time, for some peers.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pumice_calls::Call;
-use pumice_device::ground::table::Handle;
 use pumice_device::memory::WindowType;
+use pumice_device::platform::table::Handle;
 use pumice_transport::types::{Access, WindowBind};
 
-use crate::device::calls::called;
-use crate::ground::error::{Result, VerbsError};
-use crate::ground::slice::RemoteSlice;
+use crate::buffers::slice::RemoteSlice;
+use crate::device::calls::gated_call;
+use crate::error::{Result, VerbsError};
 use crate::objects::domain::ProtectionDomain;
 use crate::objects::memory::MemoryRegion;
 use crate::queue_pair::request::SendRequest;
@@ -31,13 +31,13 @@ struct WindowInner {
 }
 
 impl ProtectionDomain {
-    /// Makes a memory window. Type 1 opens memory to all queue pairs of the domain, type 2 to the one that
+    /// Creates a memory window. Type 1 opens memory to all queue pairs of the domain, type 2 to the one that
     /// binds it, until it is invalidated.
     ///
     /// # Errors
     /// `Refused`: the table is full.
     pub fn memory_window(&self, window: WindowType) -> Result<MemoryWindow> {
-        let keys = called(self.device(), Call::ibv_alloc_mw, || {
+        let keys = gated_call(self.device(), Call::ibv_alloc_mw, || {
             let keys = self.device().hca().alloc_mw(self.handle(), window);
             keys.map_err(VerbsError::refused("memory window"))
         })?;
@@ -47,9 +47,10 @@ impl ProtectionDomain {
 }
 
 impl MemoryWindow {
-    /// A request that opens a range of a region (by byte offsets; the region needs `MW_BIND`) with these
-    /// rights, and what peers name it by once the request has completed. Post it to a queue pair of the
-    /// domain; each call takes a new key, so requests are to be posted in the order in which they were made.
+    /// Returns a request that opens a range of a region (by byte offsets; the region needs `MW_BIND`) with
+    /// these rights, and the slice by which peers name it once the request has completed. Post it to a queue
+    /// pair of the domain; each call takes a new key, so post requests in the order in which they were
+    /// created.
     ///
     /// # Errors
     /// `Invalid`: the range leaves the region.
@@ -76,12 +77,12 @@ impl MemoryWindow {
         Ok((SendRequest::bind_window(bind), RemoteSlice { address, rkey, length: local.length }))
     }
 
-    /// Type 1 or 2.
+    /// Returns the type, 1 or 2.
     pub fn window_type(&self) -> WindowType {
         self.0.window
     }
 
-    /// The key that was given to the last binding request: invalidates a type-2 window.
+    /// Returns the key of the last binding request, which invalidates a type-2 window.
     pub fn rkey(&self) -> u32 {
         self.0.rkey.load(Ordering::Acquire)
     }

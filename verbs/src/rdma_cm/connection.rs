@@ -1,4 +1,4 @@
-//! One connection: asked for or accepted, established, disconnected.
+//! A connection: requested or accepted, established, disconnected.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,9 @@ use std::time::Duration;
 use pumice_calls::Call;
 use pumice_device::gsi::CmChannel;
 use pumice_device::port::wait_readable;
-use pumice_transport::cm::{AcceptParams, CmPath, ConnectParams, Event, MadRoute, QpParameters, ack_timeout};
+use pumice_transport::cm::{
+    AcceptParams, CmEvent, CmPath, ConnectParams, MadRoute, QpParameters, ack_timeout,
+};
 use pumice_transport::mad::{CommId, IpHeader, PortSpace, Req, ServiceId};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Psn;
@@ -17,8 +19,8 @@ use pumice_transport::wire::Psn;
 use super::private_data::{value, written};
 use super::{Connectable, ConnectionEvent, ConnectionParams, EPHEMERAL, PrivateData, Rejection, room};
 use crate::device::Device;
-use crate::device::calls::called;
-use crate::ground::error::{Result, VerbsError};
+use crate::device::calls::gated_call;
+use crate::error::{Result, VerbsError};
 use crate::queue_pair::Endpoint;
 use crate::queue_pair::QueuePair;
 
@@ -30,38 +32,59 @@ pub struct Connection<T: Connectable> {
     channel: Arc<CmChannel>,
     peer: SocketAddr,
     params: ConnectionParams,
-    /// Where the peer's PSNs begin, as this side said it.
+    /// First PSN of the peer, as this side sent it.
     starting_psn: Psn,
-    progress: Mutex<Progress>,
+    progress: Mutex<ConnectionProgress>,
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct ConnectionProgress {
     established: bool,
-    over: bool,
-    /// What the peer said last.
+    is_over: bool,
+    /// Last private data of the peer.
     private_data: Vec<u8>,
 }
 
 impl<T: Connectable> Connection<T> {
+    /// Connects a queue pair, from its own address, to the program that listens at `peer`, and waits until
+    /// both sides are connected: the queue pair is in RTS, and the data that the peer accepted with is in
+    /// [`Connection::private_data`]. Receives should be posted before.
+    ///
+    /// # Errors
+    /// As [`Connection::start`] and [`Connection::established`]. After each of them, `TimedOut` too, the
+    /// attempt is given up.
+    pub fn connect<P: PrivateData>(
+        qp: &QueuePair<T>,
+        peer: SocketAddr,
+        params: &ConnectionParams,
+        private_data: &P,
+        timeout: Duration,
+    ) -> Result<Connection<T>> {
+        let connection = Connection::start(qp, peer, params, private_data)?;
+        connection.established(timeout)?;
+        Ok(connection)
+    }
+
     /// Asks the program that listens at `peer` to connect to a queue pair, from that queue pair's own
-    /// address. Does not wait: [`Connection::established`] does, and brings the queue pair to RTS. Receives
-    /// should be posted before that.
+    /// address, without waiting for its answer: [`Connection::established`] waits, and brings the queue pair
+    /// to RTS. Receives should be posted before that.
     ///
     /// # Errors
     /// `Invalid`: the addresses are of different IP versions. `Connection`: a parameter is out of range, or
-    /// there are too many connections. `Refused`: no file descriptor is to be had.
-    pub fn connect<P: PrivateData>(
+    /// there are too many connections. `Refused`: no file descriptor is available.
+    pub fn start<P: PrivateData>(
         qp: &QueuePair<T>,
         peer: SocketAddr,
         params: &ConnectionParams,
         private_data: &P,
     ) -> Result<Connection<T>> {
         const { assert!(P::LEN <= room::REQUEST_BYTES, "a request has room for 56 bytes of private data") };
-        called(qp.device(), Call::rdma_connect, || Connection::ask(qp, peer, params, &written(private_data)))
+        gated_call(qp.device(), Call::rdma_connect, || {
+            Connection::connect_request(qp, peer, params, &written(private_data))
+        })
     }
 
-    fn ask(
+    fn connect_request(
         qp: &QueuePair<T>,
         peer: SocketAddr,
         params: &ConnectionParams,
@@ -81,7 +104,7 @@ impl<T: Connectable> Connection<T> {
         let starting_psn = Psn::new(device.first_psn(qp.qpn()));
         let source_port = EPHEMERAL.start + (starting_psn.value() % EPHEMERAL.len() as u32) as u16;
         let header = IpHeader { source_port, source, destination: peer.ip() }.emit();
-        let said = [&header[..], private_data].concat();
+        let request_data = [&header[..], private_data].concat();
         let route = MadRoute {
             local: local.gid,
             remote: Gid::from(peer.ip()),
@@ -90,7 +113,7 @@ impl<T: Connectable> Connection<T> {
             flow_label: 0,
         };
         let service_id = ServiceId::rdma_cm(PortSpace::Tcp, peer.port());
-        let ask = ConnectParams {
+        let connect_request = ConnectParams {
             transport: T::TRANSPORT,
             responder_resources: params.responder_resources,
             initiator_depth: params.initiator_depth,
@@ -99,15 +122,15 @@ impl<T: Connectable> Connection<T> {
             remote_response_timeout: params.response_timeout,
             local_response_timeout: params.response_timeout,
             max_cm_retries: params.max_cm_retries,
-            private_data: &said,
+            private_data: &request_data,
             ..ConnectParams::new(service_id, CmPath::new(route, local.mtu), qp.qpn(), starting_psn)
         };
         let channel = channel()?;
-        let id = device.hca().cm_connect(&ask, &channel).map_err(VerbsError::connection)?;
+        let id = device.hca().cm_connect(&connect_request, &channel).map_err(VerbsError::connection)?;
         Ok(Connection::new(qp, id, channel, peer, params, starting_psn))
     }
 
-    /// Accepts a request: the queue pair is in RTS before the peer hears of it.
+    /// Accepts a request: the queue pair is in RTS before the peer is notified.
     pub(super) fn accept(
         qp: &QueuePair<T>,
         request: (CommId, Arc<CmChannel>, SocketAddr, &Req),
@@ -126,11 +149,11 @@ impl<T: Connectable> Connection<T> {
                 remedy: "look at ConnectionRequest::is before making the queue pair",
             });
         }
-        let agreed = connection.agreed()?;
-        connection.ready(&agreed)?;
+        let negotiated = connection.negotiated()?;
+        connection.ready(&negotiated)?;
         let accept = AcceptParams {
-            responder_resources: agreed.max_dest_rd_atomic.min(params.responder_resources),
-            initiator_depth: agreed.max_rd_atomic.min(params.initiator_depth),
+            responder_resources: negotiated.max_dest_rd_atomic.min(params.responder_resources),
+            initiator_depth: negotiated.max_rd_atomic.min(params.initiator_depth),
             rnr_retry_count: params.rnr_retry_count,
             private_data,
             ..AcceptParams::new(qp.qpn(), starting_psn)
@@ -151,49 +174,50 @@ impl<T: Connectable> Connection<T> {
         Connection { qp: qp.clone(), id, channel, peer, params: *params, starting_psn, progress }
     }
 
-    /// The queue pair.
+    /// Returns the queue pair.
     pub fn queue_pair(&self) -> &QueuePair<T> {
         &self.qp
     }
 
-    /// Where the peer is: its address, and the port that was asked for or, at the side that was asked, the
-    /// one that the peer named as its own.
+    /// Returns the peer: its address, and the port that was requested or, at the accepting side, the one that
+    /// the peer named as its own.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Whether requests can be posted.
+    /// Reports whether requests can be posted.
     pub fn is_established(&self) -> bool {
         let progress = self.progress();
-        progress.established && !progress.over
+        progress.established && !progress.is_over
     }
 
-    /// Waits until both sides are there. At the side that connected, what the other one said when it accepted
-    /// is in [`Connection::private_data`] then.
+    /// Waits until the connection is established. At the side that connected, the private data of the other
+    /// side's acceptance is then in [`Connection::private_data`].
     ///
     /// # Errors
     /// `Rejected`, `Unreachable`, `Disconnected`; `TimedOut`: not yet, it can be called again. `Refused`: the
-    /// queue pair cannot be connected; the peer is told.
+    /// queue pair cannot be connected; the peer is notified.
     pub fn established(&self, timeout: Duration) -> Result<()> {
         if let Some(known) = self.whether_established() {
             return known;
         }
-        let event = self.next("establishment of the connection", timeout, is_about_establishment)?;
+        let event = self.next("establishment of the connection", timeout, concerns_establishment)?;
         self.established_by(event)
     }
 
-    /// As [`Connection::established`], without waiting; `None`: not yet.
+    /// Checks for what [`Connection::established`] waits for, without waiting; `None` if it is not
+    /// established yet.
     pub fn try_established(&self) -> Option<Result<()>> {
         self.whether_established().or_else(|| {
-            let event = self.try_next(is_about_establishment)?;
+            let event = self.try_next(concerns_establishment)?;
             Some(event.and_then(|event| self.established_by(event)))
         })
     }
 
-    /// What is known without an event.
+    /// Returns what is known without an event.
     fn whether_established(&self) -> Option<Result<()>> {
         let progress = self.progress();
-        if progress.over {
+        if progress.is_over {
             return Some(Err(VerbsError::Disconnected { peer: self.peer }));
         }
         progress.established.then_some(Ok(()))
@@ -210,66 +234,68 @@ impl<T: Connectable> Connection<T> {
         }
     }
 
-    /// Waits until the connection is over. Either side may end it, in any way.
+    /// Waits until the connection has ended. Either side may end it, in any way.
     ///
     /// # Errors
     /// `TimedOut`.
     pub fn disconnected(&self, timeout: Duration) -> Result<()> {
-        if self.progress().over {
+        if self.progress().is_over {
             return Ok(());
         }
-        self.next("disconnection", timeout, is_about_the_end).map(drop)
+        self.next("disconnection", timeout, ends_connection).map(drop)
     }
 
-    /// As [`Connection::disconnected`], without waiting; `None`: not yet.
+    /// Checks for what [`Connection::disconnected`] waits for, without waiting; `None` if it has not ended
+    /// yet.
     pub fn try_disconnected(&self) -> Option<Result<()>> {
-        if self.progress().over {
+        if self.progress().is_over {
             return Some(Ok(()));
         }
-        Some(self.try_next(is_about_the_end)?.map(drop))
+        Some(self.try_next(ends_connection)?.map(drop))
     }
 
     /// Waits for the next event of the connection.
     ///
     /// # Errors
-    /// `TimedOut`. `Refused`: the peer accepted, but the queue pair cannot be connected; the peer is told.
+    /// `TimedOut`. `Refused`: the peer accepted, but the queue pair cannot be connected; the peer is
+    /// notified.
     pub fn event(&self, timeout: Duration) -> Result<ConnectionEvent> {
         self.next("event of the connection", timeout, |_| true)
     }
 
-    /// The oldest event of the connection, if one waits. No rule of a fault plan is about it: those about
-    /// `rdma_get_cm_event` are about the calls that wait.
+    /// Takes the oldest event of the connection, if there is one. Rules of fault plans do not apply to it:
+    /// those for `rdma_get_cm_event` apply to the calls that wait.
     ///
     /// # Errors
-    /// As [`Connection::event`].
+    /// The errors of [`Connection::event`].
     pub fn try_event(&self) -> Option<Result<ConnectionEvent>> {
         self.try_next(|_| true)
     }
 
-    /// What the peer said when it accepted.
+    /// Returns the private data of the peer's acceptance.
     ///
     /// # Errors
-    /// `Invalid`: it is not of this type, or nothing was said yet.
+    /// `Invalid`: it is not of this type, or has not arrived yet.
     pub fn private_data<P: PrivateData>(&self) -> Result<P> {
         value(&self.progress().private_data)
     }
 
-    /// Disconnects: everything posted is flushed, and the peer is told. [`Connection::disconnected`] waits
-    /// for its confirmation, for which no caller has to wait. Once it is over this does nothing.
+    /// Disconnects: everything posted is flushed, and the peer is notified. [`Connection::disconnected`]
+    /// waits for its confirmation, which is optional. If the connection has ended, this does nothing.
     ///
     /// # Errors
     /// `Connection`: it was never established.
     pub fn disconnect(&self) -> Result<()> {
-        if self.progress().over {
+        if self.progress().is_over {
             return Ok(());
         }
-        called(self.qp.device(), Call::rdma_disconnect, || {
-            self.qp.give_up()?;
+        gated_call(self.qp.device(), Call::rdma_disconnect, || {
+            self.qp.move_to_error()?;
             self.qp.device().hca().cm_disconnect(self.id, &[]).map_err(VerbsError::connection)
         })
     }
 
-    /// The next event that is wanted; others have their effects.
+    /// Waits for the next event that is wanted; other events have their effects.
     fn next(
         &self,
         awaited: &'static str,
@@ -277,22 +303,22 @@ impl<T: Connectable> Connection<T> {
         wanted: impl Fn(&ConnectionEvent) -> bool,
     ) -> Result<ConnectionEvent> {
         wait(self.qp.device(), &self.channel, awaited, timeout, |event| {
-            self.heard(event).filter(|event| event.as_ref().map_or(true, &wanted))
+            self.apply_event(event).filter(|event| event.as_ref().map_or(true, &wanted))
         })?
     }
 
-    /// The same without waiting.
+    /// Takes the next event that is wanted, without waiting.
     fn try_next(&self, wanted: impl Fn(&ConnectionEvent) -> bool) -> Option<Result<ConnectionEvent>> {
         take(self.qp.device(), &self.channel, &mut |event| {
-            self.heard(event).filter(|event| event.as_ref().map_or(true, &wanted))
+            self.apply_event(event).filter(|event| event.as_ref().map_or(true, &wanted))
         })
     }
 
-    /// An event's effects, and what it means to the program.
-    fn heard(&self, event: Event) -> Option<Result<ConnectionEvent>> {
-        let told = match event {
-            Event::ConnectResponse { reply, .. } => {
-                let ready = self.agreed().and_then(|agreed| self.ready(&agreed));
+    /// Applies the effects of an event, and returns it as the program sees it.
+    fn apply_event(&self, event: CmEvent) -> Option<Result<ConnectionEvent>> {
+        let reported = match event {
+            CmEvent::ConnectResponse { reply, .. } => {
+                let ready = self.negotiated().and_then(|negotiated| self.ready(&negotiated));
                 let hca = self.qp.device().hca();
                 let confirmed =
                     ready.and_then(|()| hca.cm_send_rtu(self.id, &[]).map_err(VerbsError::connection));
@@ -303,111 +329,112 @@ impl<T: Connectable> Connection<T> {
                 self.progress().private_data = reply.private_data.to_vec();
                 ConnectionEvent::Established
             }
-            Event::Established { .. } => ConnectionEvent::Established,
-            Event::Rejected { rejection, .. } => {
+            CmEvent::Established { .. } => ConnectionEvent::Established,
+            CmEvent::Rejected { rejection, .. } => {
                 self.end();
                 let private_data = rejection.private_data.to_vec();
                 ConnectionEvent::Rejected(Rejection { reason: rejection.reason, private_data })
             }
-            Event::Unreachable { .. } => {
+            CmEvent::Unreachable { .. } => {
                 self.end();
                 ConnectionEvent::Unreachable
             }
-            Event::DisconnectRequest { .. } => {
+            CmEvent::DisconnectRequest { .. } => {
                 self.end();
-                // The peer waits for it, or no longer needs it.
+                // The peer waits for this answer, or no longer needs it.
                 let _ = self.qp.device().hca().cm_disconnect(self.id, &[]);
                 ConnectionEvent::Disconnected
             }
-            Event::Disconnected { .. } => {
+            CmEvent::Disconnected { .. } => {
                 self.end();
                 ConnectionEvent::Disconnected
             }
-            Event::TimewaitExit { .. } => ConnectionEvent::TimewaitExit,
+            CmEvent::TimewaitExit { .. } => ConnectionEvent::TimewaitExit,
             _ => return None,
         };
-        if told == ConnectionEvent::Established {
+        if reported == ConnectionEvent::Established {
             self.progress().established = true;
         }
-        Some(Ok(told))
+        Some(Ok(reported))
     }
 
-    /// It is over: what was posted is flushed.
+    /// Flushes what was posted, because the connection has ended.
     fn end(&self) {
-        self.progress().over = true;
-        // One that is in ERR, or in RESET, needs nothing.
-        let _ = self.qp.give_up();
+        self.progress().is_over = true;
+        // A queue pair that is in ERR, or in RESET, needs nothing.
+        let _ = self.qp.move_to_error();
     }
 
-    /// What both sides agreed on.
-    fn agreed(&self) -> Result<QpParameters> {
+    /// Returns the parameters that both sides agreed on.
+    fn negotiated(&self) -> Result<QpParameters> {
         let known = self.qp.device().hca().cm_qp_parameters(self.id);
         known.ok_or(VerbsError::Disconnected { peer: self.peer })
     }
 
     /// Brings the queue pair to RTS.
-    fn ready(&self, agreed: &QpParameters) -> Result<()> {
-        let mut agreed = *agreed;
+    fn ready(&self, negotiated: &QpParameters) -> Result<()> {
+        let mut negotiated = *negotiated;
         let limit = self.qp.device().limits().max_rd_atomic;
-        agreed.max_rd_atomic = agreed.max_rd_atomic.min(limit);
-        agreed.max_dest_rd_atomic = agreed.max_dest_rd_atomic.min(limit);
-        if agreed.timeout == 0 {
-            // Of a peer that waits for ever: this side does not.
-            agreed.timeout = ack_timeout(0, PACKET_LIFE_TIME);
+        negotiated.max_rd_atomic = negotiated.max_rd_atomic.min(limit);
+        negotiated.max_dest_rd_atomic = negotiated.max_dest_rd_atomic.min(limit);
+        if negotiated.timeout == 0 {
+            // The peer waits for ever, but this side does not.
+            negotiated.timeout = ack_timeout(0, PACKET_LIFE_TIME);
         }
         let psn = self.starting_psn.value();
-        let peer = Endpoint::new(agreed.remote, agreed.dest_qpn, psn, agreed.path_mtu);
-        let options = T::options(&agreed, &self.params);
-        self.qp.connect_from(&peer, agreed.sq_psn.value(), &options)
+        let peer = Endpoint::new(negotiated.remote, negotiated.dest_qpn, psn, negotiated.path_mtu);
+        let options = T::options(&negotiated, &self.params);
+        self.qp.connect_from(&peer, negotiated.sq_psn.value(), &options)
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, ConnectionProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// TTL of requests: routed, as in Linux.
 const HOP_LIMIT: u8 = 64;
-/// As Linux assumes it.
+/// Packet lifetime code that Linux assumes.
 const PACKET_LIFE_TIME: u8 = 16;
 
-/// A channel for the events of one connection or listener.
+/// Creates a channel for the events of one connection or listener.
 pub(super) fn channel() -> Result<Arc<CmChannel>> {
     let channel = CmChannel::new()
         .map_err(|error| VerbsError::Refused { object: "connection", error: error.into() })?;
     Ok(Arc::new(channel))
 }
 
-fn is_about_establishment(event: &ConnectionEvent) -> bool {
+fn concerns_establishment(event: &ConnectionEvent) -> bool {
     !matches!(event, ConnectionEvent::TimewaitExit)
 }
 
-fn is_about_the_end(event: &ConnectionEvent) -> bool {
+fn ends_connection(event: &ConnectionEvent) -> bool {
     !matches!(event, ConnectionEvent::Established | ConnectionEvent::TimewaitExit)
 }
 
-/// The first event that waits and means something.
+/// Takes the first waiting event for which `handle_event` returns something.
 pub(super) fn take<R>(
     device: &Device,
     channel: &CmChannel,
-    meaning: &mut impl FnMut(Event) -> Option<R>,
+    handle_event: &mut impl FnMut(CmEvent) -> Option<R>,
 ) -> Option<R> {
-    std::iter::from_fn(|| device.hca().cm_event(channel)).find_map(meaning)
+    std::iter::from_fn(|| device.hca().cm_event(channel)).find_map(handle_event)
 }
 
-/// Waits for an event that means something: `rdma_get_cm_event` to rules of fault plans.
+/// Waits for an event for which `handle_event` returns something: `rdma_get_cm_event` for rules of fault
+/// plans.
 pub(super) fn wait<R>(
     device: &Device,
     channel: &CmChannel,
     awaited: &'static str,
     timeout: Duration,
-    mut meaning: impl FnMut(Event) -> Option<R>,
+    mut handle_event: impl FnMut(CmEvent) -> Option<R>,
 ) -> Result<R> {
-    let attempt = || take(device, channel, &mut meaning);
+    let attempt = || take(device, channel, &mut handle_event);
     let descriptor = channel.as_fd().as_raw_fd();
-    // A failing poll(2) turns this into polling, which still ends in time.
+    // If poll(2) fails, the wait becomes polling, which still ends in time.
     let sleep = |left| drop(wait_readable(&[descriptor], None, Some(left)));
-    called(device, Call::rdma_get_cm_event, || device.wait(awaited, timeout, 1, attempt, sleep))
+    gated_call(device, Call::rdma_get_cm_event, || device.wait(awaited, timeout, 1, attempt, sleep))
 }
 
 impl<T: Connectable> AsFd for Connection<T> {

@@ -1,19 +1,19 @@
-//! What happens to a connection.
+//! The events of a connection.
 
-use crate::ground::rejection::Rejection;
+use crate::rejection::Rejection;
 
-/// Something happened to a connection.
+/// An event of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionEvent {
-    /// Both sides are there: requests can be posted.
+    /// The connection is established: requests can be posted.
     Established,
     /// The peer's program refused, no program listens there, or the peer gave up.
     Rejected(Rejection),
     /// The peer did not answer any of the repetitions.
     Unreachable,
-    /// It is over. The queue pair is in ERR, and what was posted is flushed.
+    /// The connection has ended. The queue pair is in ERR, and what was posted is flushed.
     Disconnected,
-    /// Nothing of it is under way any more.
+    /// No packet of the connection can be under way any more.
     TimewaitExit,
 }

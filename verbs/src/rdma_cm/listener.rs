@@ -1,4 +1,4 @@
-//! Listening, and what comes of it.
+//! Listeners, and the requests for connections that they receive.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use pumice_calls::Call;
 use pumice_device::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
-use pumice_transport::cm::{BacklogOverflow, Event, ListenScope, MadRoute, RejectParams, Served};
-use pumice_transport::mad::{CommId, IP_HEADER_BYTES, IpHeader, PortSpace, Req, ServiceId};
+use pumice_transport::cm::{BacklogOverflow, CmEvent, ListenScope, MadRoute, RejectParams, Served};
+use pumice_transport::mad::{CommId, IpHeader, PortSpace, Req, ServiceId};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;
 
@@ -17,12 +17,12 @@ use super::connection::{channel, take, wait};
 use super::private_data::{value, written};
 use super::{Connectable, Connection, ConnectionParams, EPHEMERAL, PrivateData, room};
 use crate::device::Device;
-use crate::device::calls::called;
-use crate::ground::error::{Result, VerbsError};
+use crate::device::calls::gated_call;
+use crate::error::{Result, VerbsError};
 use crate::queue_pair::QueuePair;
 
-/// Listens at a port of the device's addresses. Dropping it ends that; requests that wait are
-/// rejected, connections stay.
+/// A listener at a port of the device's addresses. Dropping it ends that; waiting requests are rejected,
+/// connections stay.
 pub struct Listener {
     device: Device,
     binding: BindingId,
@@ -31,41 +31,41 @@ pub struct Listener {
 }
 
 impl Device {
-    /// Listens at a port of all addresses; 0 chooses one ([`Listener::port`]). The port is for this process
-    /// alone, also if other processes share the address. 1024 requests may wait; a peer that finds no room
-    /// asks again.
+    /// Listens at a port of all addresses; 0 chooses one ([`Listener::port`]). The port belongs to this
+    /// process alone, even if other processes share the address. 1024 requests may wait; a peer that finds no
+    /// room repeats its request.
     ///
     /// # Errors
-    /// `Connection`: the port is taken (EADDRINUSE). `Refused`: no file descriptor is to be had.
+    /// `Connection`: the port is taken (EADDRINUSE). `Refused`: no file descriptor is available.
     pub fn listen(&self, port: u16) -> Result<Listener> {
         Listener::bind(self, SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), port), Listener::BACKLOG)
     }
 }
 
 impl Listener {
-    /// Requests that wait at most, unless [`Listener::bind`] says otherwise.
+    /// Maximum number of requests that wait, unless [`Listener::bind`] sets another one.
     pub const BACKLOG: usize = 1024;
 
     /// Listens at a port of one address, of all IPv4 addresses (0.0.0.0), or of all of both families (::).
     /// Port 0 chooses one.
     ///
     /// # Errors
-    /// `Invalid`: the address is none of the device's. As [`Device::listen`].
+    /// `Invalid`: the address does not belong to the device. The errors of [`Device::listen`].
     pub fn bind(device: &Device, address: SocketAddr, backlog: usize) -> Result<Listener> {
-        called(device, Call::rdma_listen, || Listener::listen(device, address, backlog))
+        gated_call(device, Call::rdma_listen, || Listener::listen(device, address, backlog))
     }
 
     fn listen(device: &Device, address: SocketAddr, backlog: usize) -> Result<Listener> {
-        let place = place(device, address.ip())?;
+        let listen_scope = listen_scope(device, address.ip())?;
         let channel = channel()?;
         let entry = |port| {
             let service_id = ServiceId::rdma_cm(PortSpace::Tcp, port);
-            ServiceEntry { service_id, mask: u64::MAX, scope: place }
+            ServiceEntry { service_id, mask: u64::MAX, scope: listen_scope }
         };
         let hca = device.hca();
         let (port, binding) = if address.port() == 0 {
             let taken = |error: &ConnectionError| error.errno() == EADDRINUSE;
-            // Not a port that was given up a moment ago: peers may still ask for that.
+            // A port that was released a moment ago is avoided, because peers may still send requests to it.
             let first = device.first_psn(Qpn::GSI) % EPHEMERAL.len() as u32;
             let ports = EPHEMERAL.cycle().skip(first as usize).take(EPHEMERAL.len());
             let bound = ports.map(|port| (port, hca.cm_bind(&entry(port))));
@@ -82,48 +82,60 @@ impl Listener {
         let binding = binding.map_err(VerbsError::connection)?;
         let address = SocketAddr::new(address.ip(), port);
         let listener = Listener { device: device.clone(), binding, channel, address };
-        hca.cm_listen(binding, Served::Anything, backlog.max(1), BacklogOverflow::Ignore, &listener.channel)
-            .map_err(VerbsError::connection)?;
+        hca.cm_listen(
+            binding,
+            Served::AnyConnection,
+            backlog.max(1),
+            BacklogOverflow::Ignore,
+            &listener.channel,
+        )
+        .map_err(VerbsError::connection)?;
         Ok(listener)
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its port.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Waits for a peer that asks for a connection.
+    /// Waits for a peer that requests a connection.
     ///
     /// # Errors
-    /// `TimedOut`. `Refused`: no file descriptor is to be had for the connection; the request was rejected.
+    /// `TimedOut`. `Refused`: no file descriptor is available for the connection; the request was rejected.
     pub fn request(&self, timeout: Duration) -> Result<ConnectionRequest> {
-        self.taken(wait(&self.device, &self.channel, "connection request", timeout, asked)?)
+        self.taken(wait(&self.device, &self.channel, "connection request", timeout, connect_request)?)
     }
 
-    /// The oldest request for a connection, if one waits. No rule of a fault plan is about it: those about
-    /// `rdma_get_cm_event` are about [`Listener::request`].
+    /// Takes the oldest request for a connection, if there is one. Rules of fault plans do not apply to it:
+    /// those for `rdma_get_cm_event` apply to [`Listener::request`].
     ///
     /// # Errors
-    /// As [`Listener::request`].
+    /// The errors of [`Listener::request`].
     pub fn try_request(&self) -> Option<Result<ConnectionRequest>> {
-        take(&self.device, &self.channel, &mut asked).map(|asked| self.taken(asked))
+        take(&self.device, &self.channel, &mut connect_request)
+            .map(|connect_request| self.taken(connect_request))
     }
 
-    /// The device that listens.
+    /// Returns the device that listens.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    fn taken(&self, (id, route, asked): Asked) -> Result<ConnectionRequest> {
-        let request =
-            ConnectionRequest { device: self.device.clone(), id: Some(id), route, asked, channel: channel() };
+    fn taken(&self, (id, route, connect_request): ReceivedRequest) -> Result<ConnectionRequest> {
+        let request = ConnectionRequest {
+            device: self.device.clone(),
+            id: Some(id),
+            route,
+            connect_request,
+            channel: channel(),
+        };
         if let Ok(channel) = &request.channel {
-            // It exists as long as the request does.
+            // The id exists as long as the request does.
             let _ = self.device.hca().cm_migrate(id, channel);
             return Ok(request);
         }
@@ -133,19 +145,19 @@ impl Listener {
 
 const EADDRINUSE: i32 = 98;
 
-/// A request as the device tells of it.
-type Asked = (CommId, MadRoute, Box<Req>);
+/// A request as the device reports it.
+type ReceivedRequest = (CommId, MadRoute, Box<Req>);
 
-fn asked(event: Event) -> Option<Asked> {
+fn connect_request(event: CmEvent) -> Option<ReceivedRequest> {
     match event {
-        Event::ConnectRequest { id, route, request, .. } => Some((id, route, request)),
-        // Of a connection that is given up before it is taken.
+        CmEvent::ConnectRequest { id, route, request, .. } => Some((id, route, request)),
+        // Events of a connection that is given up before it is taken.
         _ => None,
     }
 }
 
-/// The address to listen at; `None` for all of them.
-fn place(device: &Device, address: IpAddr) -> Result<ListenScope> {
+/// Returns the scope to listen at: one address, or all of them.
+fn listen_scope(device: &Device, address: IpAddr) -> Result<ListenScope> {
     match address {
         IpAddr::V4(any) if any.is_unspecified() => return Ok(ListenScope::Ipv4),
         IpAddr::V6(any) if any.is_unspecified() => return Ok(ListenScope::Everywhere),
@@ -164,7 +176,7 @@ fn place(device: &Device, address: IpAddr) -> Result<ListenScope> {
 }
 
 impl AsFd for Listener {
-    /// Readable while requests wait.
+    /// Returns a descriptor that is readable while requests wait.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
@@ -182,47 +194,47 @@ impl Drop for Listener {
     }
 }
 
-/// A peer asks for a connection. Dropping it rejects.
+/// A peer's request for a connection. Dropping it rejects the request.
 pub struct ConnectionRequest {
     device: Device,
-    /// `None`: it was answered.
+    /// Id of the connection; `None` if the request was answered.
     id: Option<CommId>,
     route: MadRoute,
-    asked: Box<Req>,
+    connect_request: Box<Req>,
     channel: Result<Arc<CmChannel>>,
 }
 
 impl ConnectionRequest {
-    /// Who it is: address and port of the peer's.
+    /// Returns address and port of the peer.
     pub fn peer(&self) -> SocketAddr {
-        let header = IpHeader::parse(&self.asked.private_data);
+        let header = IpHeader::parse(&self.connect_request.private_data);
         let port = header.map_or(0, |header| header.source_port);
         SocketAddr::new(IpAddr::from(self.route.remote), port)
     }
 
-    /// The address of the device that was asked.
+    /// Returns the device's address to which the request was sent.
     pub fn local(&self) -> IpAddr {
         IpAddr::from(self.route.local)
     }
 
-    /// Whether a queue pair of this transport is asked for.
+    /// Reports whether a queue pair of this transport is requested.
     pub fn is<T: Connectable>(&self) -> bool {
-        self.asked.transport == T::TRANSPORT
+        self.connect_request.transport == T::TRANSPORT
     }
 
-    /// What the peer says.
+    /// Returns the private data of the request.
     ///
     /// # Errors
     /// `Invalid`: it is not of this type.
     pub fn private_data<P: PrivateData>(&self) -> Result<P> {
-        value(self.asked.private_data.get(IP_HEADER_BYTES..).unwrap_or(&[]))
+        value(IpHeader::split(&self.connect_request.private_data).1)
     }
 
     /// Accepts, with a queue pair that is as its builder left it. Receives should be posted to it before: the
     /// peer may send at once.
     ///
     /// # Errors
-    /// `Invalid`: another transport is asked for. `Refused`: the queue pair cannot be connected.
+    /// `Invalid`: another transport is requested. `Refused`: the queue pair cannot be connected.
     /// `Disconnected`, `Connection`: the peer has given up. In any case the request is answered.
     pub fn accept<T: Connectable, P: PrivateData>(
         mut self,
@@ -233,31 +245,31 @@ impl ConnectionRequest {
         const { assert!(P::LEN <= room::ACCEPTANCE_BYTES, "an acceptance has room for 196 bytes") };
         let peer = self.peer();
         let device = self.device.clone();
-        // One that is refused by a rule keeps its id, and is rejected when it is dropped.
-        called(&device, Call::rdma_accept, || {
+        // A request whose acceptance a rule refuses keeps its id, and is rejected when it is dropped.
+        gated_call(&device, Call::rdma_accept, || {
             let (Some(id), Ok(channel)) = (self.id.take(), &self.channel) else {
                 return Err(VerbsError::Disconnected { peer });
             };
-            let request = (id, Arc::clone(channel), peer, &*self.asked);
+            let request = (id, Arc::clone(channel), peer, &*self.connect_request);
             Connection::accept(qp, request, params, &written(private_data))
         })
     }
 
-    /// Rejects, and says why.
+    /// Rejects the request, with private data that may give a reason.
     ///
     /// # Errors
     /// `Connection`: the peer has given up.
     pub fn reject<P: PrivateData>(self, private_data: &P) -> Result<()> {
         const { assert!(P::LEN <= room::REJECTION_BYTES, "a rejection has room for 148 bytes") };
         let Some(id) = self.id else { return Ok(()) };
-        let said = written(private_data);
-        called(&self.device, Call::rdma_reject, || {
-            let rejected = self.device.hca().cm_reject(id, &RejectParams::consumer(&said));
+        let reject_data = written(private_data);
+        gated_call(&self.device, Call::rdma_reject, || {
+            let rejected = self.device.hca().cm_reject(id, &RejectParams::consumer(&reject_data));
             rejected.map_err(VerbsError::connection)
         })
     }
 
-    /// Why there is no channel for it.
+    /// Returns the error if there is no channel for the request.
     fn into_failure(mut self) -> Result<ConnectionRequest> {
         let peer = self.peer();
         let channel = std::mem::replace(&mut self.channel, Err(VerbsError::Disconnected { peer }));

@@ -1,10 +1,10 @@
-//! Connections by address: who listens at a port is connected to by those who know its IP address and the
-//! port, and the queue pairs need nothing out of band. On the wire it is the IBTA's connection manager with
-//! RDMA-CM's addresses, so the other side may be librdmacm, the kernel's rdma_rxe or a NIC.
+//! Connections by address: a peer connects to a listener by its IP address and port, and the queue pairs need
+//! nothing out of band. On the wire it is the IBTA's connection manager with RDMA-CM's addresses, so the
+//! other side may be librdmacm, the kernel's rdma_rxe or a NIC.
 //!
 //! [`Listener::request`] gives a [`ConnectionRequest`], which is accepted with a queue pair or rejected;
-//! [`Connection::connect`] asks for a connection. Both end in a [`Connection`], which is established a moment
-//! later, and disconnected when either side says so or drops it. Each side can say something in every step:
+//! [`Connection::connect`] requests a connection. Both end in a [`Connection`], which is established a moment
+//! later, and disconnected when either side says so or drops it. Each side can send data in every step:
 //! [`PrivateData`].
 
 mod connection;
@@ -13,7 +13,7 @@ mod listener;
 mod params;
 mod private_data;
 
-pub use crate::ground::rejection::Rejection;
+pub use crate::rejection::Rejection;
 pub use connection::Connection;
 pub use event::ConnectionEvent;
 pub use listener::{ConnectionRequest, Listener};
@@ -23,7 +23,7 @@ pub use private_data::PrivateData;
 /// Ports for connections whose own port the program does not name.
 const EPHEMERAL: std::ops::Range<u16> = 32768..61000;
 
-/// Bytes that fit a request, an acceptance and a rejection.
+/// Numbers of bytes that fit a request, an acceptance and a rejection.
 pub(crate) mod room {
     use pumice_transport::mad::{IP_HEADER_BYTES, Rej, Rep, Req};
 

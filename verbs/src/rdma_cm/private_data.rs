@@ -1,14 +1,15 @@
-//! What the two sides tell each other when they connect, as values.
+//! Private data that the two sides exchange when they connect, as values.
 
-use crate::ground::error::{Result, VerbsError};
-use crate::ground::rejection::Rejection;
-use crate::ground::slice::RemoteSlice;
+use crate::buffers::slice::RemoteSlice;
+use crate::error::{Result, VerbsError};
+use crate::rejection::Rejection;
 
 /// A value that travels as private data: 56 bytes fit a request, 196 an acceptance, 148 a rejection, and a
 /// type that is too long for where it is used does not compile. The length is not on the wire: the reader
 /// gets what was written, and zeros after it.
 ///
-/// There are `()`, arrays of bytes, numbers (big-endian), [`RemoteSlice`], and pairs of such values.
+/// The trait is implemented for `()`, arrays of bytes, numbers (big-endian), [`RemoteSlice`], and pairs of
+/// such values.
 ///
 /// ```
 /// use pumice_verbs::rdma_cm::PrivateData;
@@ -44,29 +45,30 @@ use crate::ground::slice::RemoteSlice;
 /// # use pumice_verbs::{Connection, ConnectionParams, RcQueuePair};
 /// fn ask(qp: &RcQueuePair) {
 ///     let peer = ([10, 0, 0, 1], 7471).into();
-///     drop(Connection::connect(qp, peer, &ConnectionParams::default(), &[0_u8; 57]));
+///     drop(Connection::start(qp, peer, &ConnectionParams::default(), &[0_u8; 57]));
 /// }
 /// # let _: fn(&RcQueuePair) = ask;
 /// ```
 pub trait PrivateData: Sized {
-    /// Bytes on the wire.
+    /// Length of the encoded form in bytes.
     const LEN: usize;
 
     /// Writes the value to `LEN` bytes, which are zero.
     fn write(&self, to: &mut [u8]);
 
-    /// The value in at least `LEN` bytes, which any host may have sent; `None` if they are no such value.
+    /// Decodes the value from at least `LEN` bytes, which any host may have sent; `None` if they are no such
+    /// value.
     fn read(from: &[u8]) -> Option<Self>;
 }
 
-/// The bytes of a value.
+/// Returns the bytes of a value.
 pub(super) fn written<P: PrivateData>(value: &P) -> Vec<u8> {
     let mut bytes = vec![0; P::LEN];
     value.write(&mut bytes);
     bytes
 }
 
-/// The value in private data that was received.
+/// Decodes the value in private data that was received.
 pub(super) fn value<P: PrivateData>(bytes: &[u8]) -> Result<P> {
     let found = if bytes.len() < P::LEN { None } else { P::read(bytes) };
     found.ok_or_else(|| VerbsError::Invalid {
@@ -78,7 +80,7 @@ pub(super) fn value<P: PrivateData>(bytes: &[u8]) -> Result<P> {
 }
 
 impl Rejection {
-    /// What the peer says about it.
+    /// Returns the private data of the rejection.
     ///
     /// # Errors
     /// `Invalid`: it is not of this type.

@@ -1,13 +1,13 @@
-//! What each service can do.
+//! The abilities of each service.
 
 use super::options::{ConnectOptions, RcConnectOptions, UcConnectOptions, XrcTargetConnectOptions};
 use super::service::{Rc, Srd, Transport, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};
 
 /// A service that names its peer in the queue pair.
 pub trait Connected: Transport {
-    /// What the peer's queue pair is.
+    /// Transport of the peer's queue pair.
     type Peer: Transport;
-    /// What can be chosen when connecting.
+    /// Options of connecting.
     type Options: ConnectOptions;
 }
 
@@ -49,7 +49,7 @@ impl Reliable for Rc {}
 impl Reliable for XrcDuplex {}
 impl Reliable for XrcInitiator {}
 
-/// A requester whose requests name the shared receive queue that they are for.
+/// A requester whose requests name the destination's shared receive queue.
 pub trait XrcRequester: Requester {}
 
 impl XrcRequester for XrcDuplex {}

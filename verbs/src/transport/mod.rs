@@ -1,4 +1,4 @@
-//! Transport services as types: what a queue pair can do is known to the compiler.
+//! Transport services as types, by which the compiler knows what a queue pair can do.
 
 mod ability;
 pub(crate) mod options;

@@ -1,11 +1,12 @@
-//! What may be chosen when a queue pair is connected.
+//! The options for connecting a queue pair.
 
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::Mtu;
 
 use super::service::{Transport, XrcInitiator};
+use crate::setters::setters;
 
-/// How packets of a connection are marked.
+/// The marking of a connection's packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PathOptions {
     /// Path MTU; `None` takes the largest that both ends have.
@@ -20,28 +21,30 @@ pub struct PathOptions {
     pub service_level: u8,
 }
 
-/// Options of RC connections, and of XRC initiators (which ignore what concerns responders).
+/// Options of RC connections, and of XRC initiators (which ignore those of responders).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RcConnectOptions {
     /// Path MTU and marking.
     pub path: PathOptions,
     /// ACK timeout: 4.096 µs · 2^timeout, 1…31; 0 waits for ever. 14 is 67 ms.
     pub timeout: u8,
-    /// Retries after timeouts and lost packets, 0…7.
+    /// Number of retries after timeouts and lost packets, 0…7.
     pub retry_count: u8,
-    /// Retries while the peer has no receive posted, 0…6; 7 is for ever.
+    /// Number of retries while the peer has no receive posted, 0…6; 7 means unlimited.
     pub rnr_retry: u8,
-    /// How long peers wait when no receive is posted here: a code of the RNR timer table, 0…31. 12 is 0.64
+    /// Time that peers wait when no receive is posted here: a code of the RNR timer table, 0…31. 12 is 0.64
     /// ms.
     pub min_rnr_timer: u8,
-    /// READs and atomics that this side may have outstanding, 0…128.
+    /// Number of READs and atomics that this side may have outstanding, 0…128.
     pub max_rd_atomic: u8,
-    /// READs and atomics that the peer may have outstanding here, 0…128; at least its `max_rd_atomic`.
+    /// Number of READs and atomics that the peer may have outstanding here, 0…128; at least its
+    /// `max_rd_atomic`.
     pub max_dest_rd_atomic: u8,
 }
 
 impl Default for RcConnectOptions {
-    /// 67 ms, 7 retries, RNR retries for ever after 0.64 ms, 16 READs and atomics each way.
+    /// Returns the defaults: 67 ms, 7 retries, unlimited RNR retries after 0.64 ms, 16 READs and atomics each
+    /// way.
     fn default() -> RcConnectOptions {
         RcConnectOptions {
             path: PathOptions::default(),
@@ -76,7 +79,7 @@ pub struct XrcTargetConnectOptions {
 }
 
 impl Default for XrcTargetConnectOptions {
-    /// As for RC.
+    /// Returns the same defaults as for RC.
     fn default() -> XrcTargetConnectOptions {
         let RcConnectOptions { path, timeout, min_rnr_timer, max_dest_rd_atomic, .. } =
             RcConnectOptions::default();
@@ -84,13 +87,41 @@ impl Default for XrcTargetConnectOptions {
     }
 }
 
+setters!(PathOptions {
+    mtu: Option<Mtu>,
+    traffic_class: u8,
+    hop_limit: u8,
+    flow_label: u32,
+    service_level: u8,
+});
+
+setters!(RcConnectOptions {
+    path: PathOptions,
+    timeout: u8,
+    retry_count: u8,
+    rnr_retry: u8,
+    min_rnr_timer: u8,
+    max_rd_atomic: u8,
+    max_dest_rd_atomic: u8,
+});
+
+setters!(UcConnectOptions { path: PathOptions });
+
+setters!(XrcTargetConnectOptions {
+    path: PathOptions,
+    timeout: u8,
+    min_rnr_timer: u8,
+    max_dest_rd_atomic: u8,
+});
+
 /// Options of connecting as attributes of a queue pair.
 pub trait ConnectOptions: Default {
-    /// Path MTU and marking.
+    /// Returns path MTU and marking.
     fn path(&self) -> &PathOptions;
-    /// Sets what the transition to RTR needs besides the path and the peer; its mask.
+    /// Sets the attributes that the transition to RTR needs besides the path and the peer, and returns their
+    /// mask.
     fn ready_to_receive<T: Transport>(&self, attributes: &mut QpAttributes) -> AttributeMask;
-    /// Sets what the transition to RTS needs besides the PSN; its mask.
+    /// Sets the attributes that the transition to RTS needs besides the PSN, and returns their mask.
     fn ready_to_send(&self, attributes: &mut QpAttributes) -> AttributeMask;
 }
 

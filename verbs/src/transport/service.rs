@@ -10,14 +10,14 @@ mod sealed {
 
 /// A transport service.
 pub trait Transport: sealed::Sealed + Debug + Copy + Send + Sync + 'static {
-    /// Its number and name.
+    /// Number and name of the service.
     const TYPE: QpType;
 }
 
-/// Reliable connection: everything.
+/// Reliable connection, which has all operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rc;
-/// Unreliable connection: SEND and RDMA WRITE; what is lost is lost.
+/// Unreliable connection: SEND and RDMA WRITE; lost packets are not sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uc;
 /// Unreliable datagram: messages of at most the path MTU, to any peer.
@@ -36,10 +36,10 @@ pub struct XrcTarget;
 /// Reliable datagrams without order (SRD of EFA): SEND, RDMA WRITE and READ, to any peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Srd;
-/// Initiator of DC (of mlx5): everything, in order, to any target.
+/// Initiator of DC (of mlx5): all operations, in order, to any target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dci;
-/// Target of DC: carries out what initiators ask for.
+/// Target of DC, which executes requests of initiators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dct;
 

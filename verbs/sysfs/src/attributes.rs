@@ -1,5 +1,5 @@
-//! Attributes of netlink messages about RDMA devices (linux/rdma_netlink.h): they are found, and numbers are
-//! put into them.
+//! Attributes of netlink messages about RDMA devices (linux/rdma_netlink.h): finds them, and puts numbers
+//! into them.
 
 /// `RDMA_NLDEV_ATTR_*`.
 pub(crate) const DEV_INDEX: u16 = 1;
@@ -15,25 +15,25 @@ pub(crate) const STAT_RES: u16 = 75;
 const HWCOUNTERS: u16 = 80;
 const HWCOUNTER_ENTRY: u16 = 81;
 const HWCOUNTER_ENTRY_VALUE: u16 = 83;
-/// Bytes before the value of an attribute.
+/// Length of the header before the value of an attribute, in bytes.
 const HEADER_BYTES: usize = 4;
-/// What is below the flags of an attribute's kind.
+/// Mask of the kind of an attribute, without its flags.
 const KIND: u16 = 0x3fff;
 
-/// The 16 bits there.
+/// Returns the 16 bits at an offset.
 pub(crate) fn half(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
 }
 
-/// The 32 bits there.
+/// Returns the 32 bits at an offset.
 pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// Attributes one after the other: kind and value.
-pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
+/// A sequence of attributes, each with its kind and value.
+pub(crate) struct NetlinkAttributes<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Iterator for Attributes<'a> {
+impl<'a> Iterator for NetlinkAttributes<'a> {
     type Item = (u16, &'a [u8]);
 
     fn next(&mut self) -> Option<(u16, &'a [u8])> {
@@ -59,14 +59,14 @@ fn each_of(attributes: &mut [u8], wanted: u16, each: &mut dyn FnMut(&mut [u8])) 
     }
 }
 
-/// The name of the device that attributes are about.
+/// Returns the name of the device that attributes are about.
 pub(crate) fn device_name(attributes: &[u8]) -> Option<&[u8]> {
-    let (_, name) = Attributes(attributes).find(|(kind, _)| *kind == DEV_NAME)?;
+    let (_, name) = NetlinkAttributes(attributes).find(|(kind, _)| *kind == DEV_NAME)?;
     let name = name.split(|byte| *byte == 0).next()?;
     (!name.is_empty() && !name.contains(&b'/') && name != b"." && name != b"..").then_some(name)
 }
 
-/// Puts the state and the physical state of a port where the attributes have them.
+/// Puts the state and the physical state of a port into the attributes that have them.
 pub(crate) fn put_states(attributes: &mut [u8], (state, physical): (u8, u8)) {
     for (kind, number) in [(PORT_STATE, state), (PORT_PHYS_STATE, physical)] {
         each_of(attributes, kind, &mut |value| {
@@ -77,7 +77,7 @@ pub(crate) fn put_states(attributes: &mut [u8], (state, physical): (u8, u8)) {
     }
 }
 
-/// Puts numbers where the attributes have the marks of what they are made of.
+/// Puts numbers in place of the marks that say how each number is computed.
 pub(crate) fn put_statistics(attributes: &mut [u8], number: &dyn Fn(u64) -> u64) {
     each_of(attributes, HWCOUNTERS, &mut |counters| {
         each_of(counters, HWCOUNTER_ENTRY, &mut |entry| {
@@ -90,7 +90,7 @@ pub(crate) fn put_statistics(attributes: &mut [u8], number: &dyn Fn(u64) -> u64)
     });
 }
 
-/// Puts numbers of objects where the attributes have their ordinals.
+/// Puts numbers of objects in place of their ordinals.
 pub(crate) fn put_objects(attributes: &mut [u8], objects: &[u64]) {
     each_of(attributes, RES_SUMMARY, &mut |summary| {
         each_of(summary, RES_SUMMARY_ENTRY, &mut |entry| {
@@ -109,7 +109,7 @@ pub(crate) fn put_objects(attributes: &mut [u8], objects: &[u64]) {
 pub(crate) mod tests {
     use super::*;
 
-    /// An attribute as bytes.
+    /// Returns an attribute as bytes.
     pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let mut bytes = [(4 + value.len() as u16).to_ne_bytes(), kind.to_ne_bytes()].concat();
         bytes.extend_from_slice(value);

@@ -1,12 +1,12 @@
-//! Python packages that bring a libibverbs of their own, under a name of its own
-//! (`libibverbs-1de1263b.so.1.14.48.0`, as auditwheel makes it). LD_LIBRARY_PATH does not lead them to the
-//! device, because nothing asks for `libibverbs.so.1`.
+//! Python packages that bundle a libibverbs under a name of its own (`libibverbs-1de1263b.so.1.14.48.0`, as
+//! auditwheel makes it). LD_LIBRARY_PATH does not lead them to the device, because nothing loads
+//! `libibverbs.so.1`.
 //!
-//! Such packages are loaded with dlopen(3). Before a process's first dlopen the library that PUMICE_LIBRARY
-//! names is loaded for all objects to see, and what is loaded later finds its symbols before those of the
+//! Such packages are loaded with dlopen(3). Before a process's first dlopen, the library that PUMICE_LIBRARY
+//! names is loaded with global visibility, so that objects loaded later find its symbols before those of the
 //! bundled library. Programs that never call dlopen, such as shells and compilers, do not pay for that.
 //!
-//! dlopen looks at who called it, to search the folders that the caller names. So the wrapper jumps to the C
+//! dlopen uses its return address to search the folders that the caller names. So the wrapper jumps to the C
 //! library's function instead of calling it.
 
 use std::arch::naked_asm;
@@ -20,18 +20,18 @@ use crate::variable::LIBRARY;
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
-/// The C library's.
+/// The C library's `dlopen`.
 pub(crate) static ORIGINAL: Original = Original::new(c"dlopen");
 
-/// The C library's function, after the device's library was loaded.
+/// Loads the device's library, then jumps to the C library's function.
 ///
 /// # Safety
-/// That of the C library's function.
+/// The requirements of the C library's function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
-    // The arguments are kept; the stack is aligned for the call; the caller's return address is where the
-    // caller put it at the jump.
+    // The arguments are preserved; the stack is aligned for the call; at the jump the caller's return address
+    // is where the caller put it.
     #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "endbr64",
@@ -45,7 +45,7 @@ pub(crate) unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mu
         "jmp rax",
         load = sym load,
     );
-    // The hint is "bti c"; a jump through x16 may land on one.
+    // The hint is "bti c", on which a jump through x16 may land.
     #[cfg(target_arch = "aarch64")]
     naked_asm!(
         "hint #34",
@@ -76,8 +76,8 @@ pub(crate) unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mu
     );
 }
 
-/// Loads the device's library, unless that was done or the program only asks for itself. Where dlopen goes
-/// on.
+/// Loads the device's library, unless that was done or the program asks only for itself. Returns the address
+/// at which dlopen continues.
 extern "C" fn load(path: *const c_char) -> *const c_void {
     static DONE: AtomicBool = AtomicBool::new(false);
     let original = ORIGINAL.address();
@@ -88,17 +88,17 @@ extern "C" fn load(path: *const c_char) -> *const c_void {
         && !DONE.swap(true, Ordering::Relaxed)
         && let Some(library) = LIBRARY.value()
     {
-        // SAFETY: the C library's function of this name, which has this type; a C string.
+        // SAFETY: the C library's function of this name has this type; the argument is a C string.
         unsafe {
             let original = transmute::<*mut c_void, Dlopen>(original);
-            // If it cannot be loaded the program goes on as without it.
+            // If the library cannot be loaded, the program continues without it.
             original(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
         }
     }
     original
 }
 
-/// For a C library without dlopen.
+/// Fails, for a C library without dlopen.
 extern "C" fn refuse(_path: *const c_char, _flags: c_int) -> *mut c_void {
     null_mut()
 }

@@ -1,8 +1,8 @@
 //! The functions of the C library that take a path, one line each.
 //!
-//! They have the C library's names, so they take its functions' place in every object of the process. The
+//! They have the names of the C library's functions, and replace these in every object of the process. The
 //! optional `mode` of `open` is a plain argument here: it is in the register in which a variadic call puts
-//! it, and holds anything when the caller gave none, as it does for the C library.
+//! it, and holds any value when the caller gave none, as it does for the C library.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use std::mem::transmute;
@@ -12,14 +12,14 @@ use libc::{DIR, FILE, glob_t, mode_t, size_t, ssize_t};
 
 use crate::live;
 use crate::original::{Original, set_errno};
-use crate::private_path::{Destination, PrivatePath, is_private, show};
+use crate::private_path::{PathDestination, PrivatePath, is_private, show};
 
-/// Defines functions whose path, written `@path`, may lead into the private tree, with what they return when
-/// they fail and, for those that answer with paths, what makes these look as they do outside.
+/// Defines functions whose path, written `@path`, may lead into the private tree, with the value that they
+/// return when they fail and, for those that return paths, the function that converts these to public ones.
 macro_rules! redirect {
     ($(fn $name:ident($($before:ident: $before_type:ty,)* @path $(, $after:ident: $after_type:ty)*)
         -> $result:ty, failed $failed:expr $(, then $then:expr)?;)*) => {
-        /// The originals by name.
+        /// The original functions by name.
         #[allow(non_upper_case_globals)]
         mod originals {
             use crate::original::Original;
@@ -31,14 +31,14 @@ macro_rules! redirect {
             };)*
         }
 
-        /// All of them, to be found before the program begins.
+        /// All originals, which are resolved before the program begins.
         static ORIGINALS: &[&Original] = &[$(&originals::$name),*];
 
         $(
-            /// The C library's function, in the private tree if the path leads there.
+            /// Calls the C library's function, with a path in the private tree if the path leads there.
             ///
             /// # Safety
-            /// That of the C library's function.
+            /// The requirements of the C library's function.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C-unwind" fn $name(
                 $($before: $before_type,)* path: *const c_char $(, $after: $after_type)*
@@ -49,15 +49,15 @@ macro_rules! redirect {
                 if address.is_null() {
                     return $failed;
                 }
-                // SAFETY: the C library's function of this name, which has this type.
+                // SAFETY: the C library's function of this name has this type.
                 let original = unsafe { transmute::<*mut c_void, Function>(address) };
-                // SAFETY: the caller's promises are handed on.
+                // SAFETY: the caller guarantees what the C library's function requires.
                 let call = |path| unsafe { original($($before,)* path $(, $after)*) };
-                // SAFETY: as above.
+                // SAFETY: the same as above.
                 unsafe {
                     if !is_private(path) {
-                        // From a folder of the private tree relative paths lead to files of it.
-                        $(if live::is_inside() {
+                        // From a folder of the private tree, relative paths lead to its files.
+                        $(if live::is_in_private_tree() {
                             let result = call(path);
                             $then(result);
                             return result;
@@ -66,13 +66,13 @@ macro_rules! redirect {
                     }
                     let mut private = PrivatePath::new();
                     match private.take(path) {
-                        Destination::AsGiven => call(path),
-                        Destination::Private => {
+                        PathDestination::Unchanged => call(path),
+                        PathDestination::Private => {
                             let result = call(private.as_ptr());
                             $($then(result);)?
                             result
                         }
-                        Destination::TooLong => {
+                        PathDestination::TooLong => {
                             set_errno(libc::ENAMETOOLONG);
                             $failed
                         }
@@ -84,7 +84,7 @@ macro_rules! redirect {
 }
 
 redirect! {
-    // Opening.
+    // Functions that open files.
     fn open(@path, flags: c_int, mode: mode_t) -> c_int, failed -1, then live::refresh;
     fn open64(@path, flags: c_int, mode: mode_t) -> c_int, failed -1, then live::refresh;
     fn __open(@path, flags: c_int, mode: mode_t) -> c_int, failed -1, then live::refresh;
@@ -102,10 +102,10 @@ redirect! {
     fn freopen64(@path, mode: *const c_char, stream: *mut FILE)
         -> *mut FILE, failed null_mut(), then live::refresh_stream;
     fn opendir(@path) -> *mut DIR, failed null_mut();
-    fn chdir(@path) -> c_int, failed -1, then live::entered;
+    fn chdir(@path) -> c_int, failed -1, then live::note_working_folder;
     fn inotify_add_watch(fd: c_int, @path, mask: c_uint) -> c_int, failed -1;
 
-    // Asking.
+    // Functions that query files.
     fn access(@path, mode: c_int) -> c_int, failed -1;
     fn eaccess(@path, mode: c_int) -> c_int, failed -1;
     fn euidaccess(@path, mode: c_int) -> c_int, failed -1;
@@ -117,7 +117,7 @@ redirect! {
     fn fstatat(folder: c_int, @path, about: *mut c_void, flags: c_int) -> c_int, failed -1;
     fn fstatat64(folder: c_int, @path, about: *mut c_void, flags: c_int) -> c_int, failed -1;
     fn statx(folder: c_int, @path, flags: c_int, mask: c_uint, about: *mut c_void) -> c_int, failed -1;
-    // The same for programs that were built with a C library before 2.33.
+    // The same functions for programs that were built with a C library before 2.33.
     fn __xstat(version: c_int, @path, about: *mut c_void) -> c_int, failed -1;
     fn __xstat64(version: c_int, @path, about: *mut c_void) -> c_int, failed -1;
     fn __lxstat(version: c_int, @path, about: *mut c_void) -> c_int, failed -1;
@@ -129,13 +129,13 @@ redirect! {
     fn statvfs(@path, about: *mut c_void) -> c_int, failed -1;
     fn statvfs64(@path, about: *mut c_void) -> c_int, failed -1;
     fn pathconf(@path, name: c_int) -> c_long, failed -1;
-    // `ls -l` asks for these.
+    // `ls -l` calls these.
     fn getxattr(@path, name: *const c_char, value: *mut c_void, size: size_t) -> ssize_t, failed -1;
     fn lgetxattr(@path, name: *const c_char, value: *mut c_void, size: size_t) -> ssize_t, failed -1;
     fn listxattr(@path, list: *mut c_char, size: size_t) -> ssize_t, failed -1;
     fn llistxattr(@path, list: *mut c_char, size: size_t) -> ssize_t, failed -1;
 
-    // Links. What a link says is told as it is.
+    // Functions for links. The text of a link is returned unchanged.
     fn readlink(@path, text: *mut c_char, size: size_t) -> ssize_t, failed -1;
     fn readlinkat(folder: c_int, @path, text: *mut c_char, size: size_t) -> ssize_t, failed -1;
     fn __readlink_chk(@path, text: *mut c_char, size: size_t, room: size_t) -> ssize_t, failed -1;
@@ -144,7 +144,7 @@ redirect! {
     fn __realpath_chk(@path, text: *mut c_char, room: size_t) -> *mut c_char, failed null_mut(), then show;
     fn canonicalize_file_name(@path) -> *mut c_char, failed null_mut(), then show;
 
-    // Listing, in the C library's own functions that open folders without asking us.
+    // Functions that list folders, which open them inside of the C library, where `open` is not intercepted.
     fn scandir(@path, list: *mut c_void, filter: *const c_void, order: *const c_void) -> c_int, failed -1;
     fn scandir64(@path, list: *mut c_void, filter: *const c_void, order: *const c_void) -> c_int, failed -1;
     fn scandirat(folder: c_int, @path, list: *mut c_void, filter: *const c_void, order: *const c_void)
@@ -161,15 +161,15 @@ redirect! {
         -> c_int, failed libc::GLOB_ABORTED, then |result| show_found(result, flags, found);
 }
 
-/// Gives what `glob` found the names it has outside.
+/// Converts the paths that `glob` found to public ones.
 ///
 /// # Safety
-/// `flags` and `found` are what `glob` was given, `result` is what it returned.
+/// `flags` and `found` are the arguments of `glob`, and `result` is its return value.
 unsafe fn show_found(result: c_int, flags: c_int, found: *mut glob_t) {
     if result != 0 {
         return;
     }
-    // SAFETY: a successful glob left `gl_pathc` strings of its own, behind as many NULLs as it was asked for.
+    // SAFETY: a successful glob left `gl_pathc` strings of its own, behind the requested number of NULLs.
     unsafe {
         let reserved = if flags & libc::GLOB_DOOFFS == 0 { 0 } else { (*found).gl_offs };
         for index in 0..(*found).gl_pathc {
@@ -178,11 +178,12 @@ unsafe fn show_found(result: c_int, flags: c_int, found: *mut glob_t) {
     }
 }
 
-/// Before the program begins: what is found now need not be looked up in a signal handler later.
+/// Resolves functions and reads variables before the program begins, so that no signal handler has to do it
+/// later.
 extern "C" fn prepare() {
     crate::variable::FOLDER.value();
     crate::variable::LIBRARY.value();
-    live::look_where();
+    live::detect_working_folder();
     let others = [&crate::bundled::ORIGINAL, &crate::connections::ORIGINAL];
     let others = others.into_iter().chain(crate::netlink::ORIGINALS);
     ORIGINALS.iter().copied().chain(others).for_each(|original| {
@@ -191,7 +192,7 @@ extern "C" fn prepare() {
     crate::threads::begin();
 }
 
-/// What the loader calls when it has loaded the object.
+/// Entry in the initialization array: the loader calls it when it has loaded the object.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static PREPARE: extern "C" fn() = prepare;

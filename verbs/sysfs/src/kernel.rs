@@ -1,49 +1,49 @@
-//! System calls without the C library's functions, whose places this object takes.
+//! System calls without the C library's functions, which this object replaces.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
 use crate::original::{errno, set_errno};
 use crate::variable::{FOLDER, MAX_VALUE_BYTES};
 
-/// Room for the name of a file of the private tree.
+/// Maximum length of the name of a file in the private tree, in bytes.
 const NAME_BYTES: usize = 2 * MAX_VALUE_BYTES;
 
 /// A descriptor that is closed when it is dropped.
-pub(crate) struct Descriptor(c_int);
+pub(crate) struct OwnedDescriptor(c_int);
 
-impl Descriptor {
-    /// The one that a system call returned; none if it failed.
-    pub(crate) fn of(returned: c_long) -> Option<Descriptor> {
+impl OwnedDescriptor {
+    /// Takes the descriptor that a system call returned; `None` if the call failed.
+    pub(crate) fn of(returned: c_long) -> Option<OwnedDescriptor> {
         let number = c_int::try_from(returned).ok()?;
-        (number >= 0).then_some(Descriptor(number))
+        (number >= 0).then_some(OwnedDescriptor(number))
     }
 
     /// Opens a file for reading.
-    pub(crate) fn open(path: &CStr) -> Option<Descriptor> {
+    pub(crate) fn open(path: &CStr) -> Option<OwnedDescriptor> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        // SAFETY: a C string.
-        Descriptor::of(unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) })
+        // SAFETY: the path is a C string.
+        OwnedDescriptor::of(unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) })
     }
 
     pub(crate) const fn number(&self) -> c_int {
         self.0
     }
 
-    /// Reads at an offset; how much was there.
+    /// Reads at an offset, and returns the number of bytes.
     pub(crate) fn read(&self, room: &mut [u8], offset: usize) -> usize {
-        // SAFETY: so many bytes that may be written.
+        // SAFETY: the buffer has this length and may be written.
         let read = unsafe { libc::syscall(libc::SYS_pread64, self.0, room.as_mut_ptr(), room.len(), offset) };
         usize::try_from(read).unwrap_or(0)
     }
 
-    /// Writes at the beginning. Beyond the limit on the size of files, which counts for files in memory too,
-    /// it only fails: the signal that would end the program is taken.
+    /// Writes at the beginning. Beyond the file size limit, which also counts for files in memory, it only
+    /// fails: the signal that would end the program is blocked and taken.
     pub(crate) fn write(&self, text: &[u8]) -> bool {
         let (caused, mut before) = (1_u64 << (libc::SIGXFSZ - 1), 0_u64);
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let nothing = std::ptr::null_mut::<u64>();
-        // SAFETY: sets of 64 signals, as the kernel has them, a time and bytes that live through the calls,
-        // and a descriptor of this value's.
+        // SAFETY: sets of 64 signals, as the kernel has them, a time and bytes that live during the calls,
+        // and this value's own descriptor.
         unsafe {
             libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const caused, &raw mut before, 8);
             let written = libc::syscall(libc::SYS_pwrite64, self.0, text.as_ptr(), text.len(), 0);
@@ -55,34 +55,34 @@ impl Descriptor {
         }
     }
 
-    /// Whether another open file has a lock on a byte.
+    /// Reports whether another open file has a lock on a byte.
     pub(crate) fn is_locked(&self, byte: i64) -> bool {
         let mut asked = libc::flock {
             l_type: libc::F_WRLCK as i16,
             l_whence: libc::SEEK_SET as i16,
             l_start: byte,
             l_len: 1,
-            // Has to be zero for a lock of an open file.
+            // The field has to be zero for a lock of an open file description.
             l_pid: 0,
         };
-        // SAFETY: a value that may be written.
+        // SAFETY: the value may be written.
         let status = unsafe { libc::syscall(libc::SYS_fcntl, self.0, libc::F_OFD_GETLK, &raw mut asked) };
         status == 0 && i32::from(asked.l_type) != libc::F_UNLCK
     }
 }
 
-impl Drop for Descriptor {
+impl Drop for OwnedDescriptor {
     fn drop(&mut self) {
-        // SAFETY: this value's own.
+        // SAFETY: the descriptor belongs to this value.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }
 
-/// Room for the name of a file.
+/// The name of a file, as a C string.
 pub(crate) struct FileName([u8; NAME_BYTES]);
 
 impl FileName {
-    /// These parts one after the other, if there is room for them and a NUL.
+    /// Joins these parts, if there is room for them and a NUL.
     pub(crate) fn of(parts: &[&[u8]]) -> Option<FileName> {
         let mut name = FileName([0; NAME_BYTES]);
         let mut length = 0_usize;
@@ -94,7 +94,7 @@ impl FileName {
         (length < NAME_BYTES).then_some(name)
     }
 
-    /// The same below the private tree.
+    /// Joins the path of the private tree and these parts.
     pub(crate) fn private(parts: &[&[u8]]) -> Option<FileName> {
         let root = FOLDER.value()?.to_bytes();
         let mut all: [&[u8]; MOST_PARTS] = [&[]; MOST_PARTS];
@@ -106,56 +106,56 @@ impl FileName {
         CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
     }
 
-    /// Whether there is such a file, where links are followed.
-    pub(crate) fn is_there(&self) -> bool {
+    /// Reports whether the file exists; links are followed.
+    pub(crate) fn exists(&self) -> bool {
         let name = self.text().as_ptr();
-        // SAFETY: a C string.
+        // SAFETY: the name is a C string.
         unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, name, libc::F_OK) == 0 }
     }
 
-    /// Makes a folder, if there is none.
+    /// Creates a folder, if it does not exist.
     pub(crate) fn make_folder(&self) {
-        // SAFETY: a C string.
+        // SAFETY: the name is a C string.
         unsafe { libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, self.text().as_ptr(), 0o700) };
     }
 
-    /// Makes a link, if there is nothing of this name.
+    /// Creates a link, unless the name exists.
     pub(crate) fn make_link(&self, target: &FileName) {
         let (target, name) = (target.text().as_ptr(), self.text().as_ptr());
-        // SAFETY: C strings.
+        // SAFETY: both names are C strings.
         unsafe { libc::syscall(libc::SYS_symlinkat, target, libc::AT_FDCWD, name) };
     }
 }
 
-/// Parts that a name has at most.
+/// Maximum number of parts of a name.
 const MOST_PARTS: usize = 8;
 
-/// Whether there is something of this name. Leaves errno as it is.
+/// Reports whether a path exists. Leaves errno unchanged.
 ///
 /// # Safety
 /// `path` is a C string.
 pub(crate) unsafe fn exists(path: *const c_char) -> bool {
     let before = errno();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that it is a C string.
     let found = unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path, libc::F_OK) } == 0;
     set_errno(before);
     found
 }
 
-/// Opens a file of the private tree, whose name is these parts one after the other.
-pub(crate) fn open_private(parts: &[&[u8]]) -> Option<Descriptor> {
-    Descriptor::open(FileName::private(parts)?.text())
+/// Opens a file of the private tree, whose name consists of these parts.
+pub(crate) fn open_private(parts: &[&[u8]]) -> Option<OwnedDescriptor> {
+    OwnedDescriptor::open(FileName::private(parts)?.text())
 }
 
-/// What the clock says that conditions of ports are told by (CLOCK_MONOTONIC), in ns.
+/// Returns the clock by which conditions of ports are timed (CLOCK_MONOTONIC), in ns.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a value that may be written.
+    // SAFETY: the value may be written.
     unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut now) };
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
-/// This process's number.
+/// Returns this process's id.
 pub(crate) fn process_id() -> u64 {
     // SAFETY: no memory is involved.
     u64::try_from(unsafe { libc::syscall(libc::SYS_getpid) }).unwrap_or(0)

@@ -1,72 +1,74 @@
-//! Files of the private tree whose contents change: counters, and what a fault plan does to a port. When a
-//! program has opened one, the descriptor
-//! is given another file behind it, in memory, with the number as it is now. What the number is made of is in
-//! the tree (`live/counters/...`), and what the processes have counted in the file that
-//! `live/DEVICE/counted` leads to, or of a second port `live/DEVICE/counted2`.
+//! Files of the private tree whose contents change: counters, and the effects of a fault plan on a port. When
+//! a program has opened one, the descriptor is redirected to a file in memory with the present contents. The
+//! tree has the recipes of numbers (`live/counters/...`), and the file to which `live/DEVICE/counted` leads
+//! has the counters of the processes; for a second port it is `live/DEVICE/counted2`.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::FILE;
 
-use crate::condition::{Condition, LINE_BYTES};
-use crate::kernel::{Descriptor, open_private, read_private};
+use crate::condition::{LINE_BYTES, PortCondition};
+use crate::kernel::{OwnedDescriptor, open_private, read_private};
 use crate::original::{errno, set_errno};
 use crate::records::{RECORD_BYTES, RECORD_WORDS, RECORDS, WORD_BYTES, numbers};
 use crate::variable::FOLDER;
 
-/// Records that are read at a time, onto the stack.
-const AT_A_TIME: usize = 4;
-/// Room for a path that /proc tells, for a recipe and for a number.
+/// Number of records that are read at a time, onto the stack.
+const RECORDS_PER_READ: usize = 4;
+/// Maximum length of a path that /proc returns, in bytes.
 const PATH_BYTES: usize = 2048;
+/// Maximum length of a recipe, in bytes.
 const RECIPE_BYTES: usize = 64;
+/// Maximum length of a number, in bytes.
 const NUMBER_BYTES: usize = 24;
 /// The GID of an index without an address.
 const NO_GID: &[u8] = b"0000:0000:0000:0000:0000:0000:0000:0000\n";
 
-/// Whether the working folder may be in the private tree, so that relative paths lead to files of it.
-static INSIDE: AtomicBool = AtomicBool::new(false);
+/// The working folder may be in the private tree, so that relative paths lead to its files.
+static IN_PRIVATE_TREE: AtomicBool = AtomicBool::new(false);
 
-/// Looks where the program begins.
-pub(crate) fn look_where() {
-    let mut room = [0_u8; PATH_BYTES];
-    // SAFETY: so many bytes that may be written.
-    let length = unsafe { libc::syscall(libc::SYS_getcwd, room.as_mut_ptr(), room.len()) };
-    let path = usize::try_from(length).ok().and_then(|length| room.get(..length));
+/// Checks whether the program begins in the private tree.
+pub(crate) fn detect_working_folder() {
+    let mut scratch = [0_u8; PATH_BYTES];
+    // SAFETY: the buffer has this length and may be written.
+    let length = unsafe { libc::syscall(libc::SYS_getcwd, scratch.as_mut_ptr(), scratch.len()) };
+    let path = usize::try_from(length).ok().and_then(|length| scratch.get(..length));
     let root = FOLDER.value().map(CStr::to_bytes);
     if path.zip(root).is_some_and(|(path, root)| path.starts_with(root)) {
-        INSIDE.store(true, Ordering::Relaxed);
+        IN_PRIVATE_TREE.store(true, Ordering::Relaxed);
     }
 }
 
-/// The working folder was changed to one of the private tree, if that succeeded.
-pub(crate) fn entered(result: c_int) {
+/// Notes that the working folder was changed to one of the private tree, if that succeeded.
+pub(crate) fn note_working_folder(result: c_int) {
     if result == 0 {
-        INSIDE.store(true, Ordering::Relaxed);
+        IN_PRIVATE_TREE.store(true, Ordering::Relaxed);
     }
 }
 
-/// Whether relative paths may lead to files of the private tree.
+/// Reports whether relative paths may lead to files of the private tree.
 #[inline]
-pub(crate) fn is_inside() -> bool {
-    INSIDE.load(Ordering::Relaxed)
+pub(crate) fn is_in_private_tree() -> bool {
+    IN_PRIVATE_TREE.load(Ordering::Relaxed)
 }
 
-/// What all processes have counted of a device, by the index of the counter.
-pub(crate) struct Totals([u64; RECORD_WORDS]);
+/// The counters of all processes for a device, by the index of the counter.
+pub(crate) struct CounterTotals([u64; RECORD_WORDS]);
 
-impl Totals {
-    /// As it is now in the file with the name that these parts make; all 0 if nothing was ever counted.
-    pub(crate) fn now(file: &[&[u8]]) -> Totals {
-        let mut totals = Totals([0; RECORD_WORDS]);
+impl CounterTotals {
+    /// Reads the present counters from the file whose name consists of these parts; all 0 if nothing was ever
+    /// counted.
+    pub(crate) fn now(file: &[&[u8]]) -> CounterTotals {
+        let mut totals = CounterTotals([0; RECORD_WORDS]);
         let Some(file) = open_private(file) else { return totals };
-        let mut room = [0_u8; AT_A_TIME * RECORD_BYTES];
-        for first in (0..RECORDS).step_by(AT_A_TIME) {
-            let length = file.read(&mut room, first * RECORD_BYTES);
-            for record in room.get(..length).unwrap_or_default().chunks_exact(RECORD_BYTES) {
+        let mut scratch = [0_u8; RECORDS_PER_READ * RECORD_BYTES];
+        for first in (0..RECORDS).step_by(RECORDS_PER_READ) {
+            let length = file.read(&mut scratch, first * RECORD_BYTES);
+            for record in scratch.get(..length).unwrap_or_default().chunks_exact(RECORD_BYTES) {
                 totals.add(record);
             }
-            if length < room.len() {
+            if length < scratch.len() {
                 break;
             }
         }
@@ -80,12 +82,12 @@ impl Totals {
         }
     }
 
-    /// The sum of the counters at these indices.
+    /// Returns the sum of the counters at these indices.
     pub(crate) fn sum(&self, indices: impl Iterator<Item = usize>) -> u64 {
         indices.filter_map(|index| self.0.get(index)).fold(0, |sum, each| sum.wrapping_add(*each))
     }
 
-    /// The number that a recipe makes: a divisor and indices, in decimal.
+    /// Computes the number of a recipe: a divisor and indices, in decimal.
     fn number(&self, recipe: &[u8]) -> Option<u64> {
         let mut words = numbers(recipe);
         let divisor = words.next()??;
@@ -93,12 +95,12 @@ impl Totals {
     }
 }
 
-/// A number as sysfs writes it.
-fn line(mut number: u64, room: &mut [u8; NUMBER_BYTES]) -> &[u8] {
-    let mut start = room.len();
+/// Formats a number as sysfs does.
+fn line(mut number: u64, scratch: &mut [u8; NUMBER_BYTES]) -> &[u8] {
+    let mut start = scratch.len();
     let mut put = |byte: u8| {
         start = start.saturating_sub(1);
-        if let Some(next) = room.get_mut(start) {
+        if let Some(next) = scratch.get_mut(start) {
             *next = byte;
         }
     };
@@ -110,27 +112,27 @@ fn line(mut number: u64, room: &mut [u8; NUMBER_BYTES]) -> &[u8] {
             break;
         }
     }
-    room.get(start..).unwrap_or_default()
+    scratch.get(start..).unwrap_or_default()
 }
 
-/// A program has opened a file: if it is one that changes, what it says now is put behind the descriptor. The
-/// errno stays.
+/// Redirects a descriptor that a program has opened to the present contents, if the file is one that changes.
+/// Leaves errno unchanged.
 pub(crate) fn refresh(descriptor: c_int) {
     if descriptor >= 0 {
         let before = errno();
-        // Where it cannot be done the program reads the file of the tree.
+        // If this fails, the program reads the file of the tree.
         let _ = replace(descriptor);
         set_errno(before);
     }
 }
 
-/// As [`refresh`], before anything was read.
+/// Redirects a stream as [`refresh`] does, before anything was read.
 ///
 /// # Safety
 /// `stream` is null or was just opened.
 pub(crate) unsafe fn refresh_stream(stream: *mut FILE) {
     if !stream.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the stream is open.
         refresh(unsafe { libc::fileno(stream) });
     }
 }
@@ -143,25 +145,25 @@ fn replace(descriptor: c_int) -> Option<()> {
     let (name, folder) = (parts.next()?, parts.next()?);
     match folder {
         b"counters" | b"hw_counters" => {
-            // DEVICE/ports/1/counters/NAME
-            let port = mark(parts.next()?);
+            // The path is DEVICE/ports/1/counters/NAME.
+            let port = port_suffix(parts.next()?);
             let device = parts.nth(1)?;
             let mut recipe = [0_u8; RECIPE_BYTES];
             let recipe = read_private(&[b"/live/", folder, b"/", name], &mut recipe)?;
-            let mut room = [0_u8; NUMBER_BYTES];
-            let totals = Totals::now(&[b"/live/", device, b"/counted", port]);
-            put(descriptor, line(totals.number(recipe)?, &mut room))
+            let mut scratch = [0_u8; NUMBER_BYTES];
+            let totals = CounterTotals::now(&[b"/live/", device, b"/counted", port]);
+            put(descriptor, line(totals.number(recipe)?, &mut scratch))
         }
         b"1" | b"2" if matches!(name, b"state" | b"phys_state" | b"rate") => {
-            // DEVICE/ports/1/NAME
-            let port = mark(folder);
+            // The path is DEVICE/ports/1/NAME.
+            let port = port_suffix(folder);
             let device = parts.nth(1)?;
-            let condition = Condition::now(&[b"/live/", device, b"/counted", port])?;
+            let condition = PortCondition::now(&[b"/live/", device, b"/counted", port])?;
             put(descriptor, condition.line((device, port), name, &mut [0; LINE_BYTES])?)
         }
         b"gids" => {
-            // DEVICE/ports/1/gids/N
-            let port = mark(parts.next()?);
+            // The path is DEVICE/ports/1/gids/N.
+            let port = port_suffix(parts.next()?);
             let whose = (parts.nth(1)?, port);
             match gid_file(whose, inside, name, &mut [0; LINE_BYTES])? {
                 GidFile::Of(line) => put(descriptor, line),
@@ -169,39 +171,39 @@ fn replace(descriptor: c_int) -> Option<()> {
             }
         }
         b"types" | b"ndevs" if parts.next()? == b"gid_attrs" => {
-            // DEVICE/ports/1/gid_attrs/types/N
-            let port = mark(parts.next()?);
+            // The path is DEVICE/ports/1/gid_attrs/types/N.
+            let port = port_suffix(parts.next()?);
             let whose = (parts.nth(1)?, port);
             match gid_file(whose, inside, name, &mut [0; LINE_BYTES])? {
                 GidFile::Of(line) => put(descriptor, line),
-                GidFile::Empty => put_unreadable(descriptor),
+                GidFile::Empty => redirect_to_unreadable(descriptor),
             }
         }
         _ => None,
     }
 }
 
-/// What a file of the GID table says now.
+/// The present contents of a file of the GID table.
 enum GidFile<'a> {
     Of(&'a [u8]),
     Empty,
 }
 
-/// None: what it says in the tree. `whose`: the device, and what is behind the names of the port's files;
-/// `inside`: the file, whose `name` is an index of the table.
+/// Returns the present contents; `None` if they are those in the tree. `whose` is the device, and the suffix
+/// of the port's file names; `inside` is the file, whose `name` is an index of the table.
 fn gid_file<'a>(
     (device, port): (&[u8], &[u8]),
     inside: &[u8],
     name: &[u8],
-    room: &'a mut [u8; LINE_BYTES],
+    scratch: &'a mut [u8; LINE_BYTES],
 ) -> Option<GidFile<'a>> {
     let index = usize::try_from(numbers(name).next()??).ok()?;
-    let condition = Condition::now(&[b"/live/", device, b"/counted", port]).unwrap_or_default();
+    let condition = PortCondition::now(&[b"/live/", device, b"/counted", port]).unwrap_or_default();
     let Some(origin) = condition.gid_origin(index) else { return Some(GidFile::Empty) };
     let mut digits = [0_u8; NUMBER_BYTES];
     let digits = line(u64::try_from(origin).ok()?, &mut digits);
     let folder = inside.strip_suffix(name)?;
-    let found: &[u8] = read_private(&[folder, digits.strip_suffix(b"\n")?], room)?;
+    let found: &[u8] = read_private(&[folder, digits.strip_suffix(b"\n")?], scratch)?;
     match found {
         [] => Some(GidFile::Empty),
         _ if origin == index => None,
@@ -209,40 +211,41 @@ fn gid_file<'a>(
     }
 }
 
-/// What is behind the names of a port's files; the first port has names without a number.
-fn mark(port: &[u8]) -> &[u8] {
+/// Returns the suffix of a port's file names, which is empty for the first port.
+fn port_suffix(port: &[u8]) -> &[u8] {
     if port == b"1" { b"" } else { port }
 }
 
-/// Puts a file with this text behind a descriptor.
+/// Redirects a descriptor to a file with this text.
 fn put(descriptor: c_int, text: &[u8]) -> Option<()> {
-    // SAFETY: a C string.
+    // SAFETY: the name is a C string.
     let made = unsafe { libc::syscall(libc::SYS_memfd_create, c"sysfs".as_ptr(), libc::MFD_CLOEXEC) };
-    let fresh = Descriptor::of(made)?;
-    if fresh.write(text) { replace_by(descriptor, &fresh) } else { None }
+    let fresh = OwnedDescriptor::of(made)?;
+    if fresh.write(text) { redirect_to_file(descriptor, &fresh) } else { None }
 }
 
-/// The descriptor of the program leads to what this one leads to, and stays open over an exec as before.
-fn replace_by(descriptor: c_int, fresh: &Descriptor) -> Option<()> {
-    // SAFETY: descriptors, and no memory: the program's, and one of this object's.
+/// Redirects the program's descriptor to the file of `fresh`, with an unchanged close-on-exec flag.
+fn redirect_to_file(descriptor: c_int, fresh: &OwnedDescriptor) -> Option<()> {
+    // SAFETY: the arguments are descriptors, the program's and one of this object, and no memory is accessed.
     unsafe {
-        let kept = libc::syscall(libc::SYS_fcntl, descriptor, libc::F_GETFD) & i64::from(libc::FD_CLOEXEC);
-        let flags = if kept != 0 { libc::O_CLOEXEC } else { 0 };
+        let close_on_exec =
+            libc::syscall(libc::SYS_fcntl, descriptor, libc::F_GETFD) & i64::from(libc::FD_CLOEXEC);
+        let flags = if close_on_exec != 0 { libc::O_CLOEXEC } else { 0 };
         libc::syscall(libc::SYS_dup3, fresh.number(), descriptor, flags);
     }
     Some(())
 }
 
-/// Puts something behind a descriptor that cannot be read: EINVAL, as Linux says of the attributes of an
+/// Redirects a descriptor to a file that cannot be read: EINVAL, as Linux returns for the attributes of an
 /// index without an address.
-fn put_unreadable(descriptor: c_int) -> Option<()> {
-    // SAFETY: no memory is involved.
-    let fresh = Descriptor::of(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
-    replace_by(descriptor, &fresh)
+fn redirect_to_unreadable(descriptor: c_int) -> Option<()> {
+    // SAFETY: no memory is accessed.
+    let fresh = OwnedDescriptor::of(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
+    redirect_to_file(descriptor, &fresh)
 }
 
-/// What /proc says a descriptor is.
-fn path_of(descriptor: c_int, room: &mut [u8]) -> Option<&[u8]> {
+/// Returns the path of a descriptor, from /proc.
+fn path_of(descriptor: c_int, scratch: &mut [u8]) -> Option<&[u8]> {
     let mut digits = [0_u8; NUMBER_BYTES];
     let digits = line(u64::try_from(descriptor).ok()?, &mut digits);
     let digits = digits.strip_suffix(b"\n").unwrap_or(digits);
@@ -250,10 +253,11 @@ fn path_of(descriptor: c_int, room: &mut [u8]) -> Option<&[u8]> {
     let mut name = [0_u8; 48];
     name.get_mut(..front.len())?.copy_from_slice(front);
     name.get_mut(front.len()..front.len() + digits.len())?.copy_from_slice(digits);
-    let (from, link, buffer, bytes) = (libc::AT_FDCWD, name.as_ptr(), room.as_mut_ptr(), room.len());
-    // SAFETY: a C string, and so many bytes that may be written. 64-bit ARM has no readlink.
+    let (from, link, buffer, bytes) = (libc::AT_FDCWD, name.as_ptr(), scratch.as_mut_ptr(), scratch.len());
+    // SAFETY: the path is a C string, and the buffer has this length and may be written. 64-bit ARM has no
+    // readlink.
     let length = unsafe { libc::syscall(libc::SYS_readlinkat, from, link, buffer, bytes) };
-    room.get(..usize::try_from(length).ok()?)
+    scratch.get(..usize::try_from(length).ok()?)
 }
 
 #[cfg(test)]
@@ -270,7 +274,7 @@ mod tests {
 
     #[test]
     fn recipes_sum_and_divide() {
-        let mut totals = Totals([0; RECORD_WORDS]);
+        let mut totals = CounterTotals([0; RECORD_WORDS]);
         let mut record = [0; RECORD_BYTES];
         record[8..16].copy_from_slice(&1000_u64.to_ne_bytes());
         record[504..512].copy_from_slice(&7_u64.to_ne_bytes());

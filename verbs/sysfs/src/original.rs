@@ -1,4 +1,4 @@
-//! The C library's own functions, behind ours of the same names.
+//! The original functions of the C library, which functions of the same names here replace.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// A function of the next object that has it.
 pub(crate) struct Original {
     name: &'static CStr,
-    /// Null until it is known.
+    /// Address of the function; null until it is known.
     address: AtomicPtr<c_void>,
 }
 
@@ -16,17 +16,17 @@ impl Original {
         Original { name, address: AtomicPtr::new(null_mut()) }
     }
 
-    /// Its address; null, with errno set, if this C library does not have it.
+    /// Returns its address; null, with errno set, if this C library does not have it.
     #[inline]
     pub(crate) fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if known.is_null() { self.find() } else { known }
     }
 
-    /// Two threads may do this at once: they find the same.
+    /// Resolves the address. Two threads may do this at once, because they find the same one.
     #[cold]
     fn find(&self) -> *mut c_void {
-        // SAFETY: a name that ends with NUL.
+        // SAFETY: the name ends with NUL.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if found.is_null() {
             set_errno(libc::ENOSYS);
@@ -36,7 +36,7 @@ impl Original {
     }
 }
 
-/// This thread's errno.
+/// Returns this thread's errno.
 pub(crate) fn errno() -> c_int {
     // SAFETY: the location is this thread's own.
     unsafe { *libc::__errno_location() }

@@ -1,17 +1,18 @@
-//! Which paths lead into the private tree, and what they are called there and outside.
+//! Paths into the private tree: recognizes them, and converts between public and private paths.
 
 use std::ffi::{CStr, c_char};
 
 use crate::kernel::exists;
-use crate::remaining;
+use crate::removed_devices;
 use crate::variable::{FOLDER, MAX_VALUE_BYTES};
 
-/// Room for a path of the private tree, its NUL included. It is on the stack, which may be a signal's.
+/// Maximum length of a path of the private tree, with its NUL. The buffer is on the stack, which may be a
+/// signal's.
 const PATH_BYTES: usize = 2 * MAX_VALUE_BYTES;
 
-/// Whether a path leads into the private tree: `/sys/class/infiniband*`, `/sys/devices/virtual/infiniband*`
-/// or `/dev/infiniband`, or may: `/sys/class/net/NAME/device/infiniband`. The first two bytes tell for nearly
-/// every path.
+/// Reports whether a path leads into the private tree: `/sys/class/infiniband*`,
+/// `/sys/devices/virtual/infiniband*` or `/dev/infiniband`, or may: `/sys/class/net/NAME/device/infiniband`.
+/// The first two bytes decide for nearly every path.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -22,13 +23,13 @@ pub(crate) unsafe fn is_private(path: *const c_char) -> bool {
     }
     let path = path.cast::<u8>();
     // SAFETY: the second byte is there if the first is not NUL, and so on.
-    unsafe { *path == b'/' && matches!(*path.add(1), b's' | b'd' | b'/') && leads_into(path) }
+    unsafe { *path == b'/' && matches!(*path.add(1), b's' | b'd' | b'/') && is_under(path) }
 }
 
 /// # Safety
 /// `path` is a C string.
 #[inline(never)]
-unsafe fn leads_into(path: *const u8) -> bool {
+unsafe fn is_under(path: *const u8) -> bool {
     // SAFETY: each pointer is at most at the NUL of the C string.
     unsafe {
         if let Some(sys) = after(path, b"sys") {
@@ -47,12 +48,12 @@ unsafe fn leads_into(path: *const u8) -> bool {
     }
 }
 
-/// Whether what comes after `/sys/class/net` is `/NAME/device/infiniband` or below.
+/// Reports whether the rest of a path after `/sys/class/net` is `/NAME/device/infiniband` or below.
 ///
 /// # Safety
 /// `rest` is a C string.
 unsafe fn names_devices(rest: *const u8) -> bool {
-    // SAFETY: as for `after`.
+    // SAFETY: the same as for `after`.
     unsafe {
         let Some(mut next) = after(rest, b"") else { return false };
         while !matches!(*next, 0 | b'/') {
@@ -64,17 +65,17 @@ unsafe fn names_devices(rest: *const u8) -> bool {
     }
 }
 
-/// Whether a path for which [`is_private`] is true leads into the private tree only if it is there: network
-/// interfaces are the host's.
+/// Reports whether a path for which [`is_private`] is true belongs to a network interface. Such a path leads
+/// into the private tree only if it exists there, because network interfaces are the host's.
 ///
 /// # Safety
 /// `path` is a C string.
 unsafe fn is_of_interface(path: *const u8) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that it is a C string.
     unsafe { after(path, b"sys").and_then(|sys| after(after(sys, b"class")?, b"net")).is_some() }
 }
 
-/// Where a path goes on after slashes and `name`; none if that is not what comes.
+/// Returns the rest of a path after slashes and `name`; `None` if it does not begin with these.
 ///
 /// # Safety
 /// `path` is a C string.
@@ -98,17 +99,17 @@ unsafe fn after(path: *const u8, name: &[u8]) -> Option<*const u8> {
     Some(next)
 }
 
-/// Where a call goes.
-pub(crate) enum Destination {
+/// The destination of a call with a path.
+pub(crate) enum PathDestination {
     /// To the path that the program gave: no private tree is named.
-    AsGiven,
+    Unchanged,
     /// Into the private tree.
     Private,
     /// Nowhere: the path is too long.
     TooLong,
 }
 
-/// Room for a path of the private tree.
+/// A buffer for a path of the private tree.
 pub(crate) struct PrivatePath([u8; PATH_BYTES]);
 
 impl PrivatePath {
@@ -116,7 +117,7 @@ impl PrivatePath {
         PrivatePath([0; PATH_BYTES])
     }
 
-    /// The path as a C string.
+    /// Returns the path as a C string.
     pub(crate) const fn as_ptr(&self) -> *const c_char {
         self.0.as_ptr().cast()
     }
@@ -126,26 +127,26 @@ impl PrivatePath {
     /// # Safety
     /// `path` is a C string.
     #[cold]
-    pub(crate) unsafe fn take(&mut self, path: *const c_char) -> Destination {
-        // SAFETY: the caller's promise.
+    pub(crate) unsafe fn take(&mut self, path: *const c_char) -> PathDestination {
+        // SAFETY: the caller guarantees that it is a C string.
         let of_interface = unsafe { is_of_interface(path.cast()) };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that it is a C string.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let Some(root) = FOLDER.value().map(CStr::to_bytes) else { return Destination::AsGiven };
-        let suffix = remaining::suffix(path);
+        let Some(root) = FOLDER.value().map(CStr::to_bytes) else { return PathDestination::Unchanged };
+        let suffix = removed_devices::suffix(path);
         let is_joined = self.join(root, suffix.bytes(), path).is_some();
         if of_interface {
-            // SAFETY: a C string once it is joined.
+            // SAFETY: the joined path is a C string.
             return if is_joined && unsafe { exists(self.as_ptr()) } {
-                Destination::Private
+                PathDestination::Private
             } else {
-                Destination::AsGiven
+                PathDestination::Unchanged
             };
         }
-        if is_joined { Destination::Private } else { Destination::TooLong }
+        if is_joined { PathDestination::Private } else { PathDestination::TooLong }
     }
 
-    /// None: it is too long.
+    /// Joins the parts; `None` if they are too long.
     fn join(&mut self, root: &[u8], suffix: &[u8], path: &[u8]) -> Option<()> {
         let (front, back) = self.0.split_at_mut_checked(root.len())?;
         let (middle, back) = back.split_at_mut_checked(suffix.len())?;
@@ -158,7 +159,7 @@ impl PrivatePath {
     }
 }
 
-/// Gives a path that the C library answered with the name it has outside, in place: it becomes shorter.
+/// Converts a path that the C library returned to its public form, in place, because it becomes shorter.
 ///
 /// # Safety
 /// `path` is null or a C string that may be written.
@@ -167,14 +168,14 @@ pub(crate) unsafe fn show(path: *mut c_char) {
     if path.is_null() {
         return;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that it is a C string.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
-    let Some(shown) = bytes.strip_prefix(root).map(remaining::strip) else { return };
+    let Some(shown) = bytes.strip_prefix(root).map(removed_devices::strip) else { return };
     if shown.first() != Some(&b'/') {
         return;
     }
     let length = shown.len();
-    // SAFETY: the end of the string, its NUL included, moves to its beginning.
+    // SAFETY: the end of the string, including its NUL, moves to its beginning.
     unsafe { path.copy_from(path.add(bytes.len() - length), length) };
 }
 
@@ -218,10 +219,10 @@ mod tests {
             (c"//", false),
             (c"", false),
         ] {
-            // SAFETY: a C string.
+            // SAFETY: the path is a C string.
             assert_eq!(unsafe { is_private(path.as_ptr()) }, expected, "{path:?}");
         }
-        // SAFETY: null is asked for.
+        // SAFETY: the path is null.
         assert!(!unsafe { is_private(std::ptr::null()) });
     }
 

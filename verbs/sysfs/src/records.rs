@@ -1,12 +1,13 @@
-//! The form of the file that the processes count in, and of lines of numbers in the tree.
+//! The format of the file in which the processes count, and of lines of numbers in the tree.
 
-/// Words of a process's record, and records: `device/share/src/published.rs` writes them.
+/// Number of words of a process's record, as `device/fabric/src/registry/published.rs` writes it.
 pub(crate) const RECORD_WORDS: usize = 64;
+/// Number of records in the file.
 pub(crate) const RECORDS: usize = 256;
 pub(crate) const WORD_BYTES: usize = 8;
 pub(crate) const RECORD_BYTES: usize = RECORD_WORDS * WORD_BYTES;
 
-/// The decimal numbers of a line; none for each word that is no number.
+/// Returns the decimal numbers of a line; `None` for each word that is no number.
 pub(crate) fn numbers(line: &[u8]) -> impl Iterator<Item = Option<u64>> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(decimal)
 }

@@ -1,22 +1,24 @@
-//! Netlink messages about RDMA devices: what a question asks (linux/netlink.h, linux/rdma_netlink.h).
+//! Netlink messages about RDMA devices: parses questions (linux/netlink.h, linux/rdma_netlink.h).
 
-use crate::attributes::{Attributes, DEV_INDEX, LINK_TYPE, PORT_INDEX, STAT_RES, device_name, half, word};
+use crate::attributes::{
+    DEV_INDEX, LINK_TYPE, NetlinkAttributes, PORT_INDEX, STAT_RES, device_name, half, word,
+};
 
-/// How many devices a tree has, and a bit for each that is pulled out.
+/// The number of devices in a tree, and a bit for each that is pulled out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Devices {
+pub(crate) struct DeviceSet {
     pub(crate) count: u32,
-    pub(crate) gone: u64,
+    pub(crate) removed: u64,
 }
 
-impl Devices {
-    /// Whether there is a device of this index.
+impl DeviceSet {
+    /// Reports whether a device of this index is present.
     pub(crate) const fn has(self, index: u32) -> bool {
-        index < self.count && index < u64::BITS && self.gone >> index & 1 == 0
+        index < self.count && index < u64::BITS && self.removed >> index & 1 == 0
     }
 }
 
-/// Bytes of `nlmsghdr`.
+/// Length of `nlmsghdr`, in bytes.
 pub(crate) const HEADER_BYTES: usize = 16;
 /// `NLM_F_ACK`, `NLM_F_DUMP`.
 const ACK: u16 = 4;
@@ -29,19 +31,20 @@ const PORT: u16 = 5;
 const SYSTEM: u16 = 6;
 const RESOURCES: u16 = 9;
 const STATISTICS: u16 = 17;
-/// Those that make and remove the link of a software device.
+/// Commands that create and remove the link of a software device.
 pub(crate) const NEW_LINK: u16 = 3;
 pub(crate) const DELETE_LINK: u16 = 4;
-/// Of commands that read, the last; and those among them that set something.
+/// The last command that reads.
 const LAST: u16 = 24;
+/// Commands up to the last one that set something instead.
 const SETTING: [u16; 6] = [2, 3, 4, 7, 16, 18];
-/// Ports of a device at most.
-const MOST_PORTS: u32 = 2;
-/// What is added to the number of a command in the names of files about second ports:
-/// `device/instruments/src/sysfs/netlink.rs` adds it.
+/// Maximum number of ports of a device.
+const MAX_PORTS: u32 = 2;
+/// Addend to the number of a command in the names of files about second ports, as in
+/// `device/analysis/src/sysfs/netlink.rs`.
 const OF_SECOND_PORT: u16 = 50;
 
-/// A question.
+/// A parsed question.
 pub(crate) struct NetlinkRequest<'a> {
     pub(crate) header: &'a [u8; HEADER_BYTES],
     pub(crate) kind: u16,
@@ -57,14 +60,14 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Of a device and a command.
+    /// Returns the name of the file for a device and a command.
     pub(crate) fn of(device: u32, command: u16) -> Name {
         let mut name = Name::of_device(device, b"");
         name.number(command.into());
         name
     }
 
-    /// Of a device and a word.
+    /// Returns the name of the file for a device and a word.
     pub(crate) fn of_device(device: u32, word: &[u8]) -> Name {
         let mut name = Name { bytes: [0; 16], length: 0 };
         name.number(device);
@@ -73,7 +76,7 @@ impl Name {
         name
     }
 
-    /// That of a device among those of /dev/infiniband.
+    /// Returns the name of a device in /dev/infiniband.
     pub(crate) fn of_uverbs(device: u32) -> Name {
         let mut name = Name { bytes: [0; 16], length: 0 };
         b"uverbs".iter().for_each(|byte| name.put(*byte));
@@ -81,7 +84,7 @@ impl Name {
         name
     }
 
-    /// A number below 100.
+    /// Appends a number below 100.
     fn number(&mut self, number: u32) {
         if number >= 10 {
             self.put(b'0' + (number / 10 % 10) as u8);
@@ -102,7 +105,7 @@ impl Name {
 }
 
 impl<'a> NetlinkRequest<'a> {
-    /// The first message of what was sent.
+    /// Parses the first message of what was sent.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<NetlinkRequest<'a>> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let length = usize::try_from(word(header, 0)?).ok()?.min(bytes.len());
@@ -119,23 +122,23 @@ impl<'a> NetlinkRequest<'a> {
         self.kind & 0x3ff
     }
 
-    /// Whether it asks for all that there is.
+    /// Reports whether the question asks for a dump of everything.
     pub(crate) fn is_dump(&self) -> bool {
         self.flags & DUMP != 0
     }
 
-    /// Whether it asks about the system and not about devices.
+    /// Reports whether the question is about the system and not about devices.
     pub(crate) fn is_about_system(&self) -> bool {
         self.command() == SYSTEM
     }
 
-    /// Whether it wants to be told that it was understood.
-    pub(crate) fn wants_acknowledgement(&self) -> bool {
+    /// Reports whether the question requests an acknowledgement.
+    pub(crate) fn requests_ack(&self) -> bool {
         !self.is_dump() && self.flags & ACK != 0
     }
 
     fn number(&self, kind: u16) -> Option<u32> {
-        let mut found = Attributes(self.attributes);
+        let mut found = NetlinkAttributes(self.attributes);
         found.find(|(other, _)| *other == kind).and_then(|(_, value)| word(value, 0))
     }
 
@@ -151,34 +154,34 @@ impl<'a> NetlinkRequest<'a> {
         self.kind >> 10 == CLIENT && self.command() == PORT
     }
 
-    /// What `rdma link add` asks for: the name of the device, and of which type its link is to be.
+    /// Returns what `rdma link add` requests: the name of the device, and the type of its link.
     pub(crate) fn new_link(&self) -> Option<(&'a [u8], &'a [u8])> {
         let is_asked = self.kind >> 10 == CLIENT && self.command() == NEW_LINK;
         is_asked.then_some(())?;
         Some((device_name(self.attributes)?, self.text(LINK_TYPE)?))
     }
 
-    /// Whether it is `rdma link delete` of a device that is there.
-    pub(crate) fn deletes_link(&self, devices: Devices) -> bool {
+    /// Reports whether the question is `rdma link delete` for a device that is present.
+    pub(crate) fn deletes_link(&self, devices: DeviceSet) -> bool {
         let device = self.number(DEV_INDEX);
         self.kind >> 10 == CLIENT
             && self.command() == DELETE_LINK
             && device.is_some_and(|index| devices.has(index))
     }
 
-    /// The value of an attribute that is a text.
+    /// Returns the value of an attribute that is a text.
     fn text(&self, kind: u16) -> Option<&'a [u8]> {
-        let (_, value) = Attributes(self.attributes).find(|(other, _)| *other == kind)?;
+        let (_, value) = NetlinkAttributes(self.attributes).find(|(other, _)| *other == kind)?;
         value.split(|byte| *byte == 0).next()
     }
 
-    /// Whether its answer is about a port, and not about a device or the system.
+    /// Reports whether the answer is about a port, rather than a device or the system.
     fn is_about_ports(&self) -> bool {
         matches!(self.command(), PORT | STATISTICS)
     }
 
-    /// What is wrong with it where there are these devices, as Linux says it: a positive errno.
-    pub(crate) fn fault(&self, devices: Devices) -> Option<i32> {
+    /// Checks the question against these devices, and returns the error as Linux does: a positive errno.
+    pub(crate) fn fault(&self, devices: DeviceSet) -> Option<i32> {
         let command = self.command();
         if self.kind >> 10 != CLIENT || command == 0 || command > LAST {
             return Some(libc::EINVAL);
@@ -191,22 +194,23 @@ impl<'a> NetlinkRequest<'a> {
         }
         let device = self.number(DEV_INDEX);
         let port = self.number(PORT_INDEX);
-        // A dump need not name a device; one that is named must be there.
+        // A dump need not name a device; one that is named must be present.
         let wrong_device = device.map_or(!self.is_dump(), |index| !devices.has(index));
-        let is_port = |port: u32| (1..=MOST_PORTS).contains(&port);
+        let is_port = |port: u32| (1..=MAX_PORTS).contains(&port);
         let wrong_port = self.is_about_ports() && !self.is_dump() && !port.is_some_and(is_port);
         (wrong_device || wrong_port).then_some(libc::EINVAL)
     }
 
-    /// The file of the tree with the attributes of the answer for a device; none for what is not there.
+    /// Returns the file of the tree with the attributes of the answer for a device; `None` if there is no
+    /// answer.
     pub(crate) fn file_name(&self, (device, port): (u32, u32)) -> Option<Name> {
-        // Statistics of queue pairs or regions: none is bound to a counter.
+        // No queue pair or region is bound to a counter, so there are no such statistics.
         let is_absent = self.is_about_statistics() && self.number(STAT_RES).is_some();
         let of_port = if port == 1 { 0 } else { OF_SECOND_PORT };
         (!is_absent).then(|| Name::of(device, self.command() + of_port))
     }
 
-    /// The devices that the answer is about, from the first up to the one before the last.
+    /// Returns the range of the devices that the answer is about, without its end.
     pub(crate) fn about(&self, devices: u32) -> (u32, u32) {
         match self.number(DEV_INDEX) {
             _ if self.is_about_system() => (0, 1),
@@ -215,12 +219,13 @@ impl<'a> NetlinkRequest<'a> {
         }
     }
 
-    /// The ports of each device that the answer is about, as above; a device may have fewer.
+    /// Returns the range of the ports of each device that the answer is about, without its end; a device may
+    /// have fewer.
     pub(crate) fn ports(&self) -> (u32, u32) {
         match self.number(PORT_INDEX) {
             _ if !self.is_about_ports() => (1, 2),
             Some(one) if !self.is_dump() => (one, one + 1),
-            _ => (1, MOST_PORTS + 1),
+            _ => (1, MAX_PORTS + 1),
         }
     }
 }

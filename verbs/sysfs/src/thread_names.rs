@@ -1,17 +1,17 @@
 //! The names of threads, as numbers.
 //!
-//! A 1, then for each ancestor below the first thread, and for the thread itself, how many its maker had made
-//! before it, plus one, in Elias gamma code: as many zeros as binary digits follow the first. libpumice.so
-//! reads them, in `device/ground/src/outside/thread_name.rs`.
+//! A name is a 1, then for each ancestor below the first thread, and for the thread itself, the number of
+//! threads that its creator had created before it, plus one, in Elias gamma code: as many zeros as binary
+//! digits follow the first. libpumice.so reads them, in `device/platform/src/outside/thread_name.rs`.
 
-/// A thread without a name: not the program's, or made without pthread_create(3).
+/// Name of a thread that the program did not create, or that was created without pthread_create(3).
 pub(crate) const UNNAMED: u32 = 0;
-/// The first thread of a process.
+/// Name of the first thread of a process.
 pub(crate) const MAIN: u32 = 1;
-/// Bits of a name; what has no room has no name.
+/// Number of bits of a name; a thread whose name needs more has none.
 const BITS: u32 = 20;
 
-/// The name of the thread that this one makes after so many others.
+/// Returns the name of the thread that the thread `name` creates after `before` others.
 pub(crate) fn child(name: u32, before: u32) -> u32 {
     let number = before.saturating_add(1);
     let digits = 2 * number.ilog2() + 1;

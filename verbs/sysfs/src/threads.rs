@@ -1,8 +1,8 @@
-//! Threads that the program makes, and what they are called: by whom they were made, and as which of its
-//! threads. libpumice.so asks here, because the program's calls of pthread_create(3) lead to this object also
-//! where libpumice.so is loaded later.
+//! Threads that the program creates, and their names: each is named after its creator, and its ordinal among
+//! the creator's threads. libpumice.so reads them here, because the program's calls of pthread_create(3) lead
+//! to this object even if libpumice.so is loaded later.
 //!
-//! A wrapper around the thread's function brings the name into the thread. pthread_create(3) itself takes
+//! A wrapper around the thread's function passes the name into the thread. pthread_create(3) itself takes
 //! locks and allocates, so this does as well; signal handlers and allocators do not call it.
 
 use std::cell::Cell;
@@ -14,80 +14,81 @@ use libc::{pthread_attr_t, pthread_t};
 use crate::original::Original;
 use crate::thread_names::{MAIN, UNNAMED, child};
 
-type Function = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
-type Create =
-    unsafe extern "C-unwind" fn(*mut pthread_t, *const pthread_attr_t, Function, *mut c_void) -> c_int;
+type StartFunction = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+type PthreadCreate =
+    unsafe extern "C-unwind" fn(*mut pthread_t, *const pthread_attr_t, StartFunction, *mut c_void) -> c_int;
 
-/// The next object's.
+/// The `pthread_create` of the next object.
 pub(crate) static ORIGINAL: Original = Original::new(c"pthread_create");
 
-/// What is known of a thread: libpumice.so has the same structure, in
-/// `device/ground/src/outside/thread_name.rs`.
+/// The state of a thread: libpumice.so has the same structure, in
+/// `device/platform/src/outside/thread_name.rs`.
 #[repr(C)]
-struct Known {
-    /// The process in which it got its name; a forked child has another number. 0: it has none.
+struct ThreadRecord {
+    /// Process in which it got its name; a forked child has another id. 0 if it has no name.
     process: Cell<u32>,
-    /// See `thread_names`.
+    /// Name of the thread; see `thread_names`.
     name: Cell<u32>,
-    /// Threads that it has made.
+    /// Number of threads that it has created.
     children: Cell<u32>,
-    /// Not 0: what it makes now is not the program's, and is not counted. libpumice.so sets it.
-    is_quiet: Cell<u32>,
+    /// Flag that libpumice.so sets (not 0) while the threads that this one creates are not the program's, and
+    /// are not counted.
+    is_uncounted: Cell<u32>,
 }
 
-impl Known {
-    const fn unnamed() -> Known {
-        Known {
+impl ThreadRecord {
+    const fn unnamed() -> ThreadRecord {
+        ThreadRecord {
             process: Cell::new(0),
             name: Cell::new(UNNAMED),
             children: Cell::new(0),
-            is_quiet: Cell::new(0),
+            is_uncounted: Cell::new(0),
         }
     }
 }
 
 thread_local! {
-    static KNOWN: Known = const { Known::unnamed() };
+    static THREAD_RECORD: ThreadRecord = const { ThreadRecord::unnamed() };
 }
 
-/// What is known of the calling thread.
+/// Returns the state of the calling thread.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pumice_thread() -> *const c_void {
-    // It has no destructor, so it is there as long as the thread.
-    KNOWN.try_with(|known| (&raw const *known).cast()).unwrap_or(std::ptr::null())
+    // The state has no destructor, so it lives as long as the thread.
+    THREAD_RECORD.try_with(|record| (&raw const *record).cast()).unwrap_or(std::ptr::null())
 }
 
-/// The first thread of the process gets its name.
+/// Names the first thread of the process.
 pub(crate) fn begin() {
     ORIGINAL.address();
-    let _ = KNOWN.try_with(|known| {
-        known.process.set(own_process());
-        known.name.set(MAIN);
+    let _ = THREAD_RECORD.try_with(|record| {
+        record.process.set(current_pid());
+        record.name.set(MAIN);
     });
 }
 
-fn own_process() -> u32 {
-    // SAFETY: it asks for a number.
+fn current_pid() -> u32 {
+    // SAFETY: the call only returns a number.
     unsafe { libc::getpid() }.cast_unsigned()
 }
 
-/// What a thread begins with.
-struct Beginning {
-    function: Function,
+/// The arguments of a thread's start function.
+struct StartArguments {
+    function: StartFunction,
     argument: *mut c_void,
     process: u32,
     name: u32,
 }
 
-/// pthread_create(3), with a name for the thread.
+/// Calls pthread_create(3), and names the thread.
 ///
 /// # Safety
-/// That of the C library's function.
+/// The requirements of the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn pthread_create(
     thread: *mut pthread_t,
     attributes: *const pthread_attr_t,
-    function: Function,
+    function: StartFunction,
     argument: *mut c_void,
 ) -> c_int {
     let original = ORIGINAL.address();
@@ -95,57 +96,58 @@ pub(crate) unsafe extern "C-unwind" fn pthread_create(
         return libc::EAGAIN;
     }
     // SAFETY: the function of that name has this type.
-    let create = unsafe { transmute::<*mut c_void, Create>(original) };
+    let create = unsafe { transmute::<*mut c_void, PthreadCreate>(original) };
     let Some((process, name)) = name_of_next() else {
         // SAFETY: the caller vouches for the arguments.
         return unsafe { create(thread, attributes, function, argument) };
     };
-    // SAFETY: any size may be asked for.
-    let beginning = unsafe { libc::malloc(size_of::<Beginning>()) }.cast::<Beginning>();
-    if beginning.is_null() {
+    // SAFETY: malloc accepts any size.
+    let start_arguments = unsafe { libc::malloc(size_of::<StartArguments>()) }.cast::<StartArguments>();
+    if start_arguments.is_null() {
         return libc::EAGAIN;
     }
     // SAFETY: fresh memory of that size, aligned for everything; `start` of the new thread frees it.
-    unsafe { beginning.write(Beginning { function, argument, process, name }) };
-    // SAFETY: as above; what the new thread begins with is in place.
-    let outcome = unsafe { create(thread, attributes, start, beginning.cast()) };
+    unsafe { start_arguments.write(StartArguments { function, argument, process, name }) };
+    // SAFETY: the same as above; the argument of the new thread is initialized.
+    let outcome = unsafe { create(thread, attributes, start, start_arguments.cast()) };
     if outcome == 0 {
-        let _ = KNOWN.try_with(|known| known.children.set(known.children.get().saturating_add(1)));
+        let _ = THREAD_RECORD.try_with(|record| record.children.set(record.children.get().saturating_add(1)));
     } else {
-        // SAFETY: no thread has it.
-        unsafe { libc::free(beginning.cast()) };
+        // SAFETY: no thread uses it.
+        unsafe { libc::free(start_arguments.cast()) };
     }
     outcome
 }
 
-/// The process, and the name of the thread that this one makes next; none if it is not the program's.
+/// Returns the process, and the name of the thread that this one creates next; `None` if that thread is not
+/// the program's.
 fn name_of_next() -> Option<(u32, u32)> {
-    let process = own_process();
-    let next = |known: &Known| {
-        if known.is_quiet.get() != 0 {
+    let process = current_pid();
+    let next = |record: &ThreadRecord| {
+        if record.is_uncounted.get() != 0 {
             return None;
         }
-        if known.process.get() != 0 && known.process.get() != process {
-            // It is the first thread of a forked child.
-            known.process.set(process);
-            known.name.set(MAIN);
-            known.children.set(0);
+        if record.process.get() != 0 && record.process.get() != process {
+            // The thread is the first one of a forked child.
+            record.process.set(process);
+            record.name.set(MAIN);
+            record.children.set(0);
         }
-        Some((process, child(known.name.get(), known.children.get())))
+        Some((process, child(record.name.get(), record.children.get())))
     };
-    KNOWN.try_with(next).ok().flatten()
+    THREAD_RECORD.try_with(next).ok().flatten()
 }
 
-/// Where a thread begins. Nothing is to be cleaned up when it is cancelled.
-extern "C-unwind" fn start(beginning: *mut c_void) -> *mut c_void {
-    let beginning = beginning.cast::<Beginning>();
-    // SAFETY: `pthread_create` has filled it, for this thread alone.
-    let Beginning { function, argument, process, name } = unsafe { beginning.read() };
-    // SAFETY: it came from malloc, and was read.
-    unsafe { libc::free(beginning.cast()) };
-    let _ = KNOWN.try_with(|known| {
-        known.process.set(process);
-        known.name.set(name);
+/// Starts a thread. Nothing is to be cleaned up when it is cancelled.
+extern "C-unwind" fn start(start_arguments: *mut c_void) -> *mut c_void {
+    let start_arguments = start_arguments.cast::<StartArguments>();
+    // SAFETY: `pthread_create` has initialized it, for this thread alone.
+    let StartArguments { function, argument, process, name } = unsafe { start_arguments.read() };
+    // SAFETY: the memory came from malloc, and was read.
+    unsafe { libc::free(start_arguments.cast()) };
+    let _ = THREAD_RECORD.try_with(|record| {
+        record.process.set(process);
+        record.name.set(name);
     });
     function(argument)
 }

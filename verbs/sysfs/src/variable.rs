@@ -1,29 +1,29 @@
-//! What the environment says, copied once: a program may change its environment later.
+//! Environment variables, copied once, because a program may change its environment later.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The longest value, in bytes.
+/// Maximum length of a value, in bytes.
 pub(crate) const MAX_VALUE_BYTES: usize = 512;
 
-const NEW: u8 = 0;
-/// A thread copies it.
+const UNREAD: u8 = 0;
+/// State: a thread copies the value.
 const COPYING: u8 = 1;
 const READY: u8 = 2;
-/// There is none that can be used.
+/// State: there is no usable value.
 const NONE: u8 = 3;
 
-/// The folder with the private tree.
+/// Variable with the folder of the private tree.
 pub(crate) static FOLDER: Variable = Variable::new(c"PUMICE_SYSFS");
-/// libpumice.so.
+/// Variable with the path of libpumice.so.
 pub(crate) static LIBRARY: Variable = Variable::new(c"PUMICE_LIBRARY");
 
 /// A variable that holds an absolute path. It is written once and read after that.
 pub(crate) struct Variable {
     name: &'static CStr,
     state: AtomicU8,
-    /// With a NUL at the end.
+    /// Value, with a NUL at the end.
     text: UnsafeCell<[u8; MAX_VALUE_BYTES + 1]>,
 }
 
@@ -33,16 +33,16 @@ unsafe impl Sync for Variable {}
 impl Variable {
     const fn new(name: &'static CStr) -> Variable {
         let text = UnsafeCell::new([0; MAX_VALUE_BYTES + 1]);
-        Variable { name, state: AtomicU8::new(NEW), text }
+        Variable { name, state: AtomicU8::new(UNREAD), text }
     }
 
-    /// The path without a slash at its end, if there is one. None while another thread, or what a signal has
-    /// interrupted, copies it: that is before `main`.
+    /// Returns the path without a slash at its end, if there is one. `None` while another thread, or code
+    /// that a signal has interrupted, copies it: that is before `main`.
     pub(crate) fn value(&self) -> Option<&'static CStr>
     where
         Self: 'static,
     {
-        if self.state.load(Ordering::Acquire) == NEW {
+        if self.state.load(Ordering::Acquire) == UNREAD {
             self.copy();
         }
         if self.state.load(Ordering::Acquire) != READY {
@@ -54,16 +54,16 @@ impl Variable {
     }
 
     fn copy(&self) {
-        if self.state.compare_exchange(NEW, COPYING, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if self.state.compare_exchange(UNREAD, COPYING, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return;
         }
-        // SAFETY: a name that ends with NUL; nothing of the environment is kept longer than this call.
+        // SAFETY: the name ends with NUL, and no pointer into the environment is kept beyond this call.
         let found: *const c_char = unsafe { libc::getenv(self.name.as_ptr()) };
-        // SAFETY: getenv gives a C string.
+        // SAFETY: getenv returns a C string.
         let found = (!found.is_null()).then(|| unsafe { CStr::from_ptr(found) }.to_bytes());
         let path = found.and_then(usable);
         if let Some(path) = path {
-            // SAFETY: this is the one writer, see `Sync`.
+            // SAFETY: this is the only writer, see `Sync`.
             let text = unsafe { &mut *self.text.get() };
             for (to, from) in text.iter_mut().zip(path) {
                 *to = *from;
@@ -73,7 +73,7 @@ impl Variable {
     }
 }
 
-/// A path as it is put in front of others: absolute, and short enough.
+/// Returns a path as it is put in front of others: absolute, and short enough.
 fn usable(mut path: &[u8]) -> Option<&[u8]> {
     while let Some(shorter) = path.strip_suffix(b"/") {
         path = shorter;

@@ -125,16 +125,16 @@ fn a_bundled_libibverbs_gives_way_to_the_device() {
     let program = folder.join("main");
     let runpath = ["-Wl,-rpath,$ORIGIN/package.libs", "-Wl,--enable-new-dtags", "-ldl"];
     assert!(compile("wheel", &runpath, &program));
-    let said = |preload: bool, library: Option<&Path>| {
+    let printed_by = |preload: bool, library: Option<&Path>| {
         let mut command = under(preload, None, &program);
         command.env_remove("PUMICE_LIBRARY");
         command.envs(library.map(|library| ("PUMICE_LIBRARY", library)));
         printed("wheel", &command.output().expect("timeout runs"))
     };
-    assert_eq!(said(false, Some(&device)), "bundled\n");
-    assert_eq!(said(true, None), "bundled\n");
-    assert_eq!(said(true, Some(&device)), "device\n");
-    assert_eq!(said(true, Some(Path::new("/nowhere/lib.so"))), "bundled\n", "it goes on without");
+    assert_eq!(printed_by(false, Some(&device)), "bundled\n");
+    assert_eq!(printed_by(true, None), "bundled\n");
+    assert_eq!(printed_by(true, Some(&device)), "device\n");
+    assert_eq!(printed_by(true, Some(Path::new("/nowhere/lib.so"))), "bundled\n", "it goes on without");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use planted::{PROGRAMS, PlantedEnd};
-use pumice_verbs::{CheckOptions, Device, DeviceOptions, Entry, FabricConfig, Frame, Simulation};
+use pumice_verbs::{CheckOptions, Device, DeviceOptions, FabricConfig, Frame, ReportEntry, Simulation};
 
 /// What the child process of a test is told by.
 const PLANTED: &str = "PUMICE_TEST_PLANTED";
@@ -34,7 +34,7 @@ fn planted_line(kind: &str) -> u32 {
 }
 
 /// Whether a finding has a frame in this line of the programs, in its stack or in another that belongs to it.
-fn is_at(entry: &Entry, line: u32) -> bool {
+fn is_at(entry: &ReportEntry, line: u32) -> bool {
     let related = entry.related.iter().flat_map(|stack| &stack.frames);
     let is_here = |frame: &Frame| {
         frame.line == Some(line)
@@ -43,19 +43,19 @@ fn is_at(entry: &Entry, line: u32) -> bool {
     entry.frames.iter().chain(related).any(is_here)
 }
 
-fn kinds(entries: &[Entry]) -> Vec<&'static str> {
+fn kinds(entries: &[ReportEntry]) -> Vec<&'static str> {
     entries.iter().map(|entry| entry.finding.kind.name).collect()
 }
 
 /// What a program was found to do wrong on a device.
-fn found(device: Device, kind: &str, is_fixed: bool) -> Vec<Entry> {
+fn found(device: Device, kind: &str, is_fixed: bool) -> Vec<ReportEntry> {
     let (_, program) = PROGRAMS.into_iter().find(|(name, _)| *name == kind).expect("a program");
     let end = PlantedEnd::new(device).unwrap();
     program(&end, is_fixed).unwrap();
     end.device.findings()
 }
 
-fn assert_found(kind: &str, entries: &[Entry]) {
+fn assert_found(kind: &str, entries: &[ReportEntry]) {
     let line = planted_line(kind);
     assert_eq!(kinds(entries), [kind], "{entries:#?}");
     assert!(is_at(&entries[0], line), "{kind} at {line}: {entries:#?}");
@@ -67,7 +67,7 @@ fn assert_found(kind: &str, entries: &[Entry]) {
 #[test]
 fn planted_mistakes_are_found_at_their_lines_and_nothing_else_is() {
     for (kind, _) in PROGRAMS {
-        let check = CheckOptions::new().quiet().slow_ways();
+        let check = CheckOptions::new().quiet().slow_paths();
         let device = Device::open(options().check(check)).unwrap();
         assert_found(kind, &found(device, kind, false));
     }
@@ -76,7 +76,7 @@ fn planted_mistakes_are_found_at_their_lines_and_nothing_else_is() {
 #[test]
 fn nothing_is_found_where_the_mistakes_are_mended_or_nothing_is_checked() {
     for (kind, _) in PROGRAMS {
-        let check = CheckOptions::new().quiet().slow_ways();
+        let check = CheckOptions::new().quiet().slow_paths();
         let device = Device::open(options().check(check)).unwrap();
         let entries = found(device, kind, true);
         assert!(entries.is_empty(), "{kind}: {entries:#?}");
@@ -90,7 +90,7 @@ fn mistakes_are_found_in_virtual_time_too() {
     for (kind, _) in PROGRAMS {
         for is_fixed in [false, true] {
             let simulation = Simulation::new(FabricConfig::default());
-            let check = CheckOptions::new().quiet().slow_ways();
+            let check = CheckOptions::new().quiet().slow_paths();
             let options = DeviceOptions::new().addresses([[10, 0, 0, 1].into()]).check(check);
             let entries = found(simulation.device_with(options).unwrap(), kind, is_fixed);
             if is_fixed {
@@ -152,20 +152,24 @@ fn the_environment_asks_for_a_check() {
         command.env("PUMICE_CHECK", check).env("PUMICE_CHECK_REPORT", &report).output().expect("it runs")
     };
     let output = run("1");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr_text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr_text}");
     let line = planted_line("cq-too-small");
     assert!(
-        said.contains("pumice: cq-too-small: ") && said.contains(&format!("planted.rs:{line})")),
-        "{said}"
+        stderr_text.contains("pumice: cq-too-small: ")
+            && stderr_text.contains(&format!("planted.rs:{line})")),
+        "{stderr_text}"
     );
-    assert!(said.contains("pumice: check: 1 finding"), "{said}");
+    assert!(stderr_text.contains("pumice: check: 1 finding"), "{stderr_text}");
     let files = fs::read_dir(report.parent().expect("a folder")).expect("it is there");
     let [file] =
         files.map(|file| file.expect("a file").path()).collect::<Vec<_>>().try_into().expect("one file");
     let text = fs::read_to_string(file).expect("a report");
     assert!(text.contains("\"ruleId\": \"cq-too-small\""), "{text}");
     let wrong = run("often");
-    let said = String::from_utf8_lossy(&wrong.stderr);
-    assert!(!wrong.status.success() && said.contains("PUMICE_CHECK") && said.contains("often"), "{said}");
+    let stderr_text = String::from_utf8_lossy(&wrong.stderr);
+    assert!(
+        !wrong.status.success() && stderr_text.contains("PUMICE_CHECK") && stderr_text.contains("often"),
+        "{stderr_text}"
+    );
 }

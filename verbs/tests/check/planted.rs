@@ -8,7 +8,7 @@ use pumice_verbs::{
     RcQueuePair, RecvRequest, Result, SendRequest,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A device, and what every program needs.
 pub(crate) struct PlantedEnd {
@@ -68,7 +68,7 @@ pub(crate) fn send_queue_never_reaped(end: &PlantedEnd, is_fixed: bool) -> Resul
             return Ok(());
         }
         if is_signaled {
-            cq.wait_success(PATIENCE)?;
+            cq.wait_success(TIMEOUT)?;
         }
     }
     Ok(())
@@ -92,11 +92,11 @@ pub(crate) fn lost_wakeup(end: &PlantedEnd, is_fixed: bool) -> Result<()> {
     }
     cq.arm(Notify::Any)?;
     if is_fixed {
-        cq.wait_success(PATIENCE)?;
+        cq.wait_success(TIMEOUT)?;
         return Ok(());
     }
     let _ = channel.wait(Duration::from_secs(3)); // BUG: lost-wakeup
-    cq.wait_success(PATIENCE)?;
+    cq.wait_success(TIMEOUT)?;
     Ok(())
 }
 
@@ -120,8 +120,8 @@ pub(crate) fn in_flight_at_destroy(end: &PlantedEnd, is_fixed: bool) -> Result<(
     }
     qp.post_send(&SendRequest::send(&local).signaled())?;
     if is_fixed {
-        cq.wait_success(PATIENCE)?;
-        cq.wait_success(PATIENCE)?;
+        cq.wait_success(TIMEOUT)?;
+        cq.wait_success(TIMEOUT)?;
     }
     drop(qp); // BUG: in-flight-at-destroy
     Ok(())

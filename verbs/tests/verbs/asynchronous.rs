@@ -17,14 +17,14 @@ use pumice_verbs::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-use crate::kit::{LIMIT, Side, on_both, on_udp_with, simulated, udp};
+use crate::kit::{LIMIT, TestSide, on_both, on_udp_with, simulated, udp};
 
 fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 /// A queue pair with a completion queue that is awaited.
-fn awaited(side: &Side) -> (RcQueuePair, AsyncCompletionQueue) {
+fn awaited(side: &TestSide) -> (RcQueuePair, AsyncCompletionQueue) {
     let cq = AsyncCompletionQueue::new(&side.device, 256).unwrap();
     let qp = RcQueuePair::builder(&side.domain, cq.queue(), cq.queue()).build().unwrap();
     (qp, cq)
@@ -156,7 +156,7 @@ fn a_failed_request_is_an_error_that_names_it() {
             let error = cq.of(4).await.unwrap_err();
             assert!(error.to_string().contains("WR_FLUSH_ERR"), "{error}");
             let error = cq.of(3).await.unwrap_err();
-            assert!(matches!(&error, VerbsError::Completed(of) if of.wr_id == 3), "{error}");
+            assert!(matches!(&error, VerbsError::Completed(of) if of.0.wr_id == 3), "{error}");
             assert!(error.to_string().contains("REM_ACCESS_ERR"), "{error}");
             assert_eq!(events.event().await.unwrap().event, AsyncEventType::QpAccessErr);
         });
@@ -200,7 +200,7 @@ fn connections_are_asked_for_accepted_and_ended() {
             server.memory.to_vec(0, 5).unwrap()
         };
         let ask = async {
-            let asked = Connection::connect(&qp, at, &params, b"hello").unwrap();
+            let asked = Connection::start(&qp, at, &params, b"hello").unwrap();
             let asked = AsyncConnection::new(asked).unwrap();
             assert!(!asked.is_established());
             assert_eq!(asked.event().await.unwrap(), ConnectionEvent::Established);
@@ -214,7 +214,7 @@ fn connections_are_asked_for_accepted_and_ended() {
         assert_eq!(one_thread().block_on(both), b"stone");
         // No program listens there.
         let nowhere = SocketAddr::new(at.ip(), 7475);
-        let asked = Connection::connect(&client.rc(), nowhere, &params, &()).unwrap();
+        let asked = Connection::start(&client.rc(), nowhere, &params, &()).unwrap();
         let asked = AsyncConnection::new(asked).unwrap();
         let error = one_thread().block_on(asked.established()).unwrap_err();
         assert!(matches!(error, VerbsError::Rejected(_)), "{error}");
@@ -236,7 +236,7 @@ fn lossy_run() -> (u64, u64) {
         faults: WirePlan::seeded(3).by_chance(50_000, Fault::Drop),
         ..FabricConfig::default()
     });
-    let side = |last: u8| Side::new(simulation.device([10, 0, 0, last].into()).unwrap());
+    let side = |last: u8| TestSide::new(simulation.device([10, 0, 0, last].into()).unwrap());
     let (a, b) = (side(1), side(2));
     let (qp, cq) = awaited(&a);
     let peer = b.rc();
@@ -279,13 +279,13 @@ fn a_planned_failure_reaches_the_future() {
 
 /// The simplest executor: a thread that sleeps until the task is woken.
 fn block_on<R>(future: impl Future<Output = R>) -> R {
-    struct Woken(Thread);
-    impl Wake for Woken {
+    struct ThreadWaker(Thread);
+    impl Wake for ThreadWaker {
         fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
-    let waker = Waker::from(Arc::new(Woken(std::thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&waker)) {

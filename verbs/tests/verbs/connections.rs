@@ -12,15 +12,15 @@ use pumice_verbs::{
     WcStatus,
 };
 
-use crate::kit::{LIMIT, Side, on_both, simulated};
+use crate::kit::{LIMIT, TestSide, on_both, simulated};
 
 const PORT: u16 = 7471;
 
-fn address(side: &Side) -> IpAddr {
+fn address(side: &TestSide) -> IpAddr {
     side.device.gids()[0].1.ip
 }
 
-fn at(side: &Side, port: u16) -> SocketAddr {
+fn at(side: &TestSide, port: u16) -> SocketAddr {
     SocketAddr::new(address(side), port)
 }
 
@@ -28,25 +28,25 @@ fn params() -> ConnectionParams {
     ConnectionParams::default()
 }
 
-fn uc(side: &Side) -> UcQueuePair {
+fn uc(side: &TestSide) -> UcQueuePair {
     UcQueuePair::builder(&side.domain, &side.cq, &side.cq).build().unwrap()
 }
 
-fn ask(client: &Side, server: SocketAddr) -> Connection<pumice_verbs::transport::Rc> {
-    Connection::connect(&client.rc(), server, &params(), &()).unwrap()
+fn start_connect(client: &TestSide, server: SocketAddr) -> Connection<pumice_verbs::transport::Rc> {
+    Connection::start(&client.rc(), server, &params(), &()).unwrap()
 }
 
 /// Both ends of a connection.
 fn connected(
-    client: &Side,
+    client: &TestSide,
     listener: &Listener,
-    server: &Side,
+    server: &TestSide,
 ) -> (Connection<pumice_verbs::transport::Rc>, Connection<pumice_verbs::transport::Rc>) {
-    let asked = ask(client, at(server, listener.port()));
+    let connecting = start_connect(client, at(server, listener.port()));
     let accepted = listener.request(LIMIT).unwrap().accept(&server.rc(), &params(), &()).unwrap();
-    asked.established(LIMIT).unwrap();
+    connecting.established(LIMIT).unwrap();
     accepted.established(LIMIT).unwrap();
-    (asked, accepted)
+    (connecting, accepted)
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn two_sides_connect_by_address_talk_and_disconnect() {
         assert_eq!(listener.port(), PORT);
         let qp = client.rc();
         let hello = (7_u32, *b"hello");
-        let asked = Connection::connect(&qp, at(&server, PORT), &params(), &hello).unwrap();
-        assert!(!asked.is_established());
-        assert_eq!(asked.peer(), at(&server, PORT));
+        let connecting = Connection::start(&qp, at(&server, PORT), &params(), &hello).unwrap();
+        assert!(!connecting.is_established());
+        assert_eq!(connecting.peer(), at(&server, PORT));
 
         let request = listener.request(LIMIT).unwrap();
         assert_eq!(request.private_data::<(u32, [u8; 5])>().unwrap(), hello);
@@ -70,10 +70,10 @@ fn two_sides_connect_by_address_talk_and_disconnect() {
         let accepted = request.accept(&server_qp, &params(), &server.memory.remote()).unwrap();
         assert_eq!(server_qp.state().unwrap(), QpState::Rts, "data may come with the confirmation");
 
-        asked.established(LIMIT).unwrap();
+        connecting.established(LIMIT).unwrap();
         accepted.established(LIMIT).unwrap();
-        assert!(asked.is_established() && accepted.is_established());
-        let remote: RemoteSlice = asked.private_data().unwrap();
+        assert!(connecting.is_established() && accepted.is_established());
+        let remote: RemoteSlice = connecting.private_data().unwrap();
         assert_eq!(remote, server.memory.remote());
         let sent = client.pattern(0, 64);
         let local = [client.memory.slice(..64).unwrap()];
@@ -91,17 +91,17 @@ fn two_sides_connect_by_address_talk_and_disconnect() {
 
         qp.post_recv(&RecvRequest { wr_id: 4, sges: &[] }).unwrap();
         accepted.disconnect().unwrap();
-        asked.disconnected(LIMIT).unwrap();
+        connecting.disconnected(LIMIT).unwrap();
         accepted.disconnected(LIMIT).unwrap();
         client.expect_failure(4, WcStatus::WrFlushErr);
         assert_eq!(qp.state().unwrap(), QpState::Err);
-        assert!(!asked.is_established());
-        asked.disconnect().unwrap();
-        assert!(matches!(asked.established(LIMIT), Err(VerbsError::Disconnected { .. })));
+        assert!(!connecting.is_established());
+        connecting.disconnect().unwrap();
+        assert!(matches!(connecting.established(LIMIT), Err(VerbsError::Disconnected { .. })));
         // The queue pair can be connected again.
-        drop((asked, accepted));
+        drop((connecting, accepted));
         qp.reset().unwrap();
-        let again = Connection::connect(&qp, at(&server, PORT), &params(), &()).unwrap();
+        let again = Connection::start(&qp, at(&server, PORT), &params(), &()).unwrap();
         let accepted = listener.request(LIMIT).unwrap().accept(&server.rc(), &params(), &()).unwrap();
         again.established(LIMIT).unwrap();
         accepted.established(LIMIT).unwrap();
@@ -109,58 +109,58 @@ fn two_sides_connect_by_address_talk_and_disconnect() {
 }
 
 #[test]
-fn who_is_not_wanted_is_told_why() {
+fn a_rejected_peer_gets_the_reason() {
     on_both(102, |client, server| {
         // No program listens.
-        let asked = ask(&client, at(&server, PORT));
-        let Err(error) = asked.established(LIMIT) else { panic!() };
+        let connecting = start_connect(&client, at(&server, PORT));
+        let Err(error) = connecting.established(LIMIT) else { panic!() };
         assert!(error.to_string().contains("invalid service id"), "{error}");
         assert!(error.remedy().contains("listens"));
         assert_eq!(error.errno(), 111);
         // The program does not want to.
         let listener = server.device.listen(PORT).unwrap();
-        let asked = ask(&client, at(&server, PORT));
+        let connecting = start_connect(&client, at(&server, PORT));
         listener.request(LIMIT).unwrap().reject(&(40_u8, *b"full")).unwrap();
-        let event = asked.event(LIMIT).unwrap();
+        let event = connecting.event(LIMIT).unwrap();
         let ConnectionEvent::Rejected(rejection) = event else { panic!("{event:?}") };
         assert_eq!(rejection.reason, RejectReason::CONSUMER);
         assert_eq!(rejection.private_data::<(u8, [u8; 4])>().unwrap(), (40, *b"full"));
-        assert_eq!(asked.queue_pair().state().unwrap(), QpState::Err);
+        assert_eq!(connecting.queue_pair().state().unwrap(), QpState::Err);
         // It does not even look.
-        let asked = ask(&client, at(&server, PORT));
+        let connecting = start_connect(&client, at(&server, PORT));
         drop(listener.request(LIMIT).unwrap());
-        assert!(matches!(asked.established(LIMIT), Err(VerbsError::Rejected(_))));
+        assert!(matches!(connecting.established(LIMIT), Err(VerbsError::Rejected(_))));
         // It stops listening before it looks.
-        let asked = ask(&client, at(&server, PORT));
+        let connecting = start_connect(&client, at(&server, PORT));
         let other = listener.as_fd().try_clone_to_owned().unwrap();
         if let Some(simulation) = client.device.simulation() {
             simulation.run_for(Duration::from_millis(1));
         }
         wait_readable(&[other.as_raw_fd()], None, Some(LIMIT)).unwrap();
         drop(listener);
-        assert!(matches!(asked.established(LIMIT), Err(VerbsError::Rejected(_))));
+        assert!(matches!(connecting.established(LIMIT), Err(VerbsError::Rejected(_))));
         assert_eq!(client.device.hca().cm_connection_count(), 4, "as many as there are values of them");
     });
 }
 
 #[test]
-fn nobody_there_is_told_apart_and_waiting_ends_in_time() {
+fn an_absent_peer_is_distinguished_and_waiting_ends_in_time() {
     let (client, server) = simulated();
     let listener = server.device.listen(PORT).unwrap();
     let error = listener.request(Duration::from_millis(5)).unwrap_err();
     assert!(matches!(error, VerbsError::TimedOut { .. }), "{error}");
     let quick = ConnectionParams { response_timeout: 10, max_cm_retries: 2, ..params() };
     let nowhere = "10.0.0.99:7".parse().unwrap();
-    let asked = Connection::connect(&client.rc(), nowhere, &quick, &()).unwrap();
-    assert!(matches!(asked.established(Duration::from_millis(1)), Err(VerbsError::TimedOut { .. })));
-    assert!(matches!(asked.disconnect(), Err(VerbsError::Connection(_))), "it never was established");
-    let error = asked.established(LIMIT).unwrap_err();
+    let connecting = Connection::start(&client.rc(), nowhere, &quick, &()).unwrap();
+    assert!(matches!(connecting.established(Duration::from_millis(1)), Err(VerbsError::TimedOut { .. })));
+    assert!(matches!(connecting.disconnect(), Err(VerbsError::Connection(_))), "it never was established");
+    let error = connecting.established(LIMIT).unwrap_err();
     assert!(matches!(error, VerbsError::Unreachable { peer } if peer == nowhere), "{error}");
     assert_eq!(error.errno(), 110);
-    let family = Connection::connect(&client.rc(), "[::1]:7".parse().unwrap(), &quick, &()).unwrap_err();
+    let family = Connection::start(&client.rc(), "[::1]:7".parse().unwrap(), &quick, &()).unwrap_err();
     assert_eq!(family.attribute().as_deref(), Some("peer"));
     let wrong = ConnectionParams { retry_count: 8, ..params() };
-    let error = Connection::connect(&client.rc(), nowhere, &wrong, &()).unwrap_err();
+    let error = Connection::start(&client.rc(), nowhere, &wrong, &()).unwrap_err();
     assert!(error.to_string().contains("retry count 8"), "{error}");
 }
 
@@ -169,17 +169,17 @@ fn dropping_a_connection_disconnects_and_leaves_nothing() {
     on_both(103, |client, server| {
         let listener = server.device.listen(0).unwrap();
         assert!(listener.port() >= 32768);
-        let (asked, accepted) = connected(&client, &listener, &server);
-        drop(asked);
+        let (connecting, accepted) = connected(&client, &listener, &server);
+        drop(connecting);
         accepted.disconnected(LIMIT).unwrap();
         assert_eq!(accepted.queue_pair().state().unwrap(), QpState::Err);
         drop(accepted);
-        let (asked, accepted) = connected(&client, &listener, &server);
+        let (connecting, accepted) = connected(&client, &listener, &server);
         drop(accepted);
-        assert_eq!(asked.event(LIMIT).unwrap(), ConnectionEvent::Disconnected);
+        assert_eq!(connecting.event(LIMIT).unwrap(), ConnectionEvent::Disconnected);
         // Timewait, half a second, needs no program.
-        assert_eq!(asked.event(LIMIT).unwrap(), ConnectionEvent::TimewaitExit);
-        drop(asked);
+        assert_eq!(connecting.event(LIMIT).unwrap(), ConnectionEvent::TimewaitExit);
+        drop(connecting);
         if let Some(simulation) = client.device.simulation() {
             simulation.run_for(LIMIT);
             for side in [&client, &server] {
@@ -206,21 +206,21 @@ fn a_port_is_for_one_listener_at_a_time_and_an_address_must_be_the_devices() {
 }
 
 #[test]
-fn the_transport_is_the_askers() {
+fn the_transport_is_the_requesters() {
     on_both(105, |client, server| {
         let listener = server.device.listen(PORT).unwrap();
         let client_qp = uc(&client);
-        let asked = Connection::connect(&client_qp, at(&server, PORT), &params(), &()).unwrap();
+        let connecting = Connection::start(&client_qp, at(&server, PORT), &params(), &()).unwrap();
         let error = listener.request(LIMIT).unwrap().accept(&server.rc(), &params(), &()).unwrap_err();
         assert!(error.to_string().contains("RC"), "{error}");
-        assert!(matches!(asked.established(LIMIT), Err(VerbsError::Rejected(_))));
-        drop(asked);
+        assert!(matches!(connecting.established(LIMIT), Err(VerbsError::Rejected(_))));
+        drop(connecting);
         client_qp.reset().unwrap();
-        let asked = Connection::connect(&client_qp, at(&server, PORT), &params(), &()).unwrap();
+        let connecting = Connection::start(&client_qp, at(&server, PORT), &params(), &()).unwrap();
         let server_qp = uc(&server);
         server_qp.post_recv(&RecvRequest { wr_id: 1, sges: &[server.memory.slice(..8).unwrap()] }).unwrap();
         let accepted = listener.request(LIMIT).unwrap().accept(&server_qp, &params(), &()).unwrap();
-        asked.established(LIMIT).unwrap();
+        connecting.established(LIMIT).unwrap();
         accepted.established(LIMIT).unwrap();
         client_qp.post_send(&SendRequest::send(&[]).inline(b"datagram").signaled()).unwrap();
         assert_eq!(server.expect(1).byte_len, 8);
@@ -248,16 +248,16 @@ fn private_data_of_another_type_is_an_error_and_nothing_worse() {
     let (client, server) = simulated();
     let listener = server.device.listen(PORT).unwrap();
     let qp = client.rc();
-    let asked = Connection::connect(&qp, at(&server, PORT), &params(), &Version(0)).unwrap();
+    let connecting = Connection::start(&qp, at(&server, PORT), &params(), &Version(0)).unwrap();
     let request = listener.request(LIMIT).unwrap();
     let error = request.private_data::<Version>().unwrap_err();
     assert_eq!(error.attribute().as_deref(), Some("private_data"));
     assert_eq!(request.private_data::<[u8; 56]>().unwrap(), [0; 56]);
     assert!(request.private_data::<[u8; 57]>().is_err());
     let _accepted = request.accept(&server.rc(), &params(), &Version(3)).unwrap();
-    assert!(asked.private_data::<Version>().is_err(), "nothing was said yet");
-    asked.established(LIMIT).unwrap();
-    assert_eq!(asked.private_data::<Version>().unwrap(), Version(3));
+    assert!(connecting.private_data::<Version>().is_err(), "nothing was said yet");
+    connecting.established(LIMIT).unwrap();
+    assert_eq!(connecting.private_data::<Version>().unwrap(), Version(3));
 }
 
 #[test]
@@ -266,11 +266,11 @@ fn reads_and_atomics_are_limited_by_both_sides() {
     let listener = server.device.listen(PORT).unwrap();
     let few = ConnectionParams { responder_resources: 2, initiator_depth: 3, ..params() };
     let qp = client.rc();
-    let asked = Connection::connect(&qp, at(&server, PORT), &few, &()).unwrap();
+    let connecting = Connection::start(&qp, at(&server, PORT), &few, &()).unwrap();
     let many = ConnectionParams { responder_resources: 16, initiator_depth: 1, ..params() };
     let server_qp = server.rc();
     let _accepted = listener.request(LIMIT).unwrap().accept(&server_qp, &many, &()).unwrap();
-    asked.established(LIMIT).unwrap();
+    connecting.established(LIMIT).unwrap();
     let depths = |qp: &RcQueuePair| {
         let attributes = qp.query().unwrap();
         (attributes.max_dest_rd_atomic, attributes.max_rd_atomic)
@@ -286,20 +286,20 @@ fn a_lossy_network_delays_connections_and_no_more() {
         let side = |last: u8| {
             let faults = FaultPlan::seeded(seed).losing(100_000);
             let options = DeviceOptions::new().addresses([[10, 0, 0, last].into()]).faults(faults);
-            Side::new(simulation.device_with(options).unwrap())
+            TestSide::new(simulation.device_with(options).unwrap())
         };
         let (client, server) = (side(1), side(2));
         let listener = server.device.listen(PORT).unwrap();
         let wait = Duration::from_secs(200);
         for number in 0..5_u64 {
             let qp = client.rc();
-            let asked = Connection::connect(&qp, at(&server, PORT), &params(), &number).unwrap();
+            let connecting = Connection::start(&qp, at(&server, PORT), &params(), &number).unwrap();
             let request = listener.request(wait).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             let accepted = request.accept(&server.rc(), &params(), &number).unwrap();
-            asked.established(wait).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            connecting.established(wait).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             accepted.established(wait).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            assert_eq!(asked.private_data::<u64>().unwrap(), number, "seed {seed}");
-            asked.disconnect().unwrap();
+            assert_eq!(connecting.private_data::<u64>().unwrap(), number, "seed {seed}");
+            connecting.disconnect().unwrap();
             accepted.disconnected(wait).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
     }

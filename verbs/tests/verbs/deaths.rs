@@ -11,18 +11,18 @@ use pumice_verbs::{
     VerbsError, WcStatus,
 };
 
-use crate::kit::{LIMIT, Side};
+use crate::kit::{LIMIT, TestSide};
 
 const PORT: u16 = 7471;
 /// A peer on the same host is looked after every second; the rest is for a machine that is busy.
-const NOTICED: Duration = Duration::from_secs(60);
+const DETECTION_LIMIT: Duration = Duration::from_secs(60);
 
 fn address(net: u8, last: u8) -> IpAddr {
     IpAddr::from([127, 89, net, last])
 }
 
-fn open(net: u8, last: u8) -> Side {
-    Side::new(Device::open(DeviceOptions::new().addresses([address(net, last)])).unwrap())
+fn open(net: u8, last: u8) -> TestSide {
+    TestSide::new(Device::open(DeviceOptions::new().addresses([address(net, last)])).unwrap())
 }
 
 /// A child process that plays a role until it is killed, or its standard input ends.
@@ -64,7 +64,7 @@ fn process() {
     let (role, net) = role.split_once(' ').unwrap();
     let net = net.parse().unwrap();
     let params = ConnectionParams::default();
-    let mut kept = Vec::new();
+    let mut open_connections = Vec::new();
     match role {
         // Accepts every request.
         "server" => {
@@ -74,7 +74,7 @@ fn process() {
             std::thread::spawn(move || {
                 loop {
                     let Ok(request) = listener.request(LIMIT) else { continue };
-                    kept.push(request.accept(&side.rc(), &params, &()).unwrap());
+                    open_connections.push(request.accept(&side.rc(), &params, &()).unwrap());
                 }
             });
         }
@@ -82,10 +82,10 @@ fn process() {
         "client" => {
             let side = open(net, 2);
             let server = SocketAddr::new(address(net, 1), PORT);
-            let connection = Connection::connect(&side.rc(), server, &params, &()).unwrap();
+            let connection = Connection::start(&side.rc(), server, &params, &()).unwrap();
             println!("ready");
             connection.established(LIMIT).unwrap();
-            kept.push(connection);
+            open_connections.push(connection);
             let _ = std::io::stdin().read(&mut [0]);
         }
         other => panic!("there is no role {other}"),
@@ -93,12 +93,16 @@ fn process() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-fn connect(side: &Side, to: IpAddr, params: &ConnectionParams) -> Connection<pumice_verbs::transport::Rc> {
-    Connection::connect(&side.rc(), SocketAddr::new(to, PORT), params, &()).unwrap()
+fn connect(
+    side: &TestSide,
+    to: IpAddr,
+    params: &ConnectionParams,
+) -> Connection<pumice_verbs::transport::Rc> {
+    Connection::start(&side.rc(), SocketAddr::new(to, PORT), params, &()).unwrap()
 }
 
 #[test]
-fn who_only_waits_learns_that_the_server_was_killed() {
+fn a_waiting_client_notices_that_the_server_was_killed() {
     let mut server = RoleProcess::start("server", 111);
     let client = open(111, 2);
     let quick =
@@ -112,10 +116,10 @@ fn who_only_waits_learns_that_the_server_was_killed() {
     server.kill();
     // One that sends finds out by its own timer, before or after the connection manager does.
     busy.queue_pair().post_send(&SendRequest::send(&[]).inline(b"?").wr_id(5).signaled()).unwrap();
-    let completion = client.cq.wait_one(NOTICED).unwrap();
+    let completion = client.cq.wait_one(DETECTION_LIMIT).unwrap();
     assert_eq!((completion.wr_id, completion.status), (5, WcStatus::RetryExcErr));
-    assert_eq!(idle.event(NOTICED).unwrap(), ConnectionEvent::Disconnected);
-    busy.disconnected(NOTICED).unwrap();
+    assert_eq!(idle.event(DETECTION_LIMIT).unwrap(), ConnectionEvent::Disconnected);
+    busy.disconnected(DETECTION_LIMIT).unwrap();
     eprintln!("noticed within {:?}", killed.elapsed());
     assert_eq!(idle.queue_pair().state().unwrap(), QpState::Err);
     drop((idle, busy));
@@ -152,7 +156,7 @@ fn who_only_waits_learns_that_the_client_was_killed_and_the_port_is_free_again()
         if let Some(found) = found {
             break found;
         }
-        assert!(begun.elapsed() < NOTICED, "no process noticed");
+        assert!(begun.elapsed() < DETECTION_LIMIT, "no process noticed");
     };
     drop(connections.remove(over));
     // Through another look at who lives.
@@ -161,7 +165,7 @@ fn who_only_waits_learns_that_the_client_was_killed_and_the_port_is_free_again()
     }
     drop(clients);
     for connection in &connections {
-        connection.disconnected(NOTICED).unwrap();
+        connection.disconnected(DETECTION_LIMIT).unwrap();
     }
 
     drop((connections, listener, server));

@@ -6,7 +6,7 @@ use pumice_verbs::{
     RecvRequest, RequestError, SendList, SendRequest, UcEndpoint, VerbsError,
 };
 
-use crate::kit::{LIMIT, Side, connected, simulated, udp};
+use crate::kit::{LIMIT, TestSide, connected, simulated, udp};
 
 fn named(error: &VerbsError) -> (&'static str, String) {
     let text = error.to_string();
@@ -127,7 +127,7 @@ fn the_smaller_mtu_of_both_ends_is_used_unless_one_is_asked_for() {
     let (a, b) = simulated();
     let (qp, peer) = (a.rc(), b.rc());
     let small = DeviceOptions::new().addresses(["10.0.0.3".parse().unwrap()]).active_mtu(Mtu::Mtu1024);
-    let small = Side::new(a.device.simulation().unwrap().device_with(small).unwrap());
+    let small = TestSide::new(a.device.simulation().unwrap().device_with(small).unwrap());
     assert_eq!((peer.endpoint().mtu, small.rc().endpoint().mtu), (Mtu::Mtu4096, Mtu::Mtu1024));
     let path = PathOptions { mtu: Some(Mtu::Mtu2048), ..PathOptions::default() };
     let options = RcConnectOptions { path, ..RcConnectOptions::default() };

@@ -9,7 +9,7 @@ use pumice_transport::wire::{Bth, Deth, Headers, Opcode, Psn, Qpn, icrc};
 use pumice_verbs::{Connection, ConnectionParams, Listener};
 use std::os::fd::AsRawFd;
 
-use crate::kit::{LIMIT, Side, udp};
+use crate::kit::{LIMIT, TestSide, udp};
 use crate::request::request;
 
 const PORT: u16 = 7471;
@@ -23,7 +23,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    fn new(address: IpAddr, victim: &Side) -> Attacker {
+    fn new(address: IpAddr, victim: &TestSide) -> Attacker {
         let socket = UdpSocket::bind((address, ROCE_PORT)).unwrap();
         socket.set_nonblocking(true).unwrap();
         Attacker { socket, address, victim: victim.device.gids()[0].1.ip, random: 0x9e37_79b9_7f4a_7c15 }
@@ -83,11 +83,11 @@ impl Attacker {
 }
 
 /// Connects, says something and disconnects, while the other side is being attacked.
-fn honest(client: &Side, server: &Side, listener: &Listener, victim: IpAddr) {
+fn honest(client: &TestSide, server: &TestSide, listener: &Listener, victim: IpAddr) {
     // A quarter of a second, sixteen times: a busy machine may leave the server without a processor for one.
     let quick = ConnectionParams { response_timeout: 16, ..ConnectionParams::default() };
     let qp = client.rc();
-    let asked = Connection::connect(&qp, SocketAddr::new(victim, PORT), &quick, b"honest").unwrap();
+    let asked = Connection::start(&qp, SocketAddr::new(victim, PORT), &quick, b"honest").unwrap();
     let accepted = loop {
         let request = listener.request(LIMIT).unwrap();
         // The attacker's are taken and turned away, until the honest one is asked again.
@@ -130,7 +130,7 @@ fn a_flood_of_requests_fills_the_backlog_and_honest_clients_come_through() {
     honest_count_reaches_zero(&server);
 }
 
-fn honest_count_reaches_zero(side: &Side) {
+fn honest_count_reaches_zero(side: &TestSide) {
     let hca = side.device.hca();
     let begun = std::time::Instant::now();
     while hca.cm_connection_count() > 0 {

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pumice_verbs::{Access, RecvRequest, SendRequest, WorkCompletion};
 
-use crate::kit::{LIMIT, Side, connected, udp};
+use crate::kit::{LIMIT, TestSide, connected, udp};
 
 const LENGTH: usize = 4096;
 
@@ -31,7 +31,7 @@ fn ended_well(child: libc::pid_t) {
     assert_eq!(status, 0, "a child panicked, or hung");
 }
 
-fn exchange(a: &Side, b: &Side) {
+fn exchange(a: &TestSide, b: &TestSide) {
     let (qp, peer) = connected(a, b);
     peer.post_recv(&RecvRequest { wr_id: 1, sges: &[b.memory.slice(..8).unwrap()] }).unwrap();
     qp.post_send(&SendRequest::send(&[a.memory.slice(..8).unwrap()]).signaled().wr_id(2)).unwrap();

@@ -21,19 +21,19 @@ pub(crate) fn all_access() -> Access {
         | Access::MW_BIND
 }
 
-pub(crate) struct Side {
+pub(crate) struct TestSide {
     pub(crate) device: Device,
     pub(crate) domain: ProtectionDomain,
     pub(crate) cq: CompletionQueue,
     pub(crate) memory: MemoryRegion,
 }
 
-impl Side {
-    pub(crate) fn new(device: Device) -> Side {
+impl TestSide {
+    pub(crate) fn new(device: Device) -> TestSide {
         let domain = device.protection_domain().unwrap();
         let cq = device.completion_queue(256).unwrap();
         let memory = domain.allocate(1 << 18, all_access()).unwrap();
-        Side { device, domain, cq, memory }
+        TestSide { device, domain, cq, memory }
     }
 
     pub(crate) fn rc(&self) -> RcQueuePair {
@@ -61,35 +61,35 @@ impl Side {
     }
 }
 
-pub(crate) fn simulated() -> (Side, Side) {
+pub(crate) fn simulated() -> (TestSide, TestSide) {
     let simulation = Simulation::new(FabricConfig::default());
     let device = |last| simulation.device(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))).unwrap();
-    (Side::new(device(1)), Side::new(device(2)))
+    (TestSide::new(device(1)), TestSide::new(device(2)))
 }
 
 /// Devices on 127.89.`net`.1 and .2: each test has its own `net`, so that tests may run at the same time.
-pub(crate) fn udp(net: u8) -> (Side, Side) {
+pub(crate) fn udp(net: u8) -> (TestSide, TestSide) {
     on_udp_with(net, DeviceOptions::new())
 }
 
 /// As [`udp`]; the first device has these options.
-pub(crate) fn on_udp_with(net: u8, options: DeviceOptions) -> (Side, Side) {
+pub(crate) fn on_udp_with(net: u8, options: DeviceOptions) -> (TestSide, TestSide) {
     let device = |options: DeviceOptions, last| {
         let address = IpAddr::V4(Ipv4Addr::new(127, 89, net, last));
-        Side::new(Device::open(options.addresses([address])).unwrap())
+        TestSide::new(Device::open(options.addresses([address])).unwrap())
     };
     (device(options, 1), device(DeviceOptions::new(), 2))
 }
 
 /// Runs a test on both kinds of network.
-pub(crate) fn on_both(net: u8, test: impl Fn(Side, Side)) {
+pub(crate) fn on_both(net: u8, test: impl Fn(TestSide, TestSide)) {
     let (a, b) = simulated();
     test(a, b);
     let (a, b) = udp(net);
     test(a, b);
 }
 
-pub(crate) fn connected(a: &Side, b: &Side) -> (RcQueuePair, RcQueuePair) {
+pub(crate) fn connected(a: &TestSide, b: &TestSide) -> (RcQueuePair, RcQueuePair) {
     let (one, other) = (a.rc(), b.rc());
     one.connect(&other.endpoint(), &Default::default()).unwrap();
     other.connect(&one.endpoint(), &Default::default()).unwrap();

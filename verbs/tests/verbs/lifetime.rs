@@ -8,13 +8,13 @@ use pumice_verbs::{
     WcStatus, WirePlan,
 };
 
-use crate::kit::{LIMIT, Side, all_access, connected, on_both, simulated};
+use crate::kit::{LIMIT, TestSide, all_access, connected, on_both, simulated};
 
 #[test]
 fn children_keep_their_parents_alive() {
     on_both(100, |a, b| {
         let (qp, peer) = connected(&a, &b);
-        let Side { device, domain, cq, memory } = a;
+        let TestSide { device, domain, cq, memory } = a;
         let weak_check = device.hca().queue_pair_count();
         assert_eq!(weak_check, 1);
         drop((device, domain));
@@ -56,13 +56,13 @@ fn everything_is_destroyed_with_its_last_clone() {
 }
 
 #[test]
-fn a_request_whose_memory_is_gone_fails_with_loc_prot_err() {
+fn a_request_whose_memory_was_freed_fails_with_loc_prot_err() {
     on_both(101, |a, b| {
         let (qp, peer) = connected(&a, &b);
         peer.post_recv(&RecvRequest { wr_id: 1, sges: &[b.memory.slice(..8).unwrap()] }).unwrap();
-        let gone = a.domain.allocate(64, Access::LOCAL_WRITE).unwrap();
-        let slice = gone.slice(..8).unwrap();
-        drop(gone);
+        let dropped = a.domain.allocate(64, Access::LOCAL_WRITE).unwrap();
+        let slice = dropped.slice(..8).unwrap();
+        drop(dropped);
         qp.post_send(&SendRequest::send(&[slice]).wr_id(2)).unwrap();
         a.expect_failure(2, WcStatus::LocProtErr);
         let error = qp.post_send(&SendRequest::send(&[]).wr_id(3));
@@ -72,12 +72,12 @@ fn a_request_whose_memory_is_gone_fails_with_loc_prot_err() {
 }
 
 #[test]
-fn remote_memory_that_is_gone_is_refused() {
+fn freed_remote_memory_is_refused() {
     on_both(102, |a, b| {
         let (qp, _peer) = connected(&a, &b);
-        let gone = b.domain.allocate(64, all_access()).unwrap();
-        let target = gone.remote();
-        drop(gone);
+        let dropped = b.domain.allocate(64, all_access()).unwrap();
+        let target = dropped.remote();
+        drop(dropped);
         qp.post_send(&SendRequest::write(&[], target).inline(b"ghost").wr_id(1)).unwrap();
         a.expect_failure(1, WcStatus::RemAccessErr);
     });
@@ -87,13 +87,13 @@ fn remote_memory_that_is_gone_is_refused() {
 fn faults_are_survived_explained_and_captured() {
     let address = |last: u8| std::net::IpAddr::from([10, 0, 0, last]);
     let file = std::env::temp_dir().join(format!("pumice-verbs-{}.pcapng", std::process::id()));
-    let (told, causes) = mpsc::channel();
+    let (sender, causes) = mpsc::channel();
     let simulation = Simulation::new(FabricConfig::default());
     let faults = FaultPlan::seeded(7).losing(100_000);
     let options = DeviceOptions::new().addresses([address(1)]).name("faulty").faults(faults).capture(&file);
-    let explained = options.explain(move |qpn, cause: &Cause| told.send((qpn, *cause)).unwrap());
-    let a = Side::new(simulation.device_with(explained).unwrap());
-    let b = Side::new(simulation.device(address(2)).unwrap());
+    let explained = options.explain(move |qpn, cause: &Cause| sender.send((qpn, *cause)).unwrap());
+    let a = TestSide::new(simulation.device_with(explained).unwrap());
+    let b = TestSide::new(simulation.device(address(2)).unwrap());
     assert_eq!((a.device.name(), b.device.name()), ("faulty", "pumice1"));
     let (qp, _peer) = connected(&a, &b);
     let sent = a.pattern(0, 200_000);
@@ -125,8 +125,8 @@ fn a_scripted_loss_costs_a_retransmission_and_virtual_time() {
     let address = |last: u8| std::net::IpAddr::from([10, 0, 0, last]);
     simulation.fabric().play(&WirePlan::new().at(address(1), address(2), 0, Fault::Drop));
     let (a, b) = (
-        Side::new(simulation.device(address(1)).unwrap()),
-        Side::new(simulation.device(address(2)).unwrap()),
+        TestSide::new(simulation.device(address(1)).unwrap()),
+        TestSide::new(simulation.device(address(2)).unwrap()),
     );
     let (qp, _peer) = connected(&a, &b);
     qp.post_send(&SendRequest::write(&[], b.memory.remote()).inline(b"x").signaled()).unwrap();

@@ -5,19 +5,19 @@ use std::time::Instant;
 
 use pumice_verbs::{Counter, Device, DeviceOptions, Link, LinkDirection, SendRequest, Wire};
 
-use crate::kit::{Side, connected};
+use crate::kit::{TestSide, connected};
 
-fn sides(net: u8, wire: Wire, link: Link) -> (Side, Side) {
+fn sides(net: u8, wire: Wire, link: Link) -> (TestSide, TestSide) {
     let side = |last| {
         let address = IpAddr::V4(Ipv4Addr::new(127, 89, net, last));
         let options = DeviceOptions::new().addresses([address]).wire(wire).link(link);
-        Side::new(Device::open(options).unwrap())
+        TestSide::new(Device::open(options).unwrap())
     };
     (side(1), side(2))
 }
 
 /// How long a WRITE of so many bytes takes, in ns.
-fn write_takes_ns(a: &Side, b: &Side, qp: &pumice_verbs::RcQueuePair, length: usize) -> u128 {
+fn write_takes_ns(a: &TestSide, b: &TestSide, qp: &pumice_verbs::RcQueuePair, length: usize) -> u128 {
     let begun = Instant::now();
     let (from, to) = (a.memory.slice(..length).unwrap(), b.memory.remote().slice(..length).unwrap());
     qp.post_send(&SendRequest::write(&[from], to).wr_id(1).signaled()).unwrap();

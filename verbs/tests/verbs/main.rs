@@ -20,3 +20,4 @@ mod request;
 mod schedules;
 mod shared;
 mod topology;
+mod waiting;

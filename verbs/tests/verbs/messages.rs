@@ -5,7 +5,7 @@ use pumice_verbs::{
     WcOpcode,
 };
 
-use crate::kit::{Side, connected, on_both, simulated};
+use crate::kit::{TestSide, connected, on_both, simulated};
 
 #[test]
 fn rc_ping_pong() {
@@ -68,7 +68,7 @@ fn a_list_is_posted_in_one_call_and_may_be_posted_again() {
 #[test]
 fn uc_ping_pong() {
     on_both(3, |a, b| {
-        let uc = |side: &Side| UcQueuePair::builder(&side.domain, &side.cq, &side.cq).build().unwrap();
+        let uc = |side: &TestSide| UcQueuePair::builder(&side.domain, &side.cq, &side.cq).build().unwrap();
         let (ping, pong) = (uc(&a), uc(&b));
         ping.connect(&pong.endpoint(), &Default::default()).unwrap();
         pong.connect(&ping.endpoint(), &Default::default()).unwrap();
@@ -88,7 +88,7 @@ fn uc_ping_pong() {
     });
 }
 
-fn ud(side: &Side, qkey: u32) -> UdQueuePair {
+fn ud(side: &TestSide, qkey: u32) -> UdQueuePair {
     let qp = UdQueuePair::builder(&side.domain, &side.cq, &side.cq).build().unwrap();
     qp.activate(qkey).unwrap();
     qp

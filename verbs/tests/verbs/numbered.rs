@@ -2,17 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use pumice_device::share::inspect;
+use pumice_device::sharing::inspect;
 use pumice_device::trace::Timeline;
 use pumice_verbs::{
     DcInitiator, DcTarget, Device, DeviceOptions, FabricConfig, Fault, FaultPlan, RecvRequest, SendRequest,
     Simulation, SrdQueuePair, WcOpcode, WcStatus, WirePlan,
 };
 
-use crate::kit::{LIMIT, Side};
+use crate::kit::{LIMIT, TestSide};
 use crate::options::scratch;
 
-fn read(side: &Side, offset: usize, length: usize) -> Vec<u8> {
+fn read(side: &TestSide, offset: usize, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     side.memory.read(offset, &mut bytes).unwrap();
     bytes
@@ -21,9 +21,9 @@ fn read(side: &Side, offset: usize, length: usize) -> Vec<u8> {
 const QKEY: u32 = 0x1111_1111;
 
 /// Messages of SRD arrive once each, and RDMA goes both ways.
-fn srd(sides: [Side; 3]) {
+fn srd(sides: [TestSide; 3]) {
     let [a, b, c] = &sides;
-    let queue_pair = |side: &Side| {
+    let queue_pair = |side: &TestSide| {
         let qp = SrdQueuePair::builder(&side.domain, &side.cq, &side.cq).build().unwrap();
         qp.activate(QKEY, 7).unwrap();
         qp
@@ -66,11 +66,11 @@ fn srd(sides: [Side; 3]) {
 }
 
 /// One initiator and two targets, in order; an error, and what is left after it.
-fn dc(sides: [Side; 3]) {
+fn dc(sides: [TestSide; 3]) {
     let [a, b, c] = &sides;
     let from = DcInitiator::builder(&a.domain, &a.cq).streams(1, 1).build().unwrap();
     from.activate(&Default::default()).unwrap();
-    let target = |side: &Side, key| {
+    let target = |side: &TestSide, key| {
         let srq = side.domain.shared_receive_queue(64, 1).unwrap();
         let target = DcTarget::builder(&side.domain, &side.cq, &srq, key).build().unwrap();
         (srq, target.activate().unwrap(), target)
@@ -135,12 +135,12 @@ fn fault_plans_know_packets_of_srd_and_dc_by_their_services() {
         "drop name=answer service=dc side=responder times=1",
     ];
     let plan = lines.iter().try_fold(FaultPlan::seeded(1), |plan, line| plan.with_line(line)).unwrap();
-    for (service, test) in [("srd", srd as fn([Side; 3])), ("dc", dc)] {
+    for (service, test) in [("srd", srd as fn([TestSide; 3])), ("dc", dc)] {
         let simulation = Simulation::new(FabricConfig::default());
         test([1, 2, 3].map(|last| {
             let options = DeviceOptions::new().addresses([IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))]);
             let options = options.faults(plan.clone()).fault_report(report(service, last));
-            Side::new(simulation.device_with(options).unwrap())
+            TestSide::new(simulation.device_with(options).unwrap())
         }));
     }
     let reports = ["srd", "dc"].into_iter().flat_map(|service| [1, 2, 3].map(|last| report(service, last)));
@@ -158,21 +158,20 @@ fn fault_plans_know_packets_of_srd_and_dc_by_their_services() {
 }
 
 /// Runs a test on real devices, and on a simulated network that loses, repeats and overtakes.
-fn on_both(net: u8, test: impl Fn([Side; 3])) {
+fn on_both(net: u8, test: impl Fn([TestSide; 3])) {
     for seed in 0..5 {
         let faults = WirePlan::seeded(seed)
             .by_chance(20_000, Fault::Drop)
             .by_chance(50_000, Fault::Duplicate { copies: 1 })
             .by_chance(100_000, Fault::Reorder { packets: 3, within_ns: 20_000 });
         let simulation = Simulation::new(FabricConfig { seed, faults, ..FabricConfig::default() });
-        test(
-            [1, 2, 3]
-                .map(|last| Side::new(simulation.device(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))).unwrap())),
-        );
+        test([1, 2, 3].map(|last| {
+            TestSide::new(simulation.device(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))).unwrap())
+        }));
     }
     test([1, 2, 3].map(|last| {
         let address = IpAddr::V4(Ipv4Addr::new(127, 89, net, last));
-        Side::new(Device::open(DeviceOptions::new().addresses([address])).unwrap())
+        TestSide::new(Device::open(DeviceOptions::new().addresses([address])).unwrap())
     }));
 }
 
@@ -195,12 +194,12 @@ fn services_in(trace: &std::path::Path) -> Vec<String> {
 }
 
 #[test]
-fn traces_and_what_processes_tell_call_queue_pairs_by_their_services() {
+fn traces_and_inspection_call_queue_pairs_by_their_services() {
     let folder = scratch("services");
     let address = IpAddr::V4(Ipv4Addr::new(127, 93, 0, 1));
     let options = DeviceOptions::new().addresses([address]).tag("services").trace(folder.join("trace"));
     let device = Device::open(options).unwrap();
-    let side = Side::new(device);
+    let side = TestSide::new(device);
     let srd = SrdQueuePair::builder(&side.domain, &side.cq, &side.cq).build().unwrap();
     let initiator = DcInitiator::builder(&side.domain, &side.cq).build().unwrap();
     let srq = side.domain.shared_receive_queue(4, 1).unwrap();
@@ -208,8 +207,10 @@ fn traces_and_what_processes_tell_call_queue_pairs_by_their_services() {
 
     let own = std::process::id();
     let processes = inspect(4791, None, LIMIT).unwrap();
-    let told = processes.iter().filter(|one| one.sharer.pid == own).filter_map(|one| one.objects.as_ref());
-    let services: Vec<&str> = told.flat_map(|told| &told.qps).map(|qp| qp.service.as_str()).collect();
+    let inspected =
+        processes.iter().filter(|one| one.sharer.pid == own).filter_map(|one| one.objects.as_ref());
+    let services: Vec<&str> =
+        inspected.flat_map(|inspected| &inspected.qps).map(|qp| qp.service.as_str()).collect();
     for service in ["SRD", "DCI", "DCT"] {
         assert!(services.contains(&service), "{services:?}");
     }

@@ -7,7 +7,7 @@ use pumice_verbs::{
     Access, Placement, RcEndpoint, RecvRequest, RemoteSlice, SendRequest, WcOpcode, WcStatus, WindowType,
 };
 
-use crate::kit::{Side, all_access, connected, on_both, simulated, udp};
+use crate::kit::{TestSide, all_access, connected, on_both, simulated, udp};
 
 #[test]
 fn every_one_sided_operation_arrives() {
@@ -50,8 +50,11 @@ fn every_one_sided_operation_arrives() {
         peer.post_recv(&RecvRequest { wr_id: 8, sges: &[] }).unwrap();
         let end = remote.slice(262_000..).unwrap();
         qp.post_send(&SendRequest::write(&[], end).inline(b"end").imm([9; 4])).unwrap();
-        let told = b.expect(8);
-        assert_eq!((told.opcode, told.byte_len, told.imm_data), (WcOpcode::RecvRdmaWithImm, 3, [9; 4]));
+        let completion = b.expect(8);
+        assert_eq!(
+            (completion.opcode, completion.byte_len, completion.imm_data),
+            (WcOpcode::RecvRdmaWithImm, 3, [9; 4])
+        );
         assert_eq!(b.memory.to_vec(262_000, 3).unwrap(), b"end");
     });
 }
@@ -144,7 +147,7 @@ fn a_window_opens_part_of_a_region() {
 #[test]
 fn changed_rights_hold_at_once() {
     let (a, b) = simulated();
-    let write = |a: &Side, b: &Side, status: Option<WcStatus>| {
+    let write = |a: &TestSide, b: &TestSide, status: Option<WcStatus>| {
         let (qp, _peer) = connected(a, b);
         qp.post_send(&SendRequest::write(&[], b.memory.remote()).inline(b"x").signaled()).unwrap();
         match status {

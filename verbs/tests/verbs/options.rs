@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pumice_device::trace::{Item, Timeline, TraceReader};
 use pumice_verbs::{DeviceOptions, FabricConfig, FaultPlan, Limits, Mtu, SendRequest, Simulation};
 
-use crate::kit::{Side, connected};
+use crate::kit::{TestSide, connected};
 
 const MESSAGES: u64 = 20;
 
@@ -27,8 +27,8 @@ fn address(last: u8) -> IpAddr {
 /// Writes messages from a device with these options to one without any.
 fn write_messages(options: DeviceOptions) {
     let simulation = Simulation::new(FabricConfig::default());
-    let a = Side::new(simulation.device_with(options.addresses([address(1)])).unwrap());
-    let b = Side::new(simulation.device(address(2)).unwrap());
+    let a = TestSide::new(simulation.device_with(options.addresses([address(1)])).unwrap());
+    let b = TestSide::new(simulation.device(address(2)).unwrap());
     let (qp, _peer) = connected(&a, &b);
     for wr_id in 0..MESSAGES {
         let local = [a.memory.slice(..100).unwrap()];
@@ -92,12 +92,12 @@ fn a_trace_is_bounded_and_counts_what_it_leaves_out() {
 fn faults_their_report_and_captures_work_in_virtual_time() {
     let folder = scratch("options");
     let (report, capture) = (folder.join("faults.jsonl"), folder.join("packets.pcapng"));
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let say = Arc::clone(&told);
+    let sentences = Arc::new(Mutex::new(Vec::new()));
+    let sentence_log = Arc::clone(&sentences);
     let plan = FaultPlan::seeded(7).with_line("drop opcode=write nth=3").unwrap();
     let options = DeviceOptions::new().tag("one").faults(plan).fault_report(&report).capture(&capture);
     write_messages(options.explain_faults(move |sentence| {
-        say.lock().unwrap_or_else(PoisonError::into_inner).push(sentence.to_owned());
+        sentence_log.lock().unwrap_or_else(PoisonError::into_inner).push(sentence.to_owned());
     }));
     let text = fs::read_to_string(report).unwrap();
     let line = "\"rule\":\"drop\",\"tag\":\"one\",\"service\":\"rc\",\"qp\":0,\"connection\":0,\"side\":\
@@ -106,8 +106,11 @@ fn faults_their_report_and_captures_work_in_virtual_time() {
     let bytes = fs::read(capture).unwrap();
     let lost = b"pumice: lost: fault \"drop\" loses write of message 2";
     assert!(bytes.windows(lost.len()).any(|part| part == lost));
-    let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(told.iter().any(|sentence| sentence.starts_with("fault \"drop\" loses write")), "{told:?}");
+    let sentences = sentences.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(
+        sentences.iter().any(|sentence| sentence.starts_with("fault \"drop\" loses write")),
+        "{sentences:?}"
+    );
 }
 
 #[test]

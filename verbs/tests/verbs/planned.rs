@@ -9,7 +9,7 @@ use pumice_verbs::{
     RcQueuePair, RecvRequest, SendList, SendRequest, Simulation, VerbsError,
 };
 
-use crate::kit::{LIMIT, Side, on_udp_with};
+use crate::kit::{LIMIT, TestSide, on_udp_with};
 
 fn plan(lines: &[&str]) -> FaultPlan {
     let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();
@@ -43,11 +43,11 @@ fn calls_fail_by_their_names_and_ordinals() {
     let refused = device.protection_domain().unwrap_err();
     assert_eq!((refused.errno(), refused.object()), (libc::ENOMEM, "ibv_alloc_pd"));
     assert!(refused.to_string().starts_with("ibv_alloc_pd fails with ENOMEM by a rule of the fault plan; "));
-    let a = Side::new(device);
+    let a = TestSide::new(device);
     assert_eq!(a.domain.allocate(64, Access::LOCAL_WRITE).unwrap_err().errno(), libc::ENOSPC);
     let built = RcQueuePair::builder(&a.domain, &a.cq, &a.cq).build();
     assert!(matches!(built, Err(VerbsError::Planned { call: "ibv_create_qp", .. })));
-    let b = Side::new(simulation.device(Ipv4Addr::new(10, 0, 0, 2).into()).unwrap());
+    let b = TestSide::new(simulation.device(Ipv4Addr::new(10, 0, 0, 2).into()).unwrap());
     let (one, other) = (a.rc(), b.rc());
     let before_ns = simulation.now_ns();
     one.connect(&other.endpoint(), &Default::default()).unwrap();
@@ -88,22 +88,22 @@ fn check_report(report: &std::path::Path) {
 }
 
 #[test]
-fn connections_fail_by_rule_and_the_peer_is_told() {
+fn connections_fail_by_rule_and_the_peer_is_notified() {
     let simulation = Simulation::new(FabricConfig::default());
     let rules = [
         "fail name=listen call=rdma_listen nth=1 errno=EADDRINUSE",
         "fail name=events call=rdma_get_cm_event nth=1 errno=EBADF",
         "fail call=rdma_accept",
     ];
-    let server = Side::new(simulation.device_with(options(1, plan(&rules))).unwrap());
+    let server = TestSide::new(simulation.device_with(options(1, plan(&rules))).unwrap());
     let rules = ["fail call=rdma_connect nth=1 errno=ENETUNREACH"];
-    let client = Side::new(simulation.device_with(options(2, plan(&rules))).unwrap());
+    let client = TestSide::new(simulation.device_with(options(2, plan(&rules))).unwrap());
     assert_eq!(server.device.listen(7471).unwrap_err().errno(), libc::EADDRINUSE);
     let listener = server.device.listen(7471).unwrap();
     let (server_qp, client_qp) = (server.rc(), client.rc());
     let connect = || {
         let params = ConnectionParams::default();
-        Connection::connect(&client_qp, ([10, 0, 0, 1], 7471).into(), &params, &())
+        Connection::start(&client_qp, ([10, 0, 0, 1], 7471).into(), &params, &())
     };
     assert_eq!(connect().unwrap_err().errno(), libc::ENETUNREACH);
     let connection = connect().unwrap();
@@ -119,8 +119,8 @@ fn connections_fail_by_rule_and_the_peer_is_told() {
 fn every_call_of_a_lost_device_says_so() {
     let simulation = Simulation::new(FabricConfig::default());
     let rules = ["event kind=device-fatal qp=0 message=2"];
-    let a = Side::new(simulation.device_with(options(1, plan(&rules))).unwrap());
-    let b = Side::new(simulation.device(Ipv4Addr::new(10, 0, 0, 2).into()).unwrap());
+    let a = TestSide::new(simulation.device_with(options(1, plan(&rules))).unwrap());
+    let b = TestSide::new(simulation.device(Ipv4Addr::new(10, 0, 0, 2).into()).unwrap());
     let (one, _other) = crate::kit::connected(&a, &b);
     let post = || one.post_send(&SendRequest::write(&[], b.memory.remote()).inline(b"x").signaled());
     for _ in 0..3 {
@@ -178,7 +178,7 @@ fn something_happens_to_the_device_at_a_call_though_nothing_is_sent() {
 fn a_rule_waits_for_calls() {
     let simulation = Simulation::new(FabricConfig::default());
     let rules = ["fail call=ibv_reg_mr after=\"call ibv_create_cq 2\" nth=1"];
-    let a = Side::new(simulation.device_with(options(1, plan(&rules))).unwrap());
+    let a = TestSide::new(simulation.device_with(options(1, plan(&rules))).unwrap());
     a.domain.allocate(64, Access::LOCAL_WRITE).unwrap();
     let _cq = a.device.completion_queue(1).unwrap();
     assert!(a.domain.allocate(64, Access::LOCAL_WRITE).is_err());
@@ -187,14 +187,14 @@ fn a_rule_waits_for_calls() {
 
 #[test]
 fn sentences_and_captures_have_calls_that_fail() {
-    let (said, heard) = std::sync::mpsc::channel();
+    let (sender, sentences) = std::sync::mpsc::channel();
     let capture = scratch("capture");
     let rules = plan(&["fail name=full call=ibv_reg_mr nth=2"]);
     let options = DeviceOptions::new().faults(rules).capture(&capture);
-    let options = options.explain_faults(move |sentence| drop(said.send(sentence.to_owned())));
+    let options = options.explain_faults(move |sentence| drop(sender.send(sentence.to_owned())));
     let (a, b) = on_udp_with(244, options);
     assert!(a.domain.allocate(64, Access::LOCAL_WRITE).is_err());
-    let sentence = heard.recv_timeout(LIMIT).unwrap();
+    let sentence = sentences.recv_timeout(LIMIT).unwrap();
     assert_eq!(sentence, "fault \"full\" fails ibv_reg_mr with ENOMEM (call 2 of this name)");
     let (one, _other) = crate::kit::connected(&a, &b);
     one.post_send(&SendRequest::write(&[], b.memory.remote()).inline(b"x").signaled()).unwrap();

@@ -6,12 +6,12 @@ use pumice_verbs::{
     DeviceOptions, FabricConfig, RecvRequest, SendRequest, Simulation, UdEndpoint, UdQueuePair,
 };
 
-use crate::kit::{Side, connected};
+use crate::kit::{TestSide, connected};
 
 const SEEDS: u64 = 40;
 const LENGTH: usize = 20_000;
 
-fn shuffled(seed: u64) -> (Simulation, Side, Side) {
+fn shuffled(seed: u64) -> (Simulation, TestSide, TestSide) {
     let simulation = Simulation::new(FabricConfig::default());
     let device = |last: u8| {
         let options = DeviceOptions::new().shuffle(seed).tag(&format!("side {last}"));
@@ -19,7 +19,7 @@ fn shuffled(seed: u64) -> (Simulation, Side, Side) {
         simulation.device_with(options.addresses([address])).unwrap()
     };
     let (one, other) = (device(1), device(2));
-    (simulation, Side::new(one), Side::new(other))
+    (simulation, TestSide::new(one), TestSide::new(other))
 }
 
 /// What a program that does not wait for completions sees of a WRITE, moment by moment: virtual time in ns,

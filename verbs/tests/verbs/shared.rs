@@ -94,7 +94,7 @@ fn xrc_initiators_choose_the_remote_queue() {
 #[test]
 fn xrc_queue_pairs_of_ofed_are_each_others_targets() {
     on_both(43, |a, b| {
-        let half = |side: &crate::kit::Side| {
+        let half = |side: &crate::kit::TestSide| {
             let xrcd = side.device.xrc_domain().unwrap();
             let srq = xrcd.shared_receive_queue(&side.domain, &side.cq, 8, 1).unwrap();
             let qp = XrcDuplexQueuePair::builder(&side.domain, &xrcd, &side.cq).build().unwrap();

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pumice_device::port::QueueReport;
-use pumice_device::share;
+use pumice_device::sharing as share;
 use pumice_verbs::{Counter, Device, DeviceOptions, Topology, VerbsError, Wire};
 use pumice_verbs::{PathOptions, RcConnectOptions, RcQueuePair, SendRequest};
 
-use crate::kit::Side;
+use crate::kit::TestSide;
 
 /// Of one WRITE.
 const LENGTH: usize = 1 << 17;
@@ -19,13 +19,13 @@ const LENGTH: usize = 1 << 17;
 const PATIENT: u8 = 22;
 
 /// Hosts at 127.89.`net`.1 and on; `rest` is what the topology says besides them and its kind.
-struct Scene {
+struct StarNetwork {
     topology: Arc<Topology>,
-    hosts: Vec<Side>,
+    hosts: Vec<TestSide>,
 }
 
-impl Scene {
-    fn new(net: u8, hosts: u8, wire: Wire, kind: &str, rest: &str) -> Scene {
+impl StarNetwork {
+    fn new(net: u8, hosts: u8, wire: Wire, kind: &str, rest: &str) -> StarNetwork {
         let address = |host| IpAddr::V4(Ipv4Addr::new(127, 89, net, 1 + host));
         // The cable of the last one is slow: what leaves a sender in one batch already finds a queue there,
         // however late threads run.
@@ -41,10 +41,10 @@ impl Scene {
         share::switches(&topology).unwrap().reset();
         let side = |host| {
             let options = DeviceOptions::new().addresses([address(host)]).wire(wire);
-            Side::new(Device::open(options.topology((*topology).clone())).unwrap())
+            TestSide::new(Device::open(options.topology((*topology).clone())).unwrap())
         };
         let hosts = (0..hosts).map(side).collect();
-        Scene { topology, hosts }
+        StarNetwork { topology, hosts }
     }
 
     fn queues(&self) -> Vec<QueueReport> {
@@ -64,7 +64,7 @@ impl Scene {
         // Packets ask switches to mark them.
         let path = PathOptions { traffic_class: 0b10, ..PathOptions::default() };
         let how = RcConnectOptions { path, timeout, ..RcConnectOptions::default() };
-        let connected = |side: &Side| -> (RcQueuePair, RcQueuePair) {
+        let connected = |side: &TestSide| -> (RcQueuePair, RcQueuePair) {
             let (one, other) = (side.rc(), receiver.rc());
             one.connect(&other.endpoint(), &how).unwrap();
             other.connect(&one.endpoint(), &how).unwrap();
@@ -109,7 +109,7 @@ fn two_senders_share_a_port_which_marks_what_finds_it_long() {
     let switch =
         "[switch]\nqueue_bytes = 4000000\n[switch.ecn]\nmin_bytes = 8000\nmax_bytes = 9000\nmost_ppm = 1\n";
     for (net, wire) in [(141, Wire::Auto), (142, Wire::Udp)] {
-        let scene = Scene::new(net, 3, wire, STAR, &format!("{CABLES}{switch}"));
+        let scene = StarNetwork::new(net, 3, wire, STAR, &format!("{CABLES}{switch}"));
         let took = scene.incast(3, PATIENT);
         let last = scene.last();
         assert_bounded(took, &last, 6 * LENGTH as u64);
@@ -124,13 +124,13 @@ fn two_senders_share_a_port_which_marks_what_finds_it_long() {
 fn a_short_queue_loses_packets_and_every_byte_arrives_all_the_same() {
     let switch = "[switch]\nqueue_bytes = 10000\n";
     for (net, wire) in [(143, Wire::Auto), (144, Wire::Udp)] {
-        let scene = Scene::new(net, 3, wire, STAR, &format!("{CABLES}{switch}"));
+        let scene = StarNetwork::new(net, 3, wire, STAR, &format!("{CABLES}{switch}"));
         let took = scene.incast(1, 16);
         let last = scene.last();
         assert_bounded(took, &last, 2 * LENGTH as u64);
         assert!(last.dropped > 0 && last.marked == 0 && last.most_bytes <= 10_000, "{wire:?}: {last:?}");
-        let told = |host: usize| scene.hosts[host].device.counters().value(Counter::LinkDropped);
-        assert!(told(0) + told(1) >= last.dropped, "the senders count what they lose");
+        let link_drops = |host: usize| scene.hosts[host].device.counters().value(Counter::LinkDropped);
+        assert!(link_drops(0) + link_drops(1) >= last.dropped, "the senders count what they lose");
     }
 }
 
@@ -138,7 +138,7 @@ fn a_short_queue_loses_packets_and_every_byte_arrives_all_the_same() {
 fn a_switch_that_pauses_loses_nothing() {
     let switch = "[switch]\nqueue_bytes = 40000\n[switch.pause]\nxoff_bytes = 20000\nxon_bytes = 10000\n";
     for (net, wire) in [(145, Wire::Auto), (146, Wire::Udp)] {
-        let scene = Scene::new(net, 3, wire, STAR, &format!("{CABLES}{switch}"));
+        let scene = StarNetwork::new(net, 3, wire, STAR, &format!("{CABLES}{switch}"));
         let took = scene.incast(2, PATIENT);
         let queues = scene.queues();
         assert_bounded(took, &scene.last(), 4 * LENGTH as u64);
@@ -153,7 +153,7 @@ fn two_tiers_join_hosts_over_leaves_and_a_spine() {
     let kind = "kind = \"two-tier\"\nleaves = 2\nspines = 1";
     let rest =
         format!("{CABLES}[uplink]\nrate_mbps = 500\ndelay_ns = 5000\n[switch]\nqueue_bytes = 4000000\n");
-    let scene = Scene::new(147, 4, Wire::Auto, kind, &rest);
+    let scene = StarNetwork::new(147, 4, Wire::Auto, kind, &rest);
     let took = scene.incast(1, PATIENT);
     assert_bounded(took, &scene.last(), 3 * LENGTH as u64);
     let queues = scene.queues();
@@ -168,7 +168,7 @@ fn two_tiers_join_hosts_over_leaves_and_a_spine() {
 #[test]
 fn a_file_full_of_nonsense_lets_packets_pass() {
     let rest = "[link]\nrate_mbps = 10000\ndelay_ns = 1000\n[switch]\nqueue_bytes = 400000\n";
-    let scene = Scene::new(148, 3, Wire::Auto, STAR, rest);
+    let scene = StarNetwork::new(148, 3, Wire::Auto, STAR, rest);
     let switching = share::switches(&scene.topology).unwrap();
     for value in [u64::MAX, 1 << 63, 0x0123_4567_89ab_cdef] {
         for word in switching.words.words() {

@@ -21,16 +21,16 @@ async fn run() -> std::io::Result<()> {
     let begun = Instant::now();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    let (told, mut said) = mpsc::channel(4);
+    let (sender, mut lines) = mpsc::channel(4);
     let server = tokio::spawn(async move {
         for connection in 0..CLIENTS {
             let (stream, _) = listener.accept().await?;
-            tokio::spawn(echo(stream, connection, told.clone()));
+            tokio::spawn(echo(stream, connection, sender.clone()));
         }
         std::io::Result::Ok(())
     });
     let clients: Vec<_> = (0..CLIENTS).map(|number| tokio::spawn(client(address, number))).collect();
-    while let Some(line) = said.recv().await {
+    while let Some(line) = lines.recv().await {
         println!("{line}");
     }
     server.await??;
@@ -51,11 +51,12 @@ async fn run() -> std::io::Result<()> {
     Ok(())
 }
 
-async fn echo(mut stream: TcpStream, connection: usize, told: mpsc::Sender<String>) -> std::io::Result<()> {
+async fn echo(mut stream: TcpStream, connection: usize, sender: mpsc::Sender<String>) -> std::io::Result<()> {
     let mut bytes = [0; 16];
     for message in 0..MESSAGES {
         stream.read_exact(&mut bytes).await?;
-        let _ = told.send(format!("connection {connection}: message {message} of client {}", bytes[0])).await;
+        let _ =
+            sender.send(format!("connection {connection}: message {message} of client {}", bytes[0])).await;
         stream.write_all(&bytes).await?;
     }
     Ok(())

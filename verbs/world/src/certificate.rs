@@ -1,4 +1,4 @@
-//! What a run is sure to repeat by, and what it is not.
+//! The certificate of a run: whether it is certain to repeat, and why not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,17 +6,17 @@ use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
 
-/// Doubts that are kept; what comes beyond is counted.
-const MOST_DOUBTS: usize = 64;
+/// Maximum number of doubts that are stored; further ones are counted.
+const MAX_DOUBTS: usize = 64;
 
-/// Something that may be otherwise in the next run.
+/// An event whose result may differ in the next run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doubt {
-    /// The thread, as "p2.t1".
+    /// Name of the thread, as in "p2.t1".
     pub thread: String,
-    /// The program that it runs.
+    /// Name of the program that it runs.
     pub program: String,
-    /// What it did, as in "read /sys/class/thermal/temp".
+    /// Action of the thread, as in "read /sys/class/thermal/temp".
     pub did: String,
 }
 
@@ -26,14 +26,14 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// What a run says about itself at its end.
+/// The certificate that a run has at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// Of all decisions and of what every call came to.
+    /// Digest of all decisions and of the result of every call.
     pub digest: u64,
-    /// What was met that may not repeat, each once.
+    /// Events that may not repeat, each once.
     pub doubts: Vec<Doubt>,
-    /// Doubts beyond those.
+    /// Number of doubts beyond those.
     pub left_out: u64,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Certificate {
     }
 }
 
-/// A certificate in the making.
+/// A certificate that is being built.
 #[derive(Default)]
 pub(crate) struct Record {
     hasher: FnvHasher,
@@ -60,7 +60,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Something was decided, or came to be.
+    /// Adds a decision or a result to the digest.
     pub(crate) fn add(&mut self, words: &[u64]) {
         for word in words {
             self.hasher.write_u64(*word);
@@ -69,7 +69,7 @@ impl Record {
 
     pub(crate) fn doubt(&mut self, doubt: Doubt) {
         let key = (doubt.program.clone(), doubt.did.clone());
-        if self.doubts.len() >= MOST_DOUBTS && !self.doubts.contains_key(&key) {
+        if self.doubts.len() >= MAX_DOUBTS && !self.doubts.contains_key(&key) {
             self.left_out = self.left_out.saturating_add(1);
         } else {
             self.doubts.entry(key).or_insert(doubt);
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_doubt_is_said_once_and_ends_the_certificate() {
+    fn a_doubt_is_reported_once_and_ends_the_certificate() {
         let mut record = Record::default();
         record.add(&[1, 2]);
         assert!(record.certificate().to_string().starts_with("certified: this run repeats (digest "));

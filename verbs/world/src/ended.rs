@@ -1,30 +1,30 @@
-//! How a world ended.
+//! The end of a world.
 
 use std::collections::BTreeMap;
 
 use crate::certificate::Certificate;
 use crate::options::Departure;
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// It exited with this code.
+    /// The process exited with this code.
     Code(i32),
-    /// This signal ended it.
+    /// A signal ended the process.
     Signal(i32),
 }
 
-/// How a world ended.
+/// The end of a world, and the facts about its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// How the first program ended.
+    /// End of the first program.
     pub exit: Exit,
-    /// Whether the run repeats.
+    /// Certificate that says whether the run repeats.
     pub certificate: Certificate,
-    /// How long it took by the clock of the world, in ns.
+    /// Duration by the clock of the world, in ns.
     pub virtual_ns: u64,
-    /// Events of the run.
+    /// Number of events of the run.
     pub events: u64,
-    /// Where the schedule departed from the plain order, and what went on there, in words.
+    /// Departures of the schedule from the plain order, each with a description.
     pub departures: BTreeMap<u64, (Departure, String)>,
 }

@@ -1,55 +1,55 @@
-//! Why a world cannot be.
+//! Errors of worlds.
 
 use std::collections::BTreeMap;
 
 use crate::options::Departure;
 
-/// Why a world cannot be, or cannot go on.
+/// The reason why a world cannot begin, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
-    /// A step of the beginning failed.
+    /// A step of the start failed.
     #[error("the world cannot begin: {what}: {error}")]
     Start {
-        /// What was tried.
+        /// Name of the step.
         what: &'static str,
-        /// Why it failed.
+        /// Error of the step.
         error: std::io::Error,
     },
     /// The program cannot be started.
     #[error("{program} cannot be started: {error}")]
     Program {
-        /// Its name, as given.
+        /// Name of the program, as given.
         program: String,
-        /// Why.
+        /// Error of the start.
         error: std::io::Error,
     },
-    /// This machine cannot have a world.
+    /// The machine does not support worlds.
     #[error("{program} cannot be run in a world on this machine: a world needs Linux on x86-64")]
     Machine {
-        /// The program.
+        /// Name of the program.
         program: String,
     },
-    /// The supervisor lost a thread that it did not let go.
+    /// The supervisor lost a thread that it was tracing.
     #[error("the supervisor lost a thread of the world: {0}")]
     Trace(std::io::Error),
     /// All threads wait, and nothing can end their wait.
     #[error("the run cannot go on: all threads wait\n{who}")]
     Deadlock {
-        /// A line for each thread: what it waits for.
+        /// Lines that say for each thread what it waits for.
         who: String,
-        /// Where the schedule departed from the plain order.
+        /// Departures of the schedule from the plain order, each with a description.
         departures: BTreeMap<u64, (Departure, String)>,
     },
-    /// Something that cannot repeat was met, and the run was to be strict.
+    /// The run met something that cannot repeat, and was to be strict.
     #[error("the run is ended, since it would not repeat: {0}")]
     Strict(String),
     /// The recording cannot be written.
     #[error("the recording cannot be written: {0}")]
     Record(std::io::Error),
-    /// What was recorded cannot be read.
+    /// The recording cannot be read.
     #[error("{0}")]
     Recording(String),
-    /// The run stands still, for a debugger. When the supervisor ends, it ends.
+    /// The run is stopped for a debugger. It ends when the supervisor ends.
     #[error("{0}")]
     Stopped(String),
     /// The run departs from its recording.
@@ -59,7 +59,7 @@ pub enum WorldError {
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 impl WorldError {
-    /// Of a world that cannot be on this machine.
+    /// Returns the error for a world that this machine does not support.
     pub(crate) fn machine(options: &crate::WorldOptions) -> WorldError {
         WorldError::Machine { program: options.program.to_string_lossy().into_owned() }
     }

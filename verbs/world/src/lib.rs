@@ -1,9 +1,10 @@
-//! Runs a tree of processes in a world of its own, so that the run repeats.
+//! Runs a tree of processes in a world of its own, so that the run can be repeated exactly.
 //!
 //! A supervisor traces the processes (ptrace, with a seccomp filter). It lets one thread run at a time; at
-//! each system call it decides, by a seed, who is next. What a program can learn of time and chance comes
-//! from the supervisor: one virtual clock for all processes, which jumps when all of them wait. The
-//! supervisor knows processes, threads, descriptors and clocks, and nothing of what the programs are for.
+//! each system call it decides, by a seed, which thread is next. All that a program can learn of time and
+//! chance comes from the supervisor: one virtual clock for all processes, which jumps when all of them wait.
+//! The supervisor knows processes, threads, descriptors and clocks, and nothing of the purpose of the
+//! programs.
 //!
 //! **Invariant**: between two stops exactly one thread of the world runs, and it never waits in the kernel: a
 //! call that would wait is not made until what it waits for is there.
@@ -29,7 +30,7 @@ pub use recording::{Header, Recording};
 ///
 /// # Errors
 /// The program cannot be started or traced, all threads wait for ever, the run was to be strict and is not
-/// sure to repeat, or this machine is not x86-64 with Linux.
+/// certain to repeat, or this machine is not x86-64 with Linux.
 pub fn run(options: &WorldOptions) -> Result<Ended, WorldError> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     return supervised::run(options);

@@ -1,4 +1,4 @@
-//! What a world is made of.
+//! The options of a world.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,40 +6,42 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// How a world is run.
+/// The options of a world.
 #[derive(Debug, Clone)]
 pub struct WorldOptions {
-    /// Decides everything that nothing else decides.
+    /// Seed of all decisions that are not determined otherwise.
     pub seed: u64,
-    /// The program: a path, or a name that is looked for along PATH.
+    /// Program: a path, or a name that is searched along PATH.
     pub program: OsString,
-    /// Its arguments, beginning with the name that it is called by.
+    /// Arguments of the program, beginning with the name by which it is called.
     pub arguments: Vec<OsString>,
-    /// Its whole environment.
+    /// Whole environment of the program.
     pub environment: Vec<(OsString, OsString)>,
-    /// Folders that are empty when the world begins, and that the machine does not see; those that do not
-    /// exist are left out.
+    /// Folders that are empty when the world begins, and whose contents are invisible to the machine; those
+    /// that do not exist are left out.
     pub private_folders: Vec<PathBuf>,
-    /// Where the run is recorded.
+    /// File into which the run is recorded.
     pub record: Option<PathBuf>,
-    /// The events that are expected: the run ends at the first one that is another.
+    /// Recording whose events are expected: the run ends at the first event that differs.
     pub expected: Option<PathBuf>,
-    /// Where what the processes write to standard output and standard error goes; `None`: where that of this
-    /// process goes.
+    /// File for standard output and standard error of the processes; `None` for those of this process.
     pub output: Option<PathBuf>,
-    /// Where the schedule departs from the plain order; `None`: the seed draws it. The n-th scheduling point
-    /// has the number 2 n, and a rest that begins there 2 n + 1. A rest is a scheduling point more.
+    /// Departures of the schedule from the plain order; `None` if the seed draws them. The n-th scheduling
+    /// point has the number 2 n, and a rest that begins there 2 n + 1. A rest adds a scheduling point.
     pub departures: Option<BTreeMap<u64, Departure>>,
-    /// The run stops at this event: all its processes stand still, for a debugger.
+    /// Event at which the run stops: all its processes are stopped for a debugger.
     pub stop_at: Option<u64>,
-    /// The run ends at the first thing that may not repeat.
+    /// The run ends at the first event that may not repeat.
     pub strict: bool,
-    /// How often what is drawn.
+    /// Frequencies of departures.
     pub draws: Draws,
+    /// The program prepares the run, and executes the program that the run is about. The run begins there:
+    /// what happens before is neither decided by the seed nor recorded.
+    pub is_starter: bool,
 }
 
 impl WorldOptions {
-    /// A world of this program, with the environment of this process.
+    /// Returns the options of a world of this program, with the environment of this process.
     pub fn new(seed: u64, command: Vec<OsString>) -> WorldOptions {
         WorldOptions {
             seed,
@@ -54,19 +56,20 @@ impl WorldOptions {
             stop_at: None,
             strict: false,
             draws: Draws::default(),
+            is_starter: false,
         }
     }
 }
 
-/// How often the schedule departs from the plain order, in parts of a million for each scheduling point.
+/// The frequencies of departures from the plain order, in parts per million of the scheduling points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Draws {
-    /// Another thread goes on.
+    /// Frequency with which another thread continues.
     pub switch_ppm: u32,
-    /// The thread rests for a while.
+    /// Frequency with which the thread rests for a while.
     pub stall_ppm: u32,
-    /// The longest rest, in ns.
+    /// Longest rest, in ns.
     pub longest_stall_ns: u64,
 }
 
@@ -76,13 +79,13 @@ impl Default for Draws {
     }
 }
 
-/// One departure from the plain order.
+/// A departure from the plain order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Departure {
-    /// Of the threads that could go on, the one with this index does, oldest first; the plain order has the
-    /// one that went last, if it can, else the oldest.
+    /// The thread with this index, of those that could continue, oldest first, continues. The plain order
+    /// chooses the one that ran last, if it can continue, otherwise the oldest.
     Switch(u32),
-    /// The thread that made the call rests for so many ns.
+    /// The thread that made the call rests for this time, in ns.
     Stall(u64),
 }

@@ -1,68 +1,75 @@
-//! A run in a file: what it takes to run it again, and what happened, event by event.
+//! The recording of a run in a file: what is needed to run it again, and all events.
 //!
-//! The first line is JSON, of version 1; each further line is one event. Files are hostile: what is too long
-//! or has another form is refused. The end may be missing, because a run may be killed.
+//! The first line is JSON, of version 3; each further line is one event. Files are hostile: one that is too
+//! long or has another form is rejected. The end may be missing, because a run may be killed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::hash::Hasher as _;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, BufWriter, Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use fnv::FnvHasher;
 use serde::{Deserialize, Serialize};
 
 use crate::options::{Departure, Draws, WorldOptions};
 
-/// The version of the form.
-const VERSION: u32 = 1;
-/// Bytes of a recording at most.
-const MOST_BYTES: u64 = 1 << 30;
-/// Bytes of its first line at most.
-const MOST_HEADER: u64 = 1 << 24;
-/// Bytes of an event at most.
-const MOST_EVENT: u64 = 1 << 12;
-/// The longest rest that a run can have had, in ns.
-const LONGEST_STALL_NS: u64 = 10_000_000_000;
-/// All calls, in parts of a million.
+/// Version of the format.
+const VERSION: u32 = 3;
+/// Maximum length of a recording, in bytes.
+const MAX_BYTES: u64 = 1 << 30;
+/// Maximum length of its first line, in bytes.
+const MAX_HEADER: u64 = 1 << 24;
+/// Maximum length of an event, in bytes.
+const MAX_EVENT: u64 = 1 << 12;
+/// The longest rest of a valid run, in ns.
+const MAX_STALL_NS: u64 = 10_000_000_000;
+/// Upper bound of frequencies, in parts per million.
 const ALL_PPM: u32 = 1_000_000;
 
-/// What stands in the place of an event that is there in part, or is none.
+/// Mode of a recording, which only its user may read: it contains the arguments of the program.
+const PRIVATE: u32 = 0o600;
+
+/// Text in place of an event that is incomplete or invalid.
 const CUT_OFF: &str = "no event: the recording is cut off here";
 const NO_EVENT: &str = "no event: the recording is damaged here";
 
-/// What it takes to run a recorded run again.
+/// The header of a recording: what is needed to run it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// The version of the form.
+    /// Version of the format.
     pub version: u32,
-    /// The seed of the run.
+    /// Seed of the run.
     pub seed: u64,
-    /// The program, by the bytes of its name.
+    /// Program, by the bytes of its name.
     program: Vec<u8>,
     arguments: Vec<Vec<u8>>,
-    /// The folder in which it was run.
+    /// Folder in which it was run.
     folder: Vec<u8>,
     private_folders: Vec<Vec<u8>>,
-    /// The names of the variables of its environment, and what their values hash to: values may be secrets.
-    environment: BTreeMap<String, u64>,
-    /// The values of those that decide what the run does: they are not secret.
+    /// Names of the variables of its environment. Values may be secrets, and a short secret can be found from
+    /// any digest of it by guessing.
+    environment: BTreeSet<String>,
+    /// Values of the variables that decide what the run does: they are not secret.
     settings: Vec<(String, Vec<u8>)>,
     draws: Draws,
     departures: Option<BTreeMap<u64, Departure>>,
+    /// The program is one that starts the program of the run.
+    is_starter: bool,
+    /// User of the run, by number.
+    user: u32,
 }
 
-/// Begins of names of variables whose values a recording keeps.
-const KEPT: [&str; 1] = ["PUMICE_"];
+/// Prefixes of the names of variables whose values a recording has.
+const KEPT_PREFIXES: [&str; 1] = ["PUMICE_"];
 
 impl Header {
-    /// That of a run.
+    /// Returns the header of a run.
     pub(crate) fn of(options: &WorldOptions) -> Header {
         let bytes = |text: &OsStr| text.as_bytes().to_vec();
-        let is_kept = |name: &str| KEPT.iter().any(|begin| name.starts_with(begin));
+        let is_recorded = |name: &str| KEPT_PREFIXES.iter().any(|begin| name.starts_with(begin));
         let variables =
             || options.environment.iter().filter_map(|(name, value)| Some((name.to_str()?, value)));
         Header {
@@ -72,25 +79,26 @@ impl Header {
             arguments: options.arguments.iter().map(|one| bytes(one)).collect(),
             folder: std::env::current_dir().map_or_else(|_| Vec::new(), |folder| bytes(folder.as_os_str())),
             private_folders: options.private_folders.iter().map(|one| bytes(one.as_os_str())).collect(),
-            environment: variables()
-                .map(|(name, value)| (name.to_owned(), digest(value.as_bytes())))
-                .collect(),
+            environment: variables().map(|(name, _)| name.to_owned()).collect(),
             settings: variables()
-                .filter(|(name, _)| is_kept(name))
+                .filter(|(name, _)| is_recorded(name))
                 .map(|(name, value)| (name.to_owned(), bytes(value)))
                 .collect(),
             draws: options.draws,
             departures: options.departures.clone(),
+            is_starter: options.is_starter,
+            user: own_user(),
         }
     }
 
-    /// The program and its arguments, to read.
+    /// Returns the program and its arguments, for the reader.
     pub fn command(&self) -> String {
         let texts = self.arguments.iter().map(|one| String::from_utf8_lossy(one).into_owned());
         texts.collect::<Vec<_>>().join(" ")
     }
 
-    /// The run that is recorded, with the environment of this process and the settings of the recording.
+    /// Returns the options of the recorded run, with the environment of this process and the settings of the
+    /// recording.
     pub fn options(&self) -> WorldOptions {
         let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
         let mut options = WorldOptions::new(self.seed, self.arguments.iter().map(text).collect());
@@ -98,15 +106,17 @@ impl Header {
         options.private_folders = self.private_folders.iter().map(|one| PathBuf::from(text(one))).collect();
         options.draws = self.draws;
         options.departures.clone_from(&self.departures);
+        options.is_starter = self.is_starter;
         options.environment.retain(|(name, _)| {
-            !name.to_str().is_some_and(|name| KEPT.iter().any(|kept| name.starts_with(kept)))
+            !name.to_str().is_some_and(|name| KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
         });
         let settings = self.settings.iter().map(|(name, value)| (name.into(), text(value)));
         options.environment.extend(settings);
         options
     }
 
-    /// Whether a run can have had it. It goes to system calls, and to a clock that must not run over.
+    /// Checks that a run can have had this header. Its values are passed to system calls, and to a clock that
+    /// must not overflow.
     fn check(&self) -> Result<(), String> {
         if self.arguments.is_empty() {
             return Err("it names no program".to_owned());
@@ -116,16 +126,17 @@ impl Header {
         if texts.chain([&self.program, &self.folder]).any(|text| text.contains(&0)) {
             return Err("a text in it has a NUL byte".to_owned());
         }
-        let is_kept =
-            |name: &str| KEPT.iter().any(|begin| name.starts_with(begin)) && !name.contains(['=', '\0']);
-        if let Some((name, _)) = self.settings.iter().find(|(name, _)| !is_kept(name)) {
+        let is_recorded = |name: &str| {
+            KEPT_PREFIXES.iter().any(|begin| name.starts_with(begin)) && !name.contains(['=', '\0'])
+        };
+        if let Some((name, _)) = self.settings.iter().find(|(name, _)| !is_recorded(name)) {
             return Err(format!("it sets {name:?}, which is no variable of pumice"));
         }
         let Draws { switch_ppm, stall_ppm, longest_stall_ns } = self.draws;
-        let is_long = |one: &Departure| matches!(one, Departure::Stall(ns) if *ns > LONGEST_STALL_NS);
+        let is_long = |one: &Departure| matches!(one, Departure::Stall(ns) if *ns > MAX_STALL_NS);
         if switch_ppm > ALL_PPM
             || stall_ppm > ALL_PPM
-            || longest_stall_ns > LONGEST_STALL_NS
+            || longest_stall_ns > MAX_STALL_NS
             || self.departures.iter().flat_map(BTreeMap::values).any(is_long)
         {
             return Err("its threads switch or rest more than threads can".to_owned());
@@ -133,27 +144,41 @@ impl Header {
         Ok(())
     }
 
-    /// The folder in which it was run.
+    /// Returns the folder in which it was run.
     pub fn folder(&self) -> PathBuf {
         PathBuf::from(OsString::from_vec(self.folder.clone()))
     }
 
-    /// The variables that differ from those of this process, by name.
+    /// Returns the user of the run, if it is another one than that of this process.
+    pub fn other_user(&self) -> Option<u32> {
+        (self.user != own_user()).then_some(self.user)
+    }
+
+    /// Returns the names of variables that only one of two environments has: that of the run, or this
+    /// process's.
     pub fn other_variables(&self) -> Vec<String> {
         let now = Header::of(&self.options()).environment;
-        let names = self.environment.keys().chain(now.keys());
-        let mut other: Vec<String> =
-            names.filter(|name| self.environment.get(*name) != now.get(*name)).cloned().collect();
-        other.sort();
-        other.dedup();
-        other
+        self.environment.symmetric_difference(&now).cloned().collect()
     }
 }
 
-fn digest(bytes: &[u8]) -> u64 {
-    let mut hasher = FnvHasher::default();
-    hasher.write(bytes);
-    hasher.finish()
+/// Returns the user of this process; 0 where that is unknown.
+fn own_user() -> u32 {
+    std::fs::metadata("/proc/self").map_or(0, |about| about.uid())
+}
+
+/// Creates a file that only its user may read and write, under any umask, also in place of an older file with
+/// another mode.
+///
+/// # Errors
+/// The file cannot be created, or its mode cannot be changed.
+pub(crate) fn create_private(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(path)?;
+    // `/dev/stdout` and similar files keep their mode.
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(PRIVATE))?;
+    }
+    Ok(file)
 }
 
 /// A recording that is being written.
@@ -161,7 +186,7 @@ pub(crate) struct Recorder(BufWriter<File>);
 
 impl Recorder {
     pub(crate) fn create(path: &Path, options: &WorldOptions) -> std::io::Result<Recorder> {
-        let mut file = BufWriter::new(File::create(path)?);
+        let mut file = BufWriter::new(create_private(path)?);
         serde_json::to_writer(&mut file, &Header::of(options))?;
         file.write_all(b"\n")?;
         Ok(Recorder(file))
@@ -178,7 +203,7 @@ impl Recorder {
 
 /// A recording that is being read.
 pub struct Recording {
-    /// What it takes to run it again.
+    /// Header, with what is needed to run it again.
     pub header: Header,
     lines: Box<dyn BufRead>,
 }
@@ -193,23 +218,23 @@ impl Recording {
     /// Opens a recording.
     ///
     /// # Errors
-    /// A sentence: it cannot be read, or is none.
+    /// A sentence: it cannot be read, or is no recording.
     pub fn open(path: &Path) -> Result<Recording, String> {
         let name = path.display();
         let file = File::open(path).map_err(|error| format!("{name} cannot be read: {error}"))?;
-        let is_file = file.metadata().is_ok_and(|known| known.is_file() && known.len() <= MOST_BYTES);
+        let is_file = file.metadata().is_ok_and(|known| known.is_file() && known.len() <= MAX_BYTES);
         if !is_file {
             return Err(format!("{name} is no recording of a world: it is no file, or longer than 1 GiB"));
         }
-        Recording::read(path, BufReader::new(file.take(MOST_BYTES)))
+        Recording::read(path, BufReader::new(file.take(MAX_BYTES)))
     }
 
     /// Reads a recording from a source with this name.
     ///
     /// # Errors
-    /// As for `open`.
+    /// The same as for `open`.
     pub fn read(name: &Path, mut source: impl BufRead + 'static) -> Result<Recording, String> {
-        /// Of all versions.
+        /// The field that a header of any version has.
         #[derive(Deserialize)]
         struct AnyVersion {
             version: u32,
@@ -219,7 +244,7 @@ impl Recording {
         let mut first = Vec::new();
         source
             .by_ref()
-            .take(MOST_HEADER)
+            .take(MAX_HEADER)
             .read_until(b'\n', &mut first)
             .map_err(|error| format!("{name} cannot be read: {error}"))?;
         if !first.ends_with(b"\n") {
@@ -237,12 +262,12 @@ impl Recording {
         Ok(Recording { header, lines: Box::new(source) })
     }
 
-    /// The next event, or a few words about what stands in its place; `None`: there is none any more.
+    /// Returns the next event, or a few words about what is in its place; `None` at the end.
     pub fn next_event(&mut self) -> Option<String> {
         let mut line = Vec::new();
-        let read = self.lines.by_ref().take(MOST_EVENT).read_until(b'\n', &mut line).ok()?;
+        let read = self.lines.by_ref().take(MAX_EVENT).read_until(b'\n', &mut line).ok()?;
         let Some(line) = line.strip_suffix(b"\n") else {
-            let is_end = (read as u64) < MOST_EVENT;
+            let is_end = (read as u64) < MAX_EVENT;
             return (read > 0).then(|| if is_end { CUT_OFF } else { NO_EVENT }.to_owned());
         };
         let event = std::str::from_utf8(line).ok().filter(|line| is_event(line));
@@ -250,7 +275,7 @@ impl Recording {
     }
 }
 
-/// Whether it has the form of an event: ns of the world, thread, call, result.
+/// Reports whether a line has the form of an event: ns of the world, thread, call, result.
 fn is_event(line: &str) -> bool {
     let mut words = line.split(' ');
     let is_number = |word: &str| word.parse::<i128>().is_ok();
@@ -260,7 +285,7 @@ fn is_event(line: &str) -> bool {
         && !line.contains(char::is_control)
 }
 
-/// What is wrong with a text that others have written, which may be in the words.
+/// Formats an error about a hostile text, which the error may quote, in one line.
 fn in_one_line(error: &serde_json::Error) -> String {
     const MOST: usize = 200;
     error.to_string().chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -284,7 +309,12 @@ mod tests {
         let mut recorder = Recorder::create(&path, &options).unwrap();
         recorder.event("0 p1.t1 read 3").unwrap();
         recorder.end().unwrap();
-        assert!(!std::fs::read_to_string(&path).unwrap().contains("hunter2"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("hunter2"));
+        // No digest of a value is there either, only the names.
+        let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert_eq!(first["environment"], serde_json::json!(["PUMICE_LOSS", "SECRET"]));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, PRIVATE);
         let mut recording = Recording::open(&path).unwrap();
         let again = recording.header.options();
         assert_eq!((again.seed, &again.arguments, &again.program), (9, &options.arguments, &options.program));
@@ -295,7 +325,7 @@ mod tests {
         std::fs::remove_file(path).unwrap();
     }
 
-    /// A recording with this first line and these events.
+    /// Returns a recording with this first line and these events.
     fn recording(first: &serde_json::Value, events: &[u8]) -> Result<Recording, String> {
         let mut bytes = format!("{first}\n").into_bytes();
         bytes.extend_from_slice(events);
@@ -326,15 +356,15 @@ mod tests {
             let refused = Recording::read(Path::new("x"), cut).unwrap_err();
             assert!(refused.contains("has no end"), "{end}: {refused}");
         }
-        let many = vec![b' '; MOST_HEADER as usize + 1];
+        let many = vec![b' '; MAX_HEADER as usize + 1];
         let refused = Recording::read(Path::new("x"), std::io::Cursor::new(many)).unwrap_err();
         assert!(refused.contains("longer than 16 MiB"), "{refused}");
-        let bad_text = b"{\"version\": 1, \"seed\": 1, \"\xff\": 1}\n".to_vec();
+        let bad_text = b"{\"version\": 3, \"seed\": 1, \"\xff\": 1}\n".to_vec();
         let refused = Recording::read(Path::new("x"), std::io::Cursor::new(bad_text)).unwrap_err();
         assert!(refused.contains("its first line: ") && refused.lines().count() == 1, "{refused}");
         let far = serde_json::json!({"7": {"stall": u64::MAX}});
         let cases: [(&str, serde_json::Value, &str); 10] = [
-            ("version", 2.into(), "of version 2; this pumice reads version 1"),
+            ("version", 1.into(), "of version 1; this pumice reads version 3"),
             ("version", u64::MAX.into(), "its first line: "),
             ("more\n", 1.into(), "its first line: unknown field `more `"),
             ("arguments", serde_json::json!([]), "it names no program"),
@@ -358,9 +388,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_told_and_nothing_of_it_printed() {
+    fn what_is_no_event_is_refused_and_nothing_of_it_printed() {
         let whole = b"12 p1.t1 read -5\n".to_vec();
-        let long = [&b"1 p1.t1 read "[..], &[b'1'; MOST_EVENT as usize], b"\n"].concat();
+        let long = [&b"1 p1.t1 read "[..], &[b'1'; MAX_EVENT as usize], b"\n"].concat();
         let cases: [(&[u8], &str); 7] = [
             (&whole, "12 p1.t1 read -5"),
             (b"12 p1.t1 read", CUT_OFF),

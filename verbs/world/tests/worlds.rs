@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use pumice_world::{Departure, Draws, Ended, Exit, WorldError, WorldOptions, run};
 
 /// A folder of this test, which goes with it.
-struct Scratch(PathBuf);
+struct ScratchFolder(PathBuf);
 
-impl Scratch {
-    fn new(name: &str) -> Scratch {
+impl ScratchFolder {
+    fn new(name: &str) -> ScratchFolder {
         let folder = std::env::temp_dir().join(format!("pumice-worlds-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        Scratch(folder)
+        ScratchFolder(folder)
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -37,14 +37,14 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 /// A world whose output goes to a file of its own.
-fn world(scratch: &Scratch, seed: u64, command: &[&str]) -> WorldOptions {
+fn world(scratch: &ScratchFolder, seed: u64, command: &[&str]) -> WorldOptions {
     let mut options = WorldOptions::new(seed, command.iter().map(Into::into).collect());
     options.output = Some(scratch.file(&format!("output-{seed}")));
     options
@@ -59,7 +59,7 @@ fn printed(options: &WorldOptions) -> (Ended, String) {
 
 /// Several seeds, each twice: the same run, byte by byte; among them so many orders.
 fn repeats(name: &str, seeds: u64, least_orders: usize) {
-    let scratch = Scratch::new(name);
+    let scratch = ScratchFolder::new(name);
     let Some(program) = scratch.program(name) else { return };
     let mut orders = BTreeSet::new();
     for seed in 1..=seeds {
@@ -84,25 +84,96 @@ fn processes_and_sockets_repeat() {
 }
 
 #[test]
+fn sockets_that_share_a_port_repeat() {
+    // Each world has a network of its own, and each network a random number by which the kernel would choose.
+    repeats("shared_ports", 4, 1);
+    let scratch = ScratchFolder::new("shared-ports-said");
+    let Some(program) = scratch.program("shared_ports") else { return };
+    let (_, output) = printed(&world(&scratch, 1, &[program.to_str().unwrap()]));
+    let counts: Vec<Vec<u32>> =
+        output.lines().map(|line| line.split(' ').map(|count| count.parse().unwrap()).collect()).collect();
+    assert!(counts.iter().all(|one| one.iter().sum::<u32>() == 8), "{output}");
+    assert!(counts[0].iter().filter(|count| **count > 0).count() > 1, "all sockets get datagrams: {output}");
+    // The filter of the program decides while its socket is there.
+    assert_eq!((counts[3].as_slice(), counts.len()), (&[0, 0, 8][..], 6), "{output}");
+}
+
+#[test]
+fn facts_about_sockets_children_and_the_kernel_repeat() {
+    let scratch = ScratchFolder::new("facts");
+    let Some(program) = scratch.program("facts") else { return };
+    let options = world(&scratch, 1, &[program.to_str().unwrap()]);
+    let (first, second) = (printed(&options), printed(&options));
+    assert_eq!(first, second);
+    assert!(first.0.certificate.doubts.is_empty() && first.0.exit == Exit::Code(0), "{:?}", first.0);
+    for line in ["tcp: state 1, rtt 0,", "processor 0, free 1\n", "files: 3 3\n", "used 0 us, 0 kB\n"] {
+        assert!(first.1.contains(line), "{line}: {}", first.1);
+    }
+    let other = printed(&world(&scratch, 2, &[program.to_str().unwrap()]));
+    let uuid = |text: &str| text.lines().find(|line| line.contains("uuid")).map(str::to_owned);
+    assert!(uuid(&first.1).is_some() && uuid(&first.1) != uuid(&other.1), "{}", other.1);
+    let (doubted, _) = printed(&world(&scratch, 1, &[program.to_str().unwrap(), "times"]));
+    let said = doubted.certificate.to_string();
+    assert!(said.contains("asked for times of packets by setsockopt"), "{said}");
+}
+
+#[test]
+fn random_numbers_of_the_processor_come_from_the_seed() {
+    let scratch = ScratchFolder::new("instructions");
+    let Some(program) = scratch.program("random_instructions") else { return };
+    let of = |seed| printed(&world(&scratch, seed, &[program.to_str().unwrap()]));
+    let (first, second, other) = (of(1), of(1), of(2));
+    assert_eq!(first, second);
+    assert!(first.0.certificate.doubts.is_empty() && first.0.exit == Exit::Code(0), "{:?}", first.0);
+    assert!(first.1 != other.1 && !first.1.is_empty(), "{}", first.1);
+}
+
+#[test]
+fn what_is_read_and_written_is_in_the_digest() {
+    let scratch = ScratchFolder::new("bytes");
+    let file = scratch.file("read");
+    let of = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        run(&world(&scratch, 1, &["cat", file.to_str().unwrap()])).unwrap().certificate.digest
+    };
+    let (one, again, other) = (of("one\n"), of("one\n"), of("two\n"));
+    assert_eq!(one, again);
+    assert_ne!(one, other);
+}
+
+#[test]
+fn what_starts_the_program_is_no_part_of_the_run() {
+    let scratch = ScratchFolder::new("starter");
+    let of = |begin: &str| {
+        let script = format!("{begin} exec cat /proc/sys/kernel/random/uuid");
+        let mut options = world(&scratch, 1, &["sh", "-c", &script]);
+        options.is_starter = true;
+        let (ended, text) = printed(&options);
+        (ended.certificate.to_string(), ended.virtual_ns, ended.events, text)
+    };
+    assert_eq!(of(""), of("read x < /etc/hostname; read y < /etc/hosts; cd /;"));
+}
+
+#[test]
 fn locks_with_inheritance_robust_locks_and_signals_repeat() {
     repeats("locks", 8, 2);
-    let scratch = Scratch::new("locks-said");
+    let scratch = ScratchFolder::new("locks-said");
     let Some(program) = scratch.program("locks") else { return };
     let (_, output) = printed(&world(&scratch, 1, &[program.to_str().unwrap()]));
-    let told = "Owner died\nOwner died\nOwner died\n-1 1 1 1\n";
-    assert!(output.ends_with(told) && !output.contains("two at a time"), "{output}");
+    let wanted = "Owner died\nOwner died\nOwner died\n-1 1 1 1\n";
+    assert!(output.ends_with(wanted) && !output.contains("two at a time"), "{output}");
 }
 
 #[test]
 fn signals_that_are_read_repeat() {
     repeats("signal_files", 4, 1);
-    let scratch = Scratch::new("signal-files-said");
+    let scratch = ScratchFolder::new("signal-files-said");
     let Some(program) = scratch.program("signal_files") else { return };
     let (_, output) = printed(&world(&scratch, 1, &[program.to_str().unwrap()]));
-    let told = "read: signal 10\npoll: 1\nafter poll: signal 12\nepoll, nothing pending: 0 after 50 ms\n\
+    let wanted = "read: signal 10\npoll: 1\nafter poll: signal 12\nepoll, nothing pending: 0 after 50 ms\n\
                 epoll: 1\nafter epoll: signal 14\nselect: 1\nafter select: signal 17 of a child\n\
                 epoll, from another process: 1\nafter epoll: signal 12\n";
-    assert!(output.ends_with(told), "{output}");
+    assert!(output.ends_with(wanted), "{output}");
 }
 
 #[test]
@@ -110,7 +181,7 @@ fn a_runtime_of_tokio_repeats() {
     // Examples are built with the tests, into a folder beside theirs.
     let own = std::env::current_exe().unwrap();
     let program = own.parent().unwrap().with_file_name("examples").join("tokio");
-    let scratch = Scratch::new("tokio");
+    let scratch = ScratchFolder::new("tokio");
     let mut orders = BTreeSet::new();
     for seed in 1..=6 {
         let options = world(&scratch, seed, &[program.to_str().unwrap()]);
@@ -126,7 +197,7 @@ fn a_runtime_of_tokio_repeats() {
 
 #[test]
 fn temporary_files_are_those_of_the_world() {
-    let scratch = Scratch::new("temporary");
+    let scratch = ScratchFolder::new("temporary");
     let script = "ls -A $TMPDIR; mktemp; mktemp; ls $TMPDIR | wc -l; echo $PYTHONDONTWRITEBYTECODE";
     let of = |seed| printed(&world(&scratch, seed, &["sh", "-c", script]));
     let (first, second) = (of(1), of(1));
@@ -137,7 +208,7 @@ fn temporary_files_are_those_of_the_world() {
 
 #[test]
 fn libraries_are_looked_for_in_the_folders_of_no_processor() {
-    let scratch = Scratch::new("folders");
+    let scratch = ScratchFolder::new("folders");
     let script = "LD_LIBRARY_PATH=/nowhere LD_DEBUG=libs /bin/true 2>&1 | grep 'search path=/nowhere'";
     let (ended, said) = printed(&world(&scratch, 1, &["sh", "-c", script]));
     assert!(ended.exit == Exit::Code(0) && said.contains("LD_LIBRARY_PATH"), "{said}");
@@ -153,7 +224,7 @@ fn threads_that_wait_for_memory_repeat() {
 
 #[test]
 fn a_thread_that_looks_at_what_stays_ready_does_not_keep_others_from_going_on() {
-    let scratch = Scratch::new("stays-ready");
+    let scratch = ScratchFolder::new("stays-ready");
     let Some(program) = scratch.program("stays_ready") else { return };
     for seed in 0..4 {
         let options = world(&scratch, seed, &[program.to_str().unwrap()]);
@@ -165,7 +236,7 @@ fn a_thread_that_looks_at_what_stays_ready_does_not_keep_others_from_going_on() 
 #[test]
 fn a_child_that_becomes_a_program_ends_no_wait_for_another_child() {
     // The shell makes the second process by vfork, and waits in the kernel for that one alone.
-    let scratch = Scratch::new("vfork");
+    let scratch = ScratchFolder::new("vfork");
     let script = "/bin/true & /bin/true & /bin/true; wait";
     for seed in 0..40 {
         let mut options = world(&scratch, seed, &["sh", "-c", script]);
@@ -175,8 +246,24 @@ fn a_child_that_becomes_a_program_ends_no_wait_for_another_child() {
 }
 
 #[test]
+fn children_are_waited_for_in_each_way_and_any_thread_executes_a_program() {
+    repeats("children", 4, 1);
+}
+
+#[test]
+fn writes_that_are_longer_than_the_room_for_them_repeat() {
+    repeats("long_writes", 3, 1);
+    let scratch = ScratchFolder::new("long-writes-tcp");
+    let Some(program) = scratch.program("long_writes") else { return };
+    let (ended, text) = printed(&world(&scratch, 1, &[program.to_str().unwrap(), "tcp"]));
+    assert_eq!(ended.exit, Exit::Code(0), "{text}");
+    let said = ended.certificate.to_string();
+    assert!(said.contains("wrote more into a TCP connection than its buffers hold"), "{said}");
+}
+
+#[test]
 fn time_passes_only_in_the_world() {
-    let scratch = Scratch::new("time");
+    let scratch = ScratchFolder::new("time");
     let begun = Instant::now();
     let script = "date +%s; sleep 3600; date +%s; timeout 5 sleep 100; echo $?";
     let (ended, output) = printed(&world(&scratch, 1, &["sh", "-c", script]));
@@ -186,8 +273,8 @@ fn time_passes_only_in_the_world() {
 }
 
 #[test]
-fn chance_comes_from_the_seed() {
-    let scratch = Scratch::new("chance");
+fn random_numbers_come_from_the_seed() {
+    let scratch = ScratchFolder::new("chance");
     let script = "od -An -tx1 -N8 /dev/urandom; echo $$; mktemp -u";
     let of = |seed| printed(&world(&scratch, seed, &["sh", "-c", script])).1;
     assert_eq!(of(1), of(1));
@@ -196,7 +283,7 @@ fn chance_comes_from_the_seed() {
 
 #[test]
 fn exit_codes_and_signals_are_those_of_the_program() {
-    let scratch = Scratch::new("exits");
+    let scratch = ScratchFolder::new("exits");
     let exit = |script| printed(&world(&scratch, 1, &["sh", "-c", script])).0.exit;
     assert_eq!(exit("exit 7"), Exit::Code(7));
     assert_eq!(exit("kill -9 $$"), Exit::Signal(libc_signal::KILL));
@@ -218,7 +305,7 @@ fn a_program_that_is_not_there_is_named() {
 
 #[test]
 fn what_the_machine_says_is_doubted_by_name() {
-    let scratch = Scratch::new("doubts");
+    let scratch = ScratchFolder::new("doubts");
     let mut options = world(&scratch, 1, &["cat", "/proc/loadavg"]);
     let (ended, _) = printed(&options);
     let said = ended.certificate.to_string();
@@ -230,7 +317,7 @@ fn what_the_machine_says_is_doubted_by_name() {
 
 #[test]
 fn a_deadlock_says_who_waits_for_what() {
-    let scratch = Scratch::new("deadlock");
+    let scratch = ScratchFolder::new("deadlock");
     let Some(program) = scratch.program("deadlock") else { return };
     let error = (1..100).find_map(|seed| run(&world(&scratch, seed, &[program.to_str().unwrap()])).err());
     let said = error.expect("no seed has the deadlock").to_string();
@@ -239,7 +326,7 @@ fn a_deadlock_says_who_waits_for_what() {
 
 #[test]
 fn a_recording_is_compared_event_by_event() {
-    let scratch = Scratch::new("recording");
+    let scratch = ScratchFolder::new("recording");
     let Some(program) = scratch.program("server") else { return };
     let mut options = world(&scratch, 3, &[program.to_str().unwrap()]);
     options.record = Some(scratch.file("recorded.world"));
@@ -255,7 +342,7 @@ fn a_recording_is_compared_event_by_event() {
 
 #[test]
 fn listed_departures_are_the_only_ones() {
-    let scratch = Scratch::new("departures");
+    let scratch = ScratchFolder::new("departures");
     let Some(program) = scratch.program("server") else { return };
     let mut options = world(&scratch, 5, &[program.to_str().unwrap()]);
     let drawn = printed(&options);

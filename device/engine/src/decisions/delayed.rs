@@ -1,46 +1,46 @@
-//! Completions that come later than their work was done, and events of completion channels that do.
+//! Completions that come later than their work was done, and delayed events of completion channels.
 //!
-//! What waits, waits in a queue for each work queue, so no completion overtakes another one of its work
+//! Delayed completions are queued for each work queue, so no completion overtakes another one of its work
 //! queue. An asynchronous event of a queue pair comes after its completions: it ends their wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use pumice_faults::{Gate, Verdict};
+use pumice_faults::{CompletionVerdict, TriggerGate};
 use pumice_transport::host::QpContext;
 
-use super::made::Made;
+use super::made::PendingCompletion;
 
-/// Completions that may wait on one device; more come at once.
-const MOST_WAITING: usize = 1 << 16;
-/// How often it is looked whether what a completion waits for has happened.
-const LOOK_NS: u64 = 200_000;
+/// Most completions that may be delayed on one device; further ones come at once.
+const MAX_WAITING: usize = 1 << 16;
+/// Interval in which the triggers of delayed completions are checked, in ns.
+const CHECK_INTERVAL_NS: u64 = 200_000;
 
-/// A work queue: the ordinal of its queue pair, and whether it is that of receives.
+/// The identity of a work queue: the ordinal of its queue pair, and whether it is the receive queue.
 pub(crate) type WorkQueue = (u32, bool);
 
-/// The completions that wait, and the events.
+/// The delayed completions and events of a device.
 #[derive(Default)]
-pub(crate) struct Delayed {
+pub(crate) struct DelayQueue {
     queues: BTreeMap<WorkQueue, VecDeque<DelayedCompletion>>,
     count: usize,
-    /// What happens to the next completion of this work queue, which follows at once.
-    pub(crate) next: Option<(WorkQueue, Verdict)>,
-    /// Completion queues with an event that comes by then.
+    /// The decision about the next completion of this work queue, which follows at once.
+    pub(crate) next: Option<(WorkQueue, CompletionVerdict)>,
+    /// Completion queues with a delayed event, each with the time by which it comes.
     events: BTreeSet<(u64, u32)>,
-    /// When the first of all this is due, or may be.
+    /// The earliest time at which a completion or an event may be due, in ns.
     due_ns: Option<u64>,
 }
 
-/// A completion that waits.
+/// A delayed completion.
 pub(crate) struct DelayedCompletion {
     pub(crate) qp: QpContext,
-    pub(crate) made: Made,
+    pub(crate) made: PendingCompletion,
     pub(crate) due_ns: u64,
-    pub(crate) until: Vec<Gate>,
+    pub(crate) until: Vec<TriggerGate>,
 }
 
-impl Delayed {
-    /// Whether something waits.
+impl DelayQueue {
+    /// Reports whether a completion or an event is delayed.
     pub(crate) fn any(&self) -> bool {
         self.count > 0 || !self.events.is_empty()
     }
@@ -49,7 +49,7 @@ impl Delayed {
         self.due_ns
     }
 
-    /// The next completion whose time has come.
+    /// Takes the next completion that is due.
     pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<DelayedCompletion> {
         let is_due =
             |waiting: &VecDeque<DelayedCompletion>| waiting.front().is_some_and(|one| one.is_due(now_ns));
@@ -67,24 +67,25 @@ impl Delayed {
         first
     }
 
-    /// What happens to a completion that is made now.
-    pub(crate) fn verdict_of(&mut self, queue: WorkQueue) -> Verdict {
+    /// Takes the decision about a completion that is made now.
+    pub(crate) fn verdict_of(&mut self, queue: WorkQueue) -> CompletionVerdict {
         self.next.take_if(|(of, _)| *of == queue).map(|(_, verdict)| verdict).unwrap_or_default()
     }
 
-    /// Whether a completion has to wait: for the one before it on its work queue, or by what was decided.
-    pub(crate) fn has_to_wait(&self, queue: WorkQueue, delay_ns: u64, until: &[Gate]) -> bool {
-        let is_held = delay_ns > 0 || !until.iter().all(Gate::is_open);
-        self.queues.contains_key(&queue) || (is_held && self.count < MOST_WAITING)
+    /// Reports whether a completion has to wait: for the one before it on its work queue, or because of a
+    /// decision.
+    pub(crate) fn has_to_wait(&self, queue: WorkQueue, delay_ns: u64, until: &[TriggerGate]) -> bool {
+        let is_held = delay_ns > 0 || !until.iter().all(TriggerGate::is_open);
+        self.queues.contains_key(&queue) || (is_held && self.count < MAX_WAITING)
     }
 
-    /// An event of the completion queue with this index of the table comes by then.
+    /// Delays an event of the completion queue with this table index until `due_ns`.
     pub(crate) fn push_event(&mut self, cq: u32, due_ns: u64) {
         self.events.insert((due_ns, cq));
         self.due_ns = Some(self.due_ns.map_or(due_ns, |known_ns| known_ns.min(due_ns)));
     }
 
-    /// The next completion queue with an event whose time has come.
+    /// Takes the next completion queue with an event that is due.
     pub(crate) fn pop_event(&mut self, now_ns: u64) -> Option<u32> {
         let (_, cq) = self.events.first().copied().filter(|(due_ns, _)| *due_ns <= now_ns)?;
         self.events.pop_first();
@@ -98,7 +99,8 @@ impl Delayed {
     }
 
     pub(crate) fn note_due(&mut self, now_ns: u64) {
-        let due = |waiting: &VecDeque<DelayedCompletion>| waiting.front().map(|one| one.look_ns(now_ns));
+        let due =
+            |waiting: &VecDeque<DelayedCompletion>| waiting.front().map(|one| one.next_check_ns(now_ns));
         let event_ns = self.events.first().map(|(due_ns, _)| *due_ns);
         self.due_ns = self.queues.values().filter_map(due).chain(event_ns).min();
     }
@@ -106,12 +108,12 @@ impl Delayed {
 
 impl DelayedCompletion {
     fn is_due(&self, now_ns: u64) -> bool {
-        self.due_ns <= now_ns && self.until.iter().all(Gate::is_open)
+        self.due_ns <= now_ns && self.until.iter().all(TriggerGate::is_open)
     }
 
-    /// When it is worth looking again.
-    fn look_ns(&self, now_ns: u64) -> u64 {
-        let is_open = self.until.iter().all(Gate::is_open);
-        if is_open { self.due_ns } else { self.due_ns.max(now_ns.saturating_add(LOOK_NS)) }
+    /// Returns when to check again whether the completion is due.
+    fn next_check_ns(&self, now_ns: u64) -> u64 {
+        let is_open = self.until.iter().all(TriggerGate::is_open);
+        if is_open { self.due_ns } else { self.due_ns.max(now_ns.saturating_add(CHECK_INTERVAL_NS)) }
     }
 }

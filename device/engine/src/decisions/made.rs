@@ -1,15 +1,15 @@
-//! A completion on its way to its queue.
+//! Completions on their way to their queue.
 
 use pumice_transport::types::WorkCompletion;
 
-/// A completion that is to be made.
+/// A completion that is to be put in its queue.
 #[derive(Debug)]
-pub(crate) struct Made {
-    /// The index of its completion queue.
+pub(crate) struct PendingCompletion {
+    /// The table index of the completion queue.
     pub(crate) cq: u32,
     pub(crate) completion: WorkCompletion,
-    /// Slots of the send queue that are free when it is polled.
+    /// Number of send queue slots that are free once the completion is polled.
     pub(crate) released: u32,
-    /// The sender asked for an event.
+    /// True if the sender asked for an event.
     pub(crate) solicited: bool,
 }

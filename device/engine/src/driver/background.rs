@@ -1,4 +1,5 @@
-//! The background thread: does what the policy answers, and drives the engine while the application does not.
+//! The background thread: it executes the actions of the policy, and drives the engine while the application
+//! does not.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::AtomicU64;
@@ -6,20 +7,21 @@ use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pumice_ground::error::ResourceError;
-use pumice_ground::outside;
-use pumice_ground::outside::event_fd::EventFd;
-use pumice_ground::outside::wait::wait_readable;
-use pumice_ground::word::Word;
-use pumice_profile::addresses::address_watch::AddressWatch;
+use pumice_model::addresses::address_watch::AddressWatch;
+use pumice_platform::error::ResourceError;
+use pumice_platform::outside;
+use pumice_platform::outside::event_fd::EventFd;
+use pumice_platform::outside::wait::wait_readable;
+use pumice_platform::outside::world::EndlessWait;
+use pumice_platform::word::AtomicWord;
 
 use super::core::Core;
 use super::handover::{Bell, Handover};
-use super::policy::{Action, Input, Left, Policy};
+use super::policy::{PendingWork, Policy, PolicyAction, PolicyInput};
 use crate::engine::{Acknowledge, Engine};
 use crate::resources::MappingCheckPolicy;
 
-/// The thread's handle.
+/// The handle of the background thread.
 pub(crate) struct Background {
     core: Arc<Core>,
     thread: JoinHandle<()>,
@@ -29,10 +31,10 @@ impl Background {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The operating system has no thread to give.
+    /// The operating system cannot create a thread.
     pub(crate) fn start(core: Arc<Core>, watch: Option<AddressWatch>) -> Result<Background, ResourceError> {
         let descriptor = watch.as_ref().map(AddressWatch::descriptor);
-        let mut host = HostThread { core: Arc::clone(&core), watch, descriptor, next_look_ns: 0 };
+        let mut host = HostThread { core: Arc::clone(&core), watch, descriptor, next_check_ns: 0 };
         let thread =
             outside::thread::start("pumice-engine", None, move || run(&mut host)).map_err(|error| {
                 ResourceError::Os {
@@ -51,90 +53,91 @@ impl Background {
     }
 }
 
-/// What the thread needs: a clock, a processor, something to wait on, and the engine behind its lock. The
-/// model of the hand-over has one of its own.
+/// The environment of the thread: a clock, a processor, something to wait on, and the engine behind its lock.
+/// The model of the hand-over has one of its own.
 pub(super) trait Environment {
-    type Word: Word;
+    type AtomicWord: AtomicWord;
     type Bell: Bell;
     type Engine<'a>: LockedEngine
     where
         Self: 'a;
 
-    fn handover(&self) -> &Handover<Self::Word, Self::Bell>;
+    fn handover(&self) -> &Handover<Self::AtomicWord, Self::Bell>;
     fn now_ns(&self) -> u64;
-    /// Work of the thread that is not the engine's. A turn begins with it.
+    /// Does the thread's work that is not the engine's. Each turn begins with it.
     fn maintain(&mut self, now_ns: u64);
-    /// Whether a completion queue is armed.
+    /// Reports whether a completion queue is armed.
     fn is_armed(&self) -> bool;
     fn lock(&self) -> Self::Engine<'_>;
-    /// The engine, unless another thread has it.
+    /// Locks the engine, unless another thread holds the lock.
     fn try_lock(&self) -> Option<Self::Engine<'_>>;
     fn yield_processor(&self);
-    /// Waits for the bell, and for what [`Environment::maintain`] looks after if `maintains`.
+    /// Waits for the bell and, if `maintains`, for the descriptors of [`Environment::maintain`].
     fn wait_for_bell(&self, for_ns: u64, maintains: bool);
-    /// Waits for packets, for the bell, and for what [`Environment::maintain`] looks after. Whether any came.
+    /// Waits for packets, for the bell, and for the descriptors of [`Environment::maintain`]. Returns whether
+    /// packets came.
     fn wait_for_packets(&self, port: Vec<RawFd>, for_ns: Option<u64>) -> bool;
 }
 
-/// The engine while this thread has its lock.
+/// The engine while this thread holds its lock.
 pub(super) trait LockedEngine {
-    /// Receives, runs timers, sends; whether anything was done.
+    /// Receives, runs timers, sends. Returns whether anything was done.
     fn drive(&mut self, now_ns: u64) -> bool;
-    /// What is left for later.
-    fn left(&self) -> Left;
-    /// A number that moves with every packet received.
+    /// Returns what the engine has to do later.
+    fn left(&self) -> PendingWork;
+    /// Returns a number that changes with every packet received.
     fn received(&self) -> u64;
-    /// Whether messages that are not acknowledged would find no receive request.
+    /// Reports whether unacknowledged messages would find no receive request.
     fn is_short_of_receives(&mut self) -> bool;
-    /// What to wait on for packets.
+    /// Returns the descriptors on which to wait for packets.
     fn descriptors(&self) -> Vec<RawFd>;
-    /// A wait on these descriptors has ended because one is readable.
+    /// Notes that a wait on these descriptors has ended because one is readable.
     fn woken(&mut self);
 }
 
-/// Runs until the hand-over says that the thread is to end.
+/// Runs the thread until it is told to stop.
 pub(super) fn run<E: Environment>(environment: &mut E) {
     let mut policy = Policy::new(environment.handover().polls());
-    let mut action = Action::Look;
+    let mut action = PolicyAction::BeginTurn;
     while !environment.handover().is_stopping() {
         action = act(environment, &mut policy, action);
     }
 }
 
-/// Does one thing; the result is the next.
-fn act<E: Environment>(environment: &mut E, policy: &mut Policy, action: Action) -> Action {
+/// Executes one action, and returns the next.
+fn act<E: Environment>(environment: &mut E, policy: &mut Policy, action: PolicyAction) -> PolicyAction {
     let input = match action {
-        Action::Look => {
+        PolicyAction::BeginTurn => {
             let now_ns = environment.now_ns();
             environment.maintain(now_ns);
             let signals = environment.handover().take_signals(|| environment.is_armed());
-            let next = policy.next(now_ns, Input::Turn(signals));
+            let next = policy.next(now_ns, PolicyInput::Turn(signals));
             environment.handover().note_density(policy.polls_are_dense());
             return next;
         }
-        Action::StandBy { for_ns } => {
+        PolicyAction::StandBy { for_ns } => {
             environment.wait_for_bell(for_ns, true);
             environment.handover().clear_bell();
-            Input::StoodBy { polls: environment.handover().polls() }
+            PolicyInput::StandByEnded { polls: environment.handover().polls() }
         }
-        Action::Listen { for_ns } => {
+        PolicyAction::Listen { for_ns } => {
             environment.wait_for_bell(for_ns, false);
             let polls = environment.handover().polls();
-            Input::Listened { polls, short_of_receives: is_short_of_receives(environment) }
+            PolicyInput::Listened { polls, short_of_receives: is_short_of_receives(environment) }
         }
-        Action::Peek => Input::Peeked { found: peek(environment) },
-        Action::CheckReceives => Input::Receives { short: is_short_of_receives(environment) },
-        Action::Abstain { for_ns } => {
+        PolicyAction::Peek => PolicyInput::Peeked { found: peek(environment) },
+        PolicyAction::CheckReceives => PolicyInput::Receives { short: is_short_of_receives(environment) },
+        PolicyAction::Abstain { for_ns } => {
             environment.wait_for_bell(for_ns, false);
             environment.handover().clear_bell();
-            Input::Abstained
+            PolicyInput::Abstained
         }
-        Action::Drive | Action::Sleep { .. } => return drive(environment, policy),
-        Action::Yield => {
+        PolicyAction::Drive | PolicyAction::Sleep { .. } => return drive(environment, policy),
+        PolicyAction::Yield => {
             let before_ns = environment.now_ns();
             environment.yield_processor();
             let now_ns = environment.now_ns();
-            return policy.next(now_ns, Input::Yielded { took_ns: now_ns.saturating_sub(before_ns) });
+            return policy.next(now_ns, PolicyInput::Yielded { took_ns: now_ns.saturating_sub(before_ns) });
         }
     };
     policy.next(environment.now_ns(), input)
@@ -151,17 +154,18 @@ fn peek<E: Environment>(environment: &E) -> bool {
     engine.received() != before
 }
 
-/// Drives. If there is nothing to do, the thread sleeps until there is, as far as the policy lets it.
-fn drive<E: Environment>(environment: &E, policy: &mut Policy) -> Action {
+/// Drives the engine. If there is nothing to do, returns the action of sleeping until there is, as far as the
+/// policy allows it.
+fn drive<E: Environment>(environment: &E, policy: &mut Policy) -> PolicyAction {
     environment.handover().take_over();
     let mut engine = environment.lock();
     let now_ns = environment.now_ns();
     if engine.drive(now_ns) {
-        return policy.next(now_ns, Input::Progressed);
+        return policy.next(now_ns, PolicyInput::Progressed);
     }
-    let Left { deadline_ns, backlog } = engine.left();
-    let next = policy.next(now_ns, Input::Idle { deadline_ns, backlog });
-    let Action::Sleep { until_ns, for_ns } = next else { return next };
+    let PendingWork { deadline_ns, backlog } = engine.left();
+    let next = policy.next(now_ns, PolicyInput::Idle { deadline_ns, backlog });
+    let PolicyAction::Sleep { until_ns, for_ns } = next else { return next };
     environment.handover().announce_sleep(until_ns);
     let port = engine.descriptors();
     drop(engine);
@@ -175,7 +179,7 @@ fn sleep<E: Environment>(
     policy: &mut Policy,
     port: Vec<RawFd>,
     for_ns: Option<u64>,
-) -> Action {
+) -> PolicyAction {
     let before_ns = environment.now_ns();
     let woken = environment.wait_for_packets(port, for_ns);
     let slept_ns = environment.now_ns().saturating_sub(before_ns);
@@ -187,19 +191,19 @@ fn sleep<E: Environment>(
     let now_ns = environment.now_ns();
     let before = engine.received();
     let progressed = engine.drive(now_ns);
-    policy.next(now_ns, Input::Woke { slept_ns, progressed, found: engine.received() != before })
+    policy.next(now_ns, PolicyInput::Woke { slept_ns, progressed, found: engine.received() != before })
 }
 
-/// Between two looks whether addresses changed: a look costs a system call.
-const ADDRESS_LOOK_NS: u64 = 1_000_000;
+/// Interval between two checks whether addresses changed, in ns: a check costs a system call.
+const ADDRESS_CHECK_INTERVAL_NS: u64 = 1_000_000;
 
-/// The operating system's thread. It also keeps the GID table in line with the host's addresses.
+/// The environment of a real thread. It also updates the GID table to the host's addresses.
 struct HostThread {
     core: Arc<Core>,
     watch: Option<AddressWatch>,
-    /// Readable when addresses may have changed.
+    /// A descriptor that is readable when addresses may have changed.
     descriptor: Option<RawFd>,
-    next_look_ns: u64,
+    next_check_ns: u64,
 }
 
 struct HostEngine<'a> {
@@ -208,7 +212,7 @@ struct HostEngine<'a> {
 }
 
 impl Environment for HostThread {
-    type Word = AtomicU64;
+    type AtomicWord = AtomicU64;
     type Bell = EventFd;
     type Engine<'a> = HostEngine<'a>;
 
@@ -222,10 +226,10 @@ impl Environment for HostThread {
 
     fn maintain(&mut self, now_ns: u64) {
         let Some(watch) = &mut self.watch else { return };
-        if now_ns < self.next_look_ns {
+        if now_ns < self.next_check_ns {
             return;
         }
-        self.next_look_ns = now_ns.saturating_add(ADDRESS_LOOK_NS);
+        self.next_check_ns = now_ns.saturating_add(ADDRESS_CHECK_INTERVAL_NS);
         if let Some(entries) = watch.changed() {
             self.core.lock().follow_addresses(entries, now_ns);
         }
@@ -248,6 +252,7 @@ impl Environment for HostThread {
     }
 
     fn wait_for_bell(&self, for_ns: u64, maintains: bool) {
+        self.note_work();
         let addresses = self.descriptor.as_slice();
         let fds = if maintains { addresses } else { &[] };
         let bell = self.core.handover.bell().as_fd().as_raw_fd();
@@ -257,8 +262,19 @@ impl Environment for HostThread {
 
     fn wait_for_packets(&self, mut port: Vec<RawFd>, for_ns: Option<u64>) -> bool {
         port.extend(self.descriptor);
+        self.note_work();
         let bell = self.core.handover.bell().as_fd().as_raw_fd();
         wait_readable(&port, Some(bell), for_ns.map(Duration::from_nanos)).unwrap_or(false)
+    }
+}
+
+impl HostThread {
+    /// Tells the supervisor of a world whether the engine has anything to do later.
+    fn note_work(&self) {
+        if outside::world::is_in_world() {
+            let has_none = self.core.try_lock().is_some_and(|engine| engine.is_at_rest());
+            outside::world::waits_without_end(has_none.then_some(EndlessWait::Work));
+        }
     }
 }
 
@@ -268,7 +284,7 @@ impl LockedEngine for HostEngine<'_> {
         self.core.drive_locked(&mut self.engine, now_ns, Acknowledge::WithReply, checks)
     }
 
-    fn left(&self) -> Left {
+    fn left(&self) -> PendingWork {
         self.core.left(&self.engine)
     }
 

@@ -5,24 +5,25 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use pumice_events::counters::Counters;
-use pumice_ground::clock::{Clock, process_time_ns};
-use pumice_ground::error::ResourceError;
-use pumice_ground::outside;
-use pumice_ground::outside::event_fd::EventFd;
-use pumice_ground::outside::lineage::Generation;
-use pumice_ground::outside::wait::wait_readable;
-use pumice_objects::armed_queues::ArmedQueues;
-use pumice_objects::async_event::AsyncEventQueue;
-use pumice_objects::completion_channel::{CompletionChannel, CqEvent};
+use crate::objects::armed_queues::ArmedQueues;
+use crate::objects::completion_channel::{CompletionChannel, CqEvent};
+use pumice_model::counters::Counters;
+use pumice_model::event::async_event::AsyncEventQueue;
+use pumice_platform::clock::{Clock, process_time_ns};
+use pumice_platform::error::ResourceError;
+use pumice_platform::outside;
+use pumice_platform::outside::event_fd::EventFd;
+use pumice_platform::outside::fork_generation::Generation;
+use pumice_platform::outside::wait::wait_readable;
+use pumice_platform::outside::world::EndlessWait;
 
 use super::handover::Handover;
-use super::policy::{EmptyPoll, FOREVER_NS, Left, Yielded};
+use super::policy::{EmptyPoll, FOREVER_NS, PendingWork, Yielded};
 use crate::engine::{Acknowledge, Engine};
 use crate::resources::{MappingCheckPolicy, Presence};
 
 pub(crate) struct Core {
-    /// That of the process that opened the device: a forked child has a copy of the lock, perhaps locked.
+    /// The process that opened the device: a forked child has a copy of the lock, which may be locked.
     generation: Generation,
     engine: Mutex<Engine>,
     pub(crate) clock: Clock,
@@ -30,11 +31,11 @@ pub(crate) struct Core {
     pub(crate) async_events: Arc<AsyncEventQueue>,
     pub(crate) armed_queues: Arc<ArmedQueues>,
     pub(crate) presence: Arc<Presence>,
-    /// What this side and the background thread tell each other.
+    /// The signals between application threads and the background thread.
     pub(crate) handover: Handover<AtomicU64, EventFd>,
 }
 
-/// The device is that of the process that this one was forked from.
+/// The error of a forked child that uses the device of its parent.
 pub(crate) struct Inherited;
 
 impl Core {
@@ -51,28 +52,28 @@ impl Core {
         })
     }
 
-    /// The engine. A thread that panicked while it held the lock has lost no more than a packet, so the lock
-    /// is taken from it.
+    /// Locks the engine. A thread that panicked while it held the lock has lost no more than a packet, so a
+    /// poisoned lock is taken as well.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this process opened the device, and is not a fork of the one that did.
+    /// Reports whether this process opened the device, and is not a fork of the one that did.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
         self.generation.is_own()
     }
 
-    /// As [`Core::lock`].
+    /// Locks the engine as [`Core::lock`] does.
     ///
     /// # Errors
-    /// `Inherited`.
+    /// [`Inherited`], in a forked child.
     #[inline]
     pub(crate) fn lock_own(&self) -> Result<MutexGuard<'_, Engine>, Inherited> {
         if self.is_own() { Ok(self.lock()) } else { Err(Inherited) }
     }
 
-    /// The engine, unless another thread has it.
+    /// Locks the engine, unless another thread holds the lock.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
         match self.engine.try_lock() {
             Ok(engine) => Some(engine),
@@ -81,8 +82,8 @@ impl Core {
         }
     }
 
-    /// An application thread found its queue (of this index) empty: drives once, unless another thread does.
-    /// True if anything arrived.
+    /// Drives once for an application thread that found its queue (of this index) empty, unless another
+    /// thread drives. Returns whether anything arrived.
     pub(crate) fn poll(&self, cq: u32) -> bool {
         self.handover.polled();
         let Some(mut engine) = self.try_lock() else { return false };
@@ -101,8 +102,8 @@ impl Core {
         received
     }
 
-    /// Receives, runs timers, sends. Acknowledgements wait if the application has completions to
-    /// look at first, else they leave as told. True if anything arrived.
+    /// Receives, runs timers, sends. Acknowledgements wait if the application has completions to process
+    /// first, else `acknowledge` decides. Returns whether anything arrived.
     fn step(
         &self,
         engine: &mut Engine,
@@ -118,7 +119,7 @@ impl Core {
         received
     }
 
-    /// Sends what a step has to send. True if all has left that would leave in another turn.
+    /// Sends what a step has to send. Returns whether everything has left that would leave in another turn.
     fn send(
         &self,
         engine: &mut Engine,
@@ -136,14 +137,14 @@ impl Core {
         !completes && !left && engine.is_settled() && !engine.has_backlog()
     }
 
-    /// Receives, runs timers and sends everything that is owed. True if anything happened.
+    /// Receives, runs timers and sends everything that is due. Returns whether anything happened.
     pub(crate) fn drive(&self) -> bool {
         let mut engine = self.lock();
         let now_ns = self.clock.now_ns();
         self.drive_locked(&mut engine, now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams)
     }
 
-    /// As [`Core::drive`], before something is destroyed: its memory may be gone already.
+    /// Drives as [`Core::drive`] does, before something is destroyed: its memory may be unmapped already.
     pub(crate) fn drive_out(&self) {
         let mut engine = self.lock();
         engine.resources.drain_stores();
@@ -151,7 +152,7 @@ impl Core {
         self.drive_locked(&mut engine, now_ns, Acknowledge::Now, MappingCheckPolicy::Everything);
     }
 
-    /// Drives the engine once; requests that a shuffled schedule keeps back leave.
+    /// Drives the engine once; requests that a shuffled schedule delays leave.
     pub(crate) fn drive_held(&self) {
         self.lock().end_holding();
         self.drive_out();
@@ -166,8 +167,8 @@ impl Core {
     ) -> bool {
         let due = engine.is_due(now_ns);
         let received = engine.receive(now_ns, checks);
-        // A look that found nothing has made nothing due, but perhaps in the port.
-        let may_be_due = due || !engine.has_looked_in_vain();
+        // A receive that found nothing has made nothing due, except perhaps in the port.
+        let may_be_due = due || !engine.was_last_receive_empty();
         debug_assert!(may_be_due || engine.own_deadline_ns().is_none_or(|at_ns| at_ns > now_ns));
         if may_be_due && engine.is_due(now_ns) {
             engine.expire(now_ns, checks);
@@ -177,7 +178,7 @@ impl Core {
         received || left || due
     }
 
-    /// An empty poll that found nothing: lets other processes of this core run, if the policy says so.
+    /// Handles an empty poll: lets other processes of this core run, if the policy says so.
     pub(crate) fn idle(&self) {
         if self.clock.is_virtual() {
             return;
@@ -187,24 +188,24 @@ impl Core {
         let before_ns = self.clock.now_ns();
         outside::idle();
         let took_ns = self.clock.now_ns().saturating_sub(before_ns);
-        // This thread's own part is the switch from it and back.
+        // This thread's own part is only the switch from it and back.
         let others_ns = busy_before_ns.map(|before_ns| process_time_ns().saturating_sub(before_ns));
         self.handover.yielded(Yielded { took_ns, others_ns });
     }
 
-    /// A call leaves the engine as it is: the background thread must not sleep past what the engine wants to
-    /// do.
+    /// Wakes the background thread if it would sleep past what a call leaves in the engine.
     pub(crate) fn note_deadline(&self, engine: &Engine, now_ns: u64) {
         self.handover.leave(now_ns, || self.left(engine));
     }
 
-    /// What the engine wants to do later.
-    pub(crate) fn left(&self, engine: &Engine) -> Left {
-        Left { deadline_ns: engine.deadline_ns(), backlog: engine.has_backlog() }
+    /// Returns what the engine has to do later.
+    pub(crate) fn left(&self, engine: &Engine) -> PendingWork {
+        PendingWork { deadline_ns: engine.deadline_ns(), backlog: engine.has_backlog() }
     }
 
-    /// Blocks until `channel` has an event, driving the engine meanwhile; `interruptible`: or until a
-    /// signal handler has run.
+    /// Blocks until `channel` has an event, and drives the engine meanwhile; with `interruptible` a signal
+    /// handler that has run ends the wait as well. Such a wait may be a slice of a longer one, and its caller
+    /// tells the supervisor of a world when that one ends.
     pub(crate) fn wait_event(
         &self,
         channel: &CompletionChannel,
@@ -219,6 +220,9 @@ impl Core {
         self.handover.wait_begins();
         let event = self.wait_event_until(channel, end_ns, interruptible);
         self.handover.wait_ends();
+        if !interruptible {
+            outside::world::waits_without_end(None);
+        }
         event
     }
 
@@ -245,6 +249,11 @@ impl Core {
                 engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
                 fds.clear();
                 fds.extend(engine.descriptors());
+                if outside::world::is_in_world() {
+                    let event = EndlessWait::Event(channel.as_fd().as_raw_fd());
+                    let is_endless = engine.is_at_rest() && (interruptible || end_ns == FOREVER_NS);
+                    outside::world::waits_without_end(is_endless.then_some(event));
+                }
                 let deadline_ns = engine.deadline_ns().unwrap_or(FOREVER_NS).min(end_ns);
                 if engine.has_backlog() { 0 } else { deadline_ns.saturating_sub(now_ns) }
             };

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pumice_objects::completion_queue::CompletionQueue;
-use pumice_ports::FabricConfig;
+use crate::objects::completion_queue::CompletionQueue;
+use pumice_fabric::FabricConfig;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;

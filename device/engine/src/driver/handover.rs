@@ -1,24 +1,24 @@
-//! What application threads and the background thread tell each other: the facts of the policy, in atomics.
+//! The hand-over between application threads and the background thread: the facts of the policy, in atomics.
 //!
 //! Application threads pay for it on every post and poll: loads and plain stores, no lock and no
 //! read-modify-write. The model in `handover_model.rs` runs this file and the background thread's loop in
-//! every order that the memory model has.
+//! every order that the memory model allows.
 //!
-//! **Invariants**: a thread announces its sleep, and a call looks at the announcement, while it holds the
+//! **Invariants**: a thread announces its sleep, and a call reads the announcement, while it holds the
 //! engine's lock. The bell is readable only from the ring that set `rung` until the clear that resets it.
 
 use std::sync::atomic::Ordering;
 
-use pumice_ground::outside::event_fd::EventFd;
-use pumice_ground::word::Word;
+use pumice_platform::outside::event_fd::EventFd;
+use pumice_platform::word::AtomicWord;
 
-use super::policy::{self, EmptyPoll, Idling, Left, Signals, Yielded};
+use super::policy::{self, ApplicationActivity, EmptyPoll, Idling, PendingWork, Yielded};
 
-/// What ends a wait of the background thread.
+/// The object that ends a wait of the background thread.
 pub(crate) trait Bell {
     /// Makes the bell readable.
     fn set(&self);
-    /// Makes the bell unreadable; whether it was readable.
+    /// Makes the bell unreadable. Returns whether it was readable.
     fn clear(&self) -> bool;
 }
 
@@ -39,27 +39,28 @@ const AWAKE: u64 = 0;
 /// The facts that both sides see.
 #[derive(Debug)]
 pub(crate) struct Handover<W, B> {
-    /// Polls of empty queues so far: while the number moves, the application drives.
+    /// Number of polls of empty queues so far: while the number changes, the application drives.
     polls: W,
-    /// The application polls so often that a poll may leave to a later one what can wait.
+    /// True if the application polls so often that a poll may leave to a later one what can wait.
     dense: W,
-    /// [`Idling`], as a number.
+    /// The [`Idling`] state, encoded as a number.
     idling: W,
-    /// Application threads that drive while they wait for an event.
+    /// Number of application threads that drive while they wait for an event.
     waiters: W,
-    /// The application has waited for an event by driving, since the background thread last took over.
+    /// True if the application has waited for an event by driving, since the background thread last took
+    /// over.
     waits_here: W,
-    /// An application thread wants the background thread to take over.
+    /// True if an application thread wants the background thread to take over.
     called: W,
-    /// Until when the background thread sleeps, in ns; [`AWAKE`] while it does not.
+    /// The time until which the background thread sleeps, in ns; [`AWAKE`] while it does not.
     sleeping_until_ns: W,
     stopping: W,
-    /// The bell is readable, or a thread is about to make it so.
+    /// True if the bell is readable, or a thread is about to make it so.
     rung: W,
     bell: B,
 }
 
-impl<W: Word, B: Bell> Handover<W, B> {
+impl<W: AtomicWord, B: Bell> Handover<W, B> {
     pub(crate) fn new(bell: B) -> Handover<W, B> {
         Handover {
             polls: W::new(0),
@@ -75,27 +76,29 @@ impl<W: Word, B: Bell> Handover<W, B> {
         }
     }
 
-    /// What the background thread waits on.
+    /// Returns the bell on which the background thread waits.
     pub(crate) fn bell(&self) -> &B {
         &self.bell
     }
 }
 
 /// The application's side.
-impl<W: Word, B: Bell> Handover<W, B> {
-    /// The application drives. Two threads at once may count as one: the number only has to move.
+impl<W: AtomicWord, B: Bell> Handover<W, B> {
+    /// Counts a poll of an empty queue. Two threads at once may count as one: the number only has to change.
     #[inline]
     pub(crate) fn polled(&self) {
         self.polls.store(self.polls().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Whether the application has polled very often lately, as far as the background thread has seen.
+    /// Reports whether the application has polled very often lately, as far as the background thread has
+    /// seen.
     #[inline]
     pub(crate) fn polls_are_dense(&self) -> bool {
         self.dense.load(Ordering::Relaxed) == YES
     }
 
-    /// A poll found nothing: what to do before the application gets the processor back.
+    /// Counts a poll that found nothing, and returns what to do before the application gets the processor
+    /// back.
     #[inline]
     pub(crate) fn found_nothing(&self) -> EmptyPoll {
         let mut idling = Idling::decode(self.idling.load(Ordering::Relaxed));
@@ -104,14 +107,14 @@ impl<W: Word, B: Bell> Handover<W, B> {
         answer
     }
 
-    /// An application thread has yielded the processor.
+    /// Records that an application thread has yielded the processor.
     pub(crate) fn yielded(&self, yielded: Yielded) {
         let mut idling = Idling::decode(self.idling.load(Ordering::Relaxed));
         idling.yielded(yielded);
         self.idling.store(idling.encode(), Ordering::Relaxed);
     }
 
-    /// A completion queue was armed.
+    /// Records that a completion queue was armed, and wakes the background thread if it has to take over.
     pub(crate) fn armed(&self) {
         if policy::arming_calls(self.waits_here.load(Ordering::Relaxed) == YES) {
             self.called.store(YES, Ordering::Release);
@@ -119,10 +122,10 @@ impl<W: Word, B: Bell> Handover<W, B> {
         }
     }
 
-    /// A call is about to release the engine's lock; `left` is what it leaves in the engine. The background
-    /// thread must not sleep past it.
+    /// Ends a call that is about to release the engine's lock and leaves `left` in the engine. The background
+    /// thread is woken if it would sleep past that.
     #[inline]
-    pub(crate) fn leave(&self, now_ns: u64, left: impl FnOnce() -> Left) {
+    pub(crate) fn leave(&self, now_ns: u64, left: impl FnOnce() -> PendingWork) {
         let sleeping_until_ns = self.sleeping_until_ns.load(Ordering::Acquire);
         // The thread is awake, or wakes by itself now.
         if sleeping_until_ns <= now_ns {
@@ -134,19 +137,19 @@ impl<W: Word, B: Bell> Handover<W, B> {
         }
     }
 
-    /// An application thread begins to wait for an event, and drives meanwhile.
+    /// Records that an application thread begins to wait for an event, and drives meanwhile.
     pub(crate) fn wait_begins(&self) {
         self.waits_here.store(YES, Ordering::Relaxed);
         self.waiters.add(1, Ordering::AcqRel);
     }
 
-    /// The thread has its event, or has given up.
+    /// Records that the thread has its event, or has given up.
     pub(crate) fn wait_ends(&self) {
         self.polled();
         self.waiters.sub(1, Ordering::AcqRel);
     }
 
-    /// The background thread is to end.
+    /// Tells the background thread to end.
     pub(crate) fn stop(&self) {
         self.stopping.store(YES, Ordering::Release);
         self.ring();
@@ -161,28 +164,29 @@ impl<W: Word, B: Bell> Handover<W, B> {
 }
 
 /// The background thread's side.
-impl<W: Word, B: Bell> Handover<W, B> {
-    /// Whether the thread is to end.
+impl<W: AtomicWord, B: Bell> Handover<W, B> {
+    /// Reports whether the thread has to end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire) == YES
     }
 
-    /// Polls so far.
+    /// Returns the number of polls so far.
     #[inline]
     pub(crate) fn polls(&self) -> u64 {
         self.polls.load(Ordering::Relaxed)
     }
 
-    /// What the thread has seen of how often the application polls.
+    /// Records whether the application polls very often.
     pub(crate) fn note_density(&self, is_dense: bool) {
         if self.polls_are_dense() != is_dense {
             self.dense.store(if is_dense { YES } else { NO }, Ordering::Relaxed);
         }
     }
 
-    /// What application threads have done. Takes their call: the next turn has it no more.
-    pub(crate) fn take_signals(&self, is_armed: impl FnOnce() -> bool) -> Signals {
-        Signals {
+    /// Takes the signals of application threads. Their call to take over is reset: the next turn does not see
+    /// it.
+    pub(crate) fn take_signals(&self, is_armed: impl FnOnce() -> bool) -> ApplicationActivity {
+        ApplicationActivity {
             polls: self.polls(),
             waiters: self.waiters.load(Ordering::Acquire),
             armed: is_armed(),
@@ -190,34 +194,34 @@ impl<W: Word, B: Bell> Handover<W, B> {
         }
     }
 
-    /// The thread drives from now on: the next arming has to call it again.
+    /// Records that the thread drives from now on: the next arming has to call it again.
     pub(crate) fn take_over(&self) {
         self.waits_here.store(NO, Ordering::Relaxed);
     }
 
-    /// The thread is about to sleep. It holds the engine's lock.
+    /// Announces that the thread is about to sleep. It holds the engine's lock.
     pub(crate) fn announce_sleep(&self, until_ns: u64) {
         self.sleeping_until_ns.store(until_ns, Ordering::Release);
     }
 
-    /// The thread has slept.
+    /// Records that the thread has slept.
     pub(crate) fn wake_up(&self) {
         self.sleeping_until_ns.store(AWAKE, Ordering::Release);
         self.clear_bell();
     }
 
-    /// Makes the bell unreadable; one load unless a thread has rung it.
+    /// Makes the bell unreadable; this is one load unless a thread has rung it.
     ///
     /// The flag is reset by a swap, so that what a thread did before it found the flag set, and therefore did
-    /// not set the bell, is seen after this call. It stays set while the thread that set it has not yet set
-    /// the bell.
+    /// not set the bell, is seen after this call. The flag stays set while the thread that set it has not yet
+    /// set the bell.
     pub(crate) fn clear_bell(&self) {
         if self.rung.load(Ordering::Acquire) == YES && self.bell.clear() {
             self.rung.swap(NO, Ordering::AcqRel);
         }
     }
 
-    /// What another thread sees of the sleep, for tests.
+    /// Returns what another thread sees of the sleep, for tests.
     #[cfg(test)]
     pub(crate) fn sleeping_until_ns(&self) -> u64 {
         self.sleeping_until_ns.load(Ordering::Acquire)

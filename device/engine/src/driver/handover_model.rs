@@ -12,18 +12,19 @@ use std::sync::atomic::Ordering;
 
 use loom::sync::{Condvar, Mutex, MutexGuard};
 use loom::thread;
-use pumice_ground::word::Word;
+use pumice_platform::word::AtomicWord;
 use word_model::{ModelWord, NONE, TORN_RESET};
 
 use super::background::{Environment, LockedEngine, run};
 use super::handover::{Bell, Handover};
-use super::policy::Left;
+use super::policy::PendingWork;
 
 #[allow(dead_code)] // of the model of the brief lock
-#[path = "../../../ground/src/word_model.rs"]
+#[path = "../../../platform/src/word_model.rs"]
 mod word_model;
 
-/// What the thread's poll(2) waits on: the bell, and packets that have not been received.
+/// The state of the descriptors that the thread's poll(2) waits on: the bell, and packets that have not been
+/// received.
 #[derive(Default)]
 struct Readable {
     bell: bool,
@@ -60,16 +61,16 @@ impl Bell for Descriptors {
     }
 }
 
-/// The engine: packets make completions, and a deadline is met once.
+/// The engine of the model: packets make completions, and a deadline is met once.
 #[derive(Default)]
 struct Engine {
     received: u32,
     deadline_ns: Option<u64>,
-    /// An event is wanted with the next completion.
+    /// True if an event is wanted with the next completion.
     armed: bool,
 }
 
-/// What the application's threads wait for.
+/// The results that the application's threads wait for.
 #[derive(Default)]
 struct Done {
     events: u32,
@@ -80,7 +81,7 @@ struct Device<const MISTAKE: u8> {
     handover: Handover<ModelWord<MISTAKE>, Descriptors>,
     descriptors: Descriptors,
     engine: Mutex<Engine>,
-    /// Threads that drive now.
+    /// Number of threads that drive now.
     drivers: loom::sync::atomic::AtomicU32,
     done: Mutex<Done>,
     happened: Condvar,
@@ -99,7 +100,7 @@ impl<const MISTAKE: u8> Device<MISTAKE> {
         })
     }
 
-    /// What driving does, in any thread.
+    /// Drives the engine, in any thread.
     fn drive(&self, engine: &mut Engine, now_ns: u64) -> bool {
         assert_eq!(self.drivers.fetch_add(1, Ordering::AcqRel), 0, "two threads drive");
         let packets = self.descriptors.change(|readable| std::mem::take(&mut readable.packets));
@@ -119,7 +120,7 @@ impl<const MISTAKE: u8> Device<MISTAKE> {
         packets > 0 || due
     }
 
-    /// The application sleeps, as in poll(2) on its completion channel.
+    /// Makes the application sleep, as in poll(2) on its completion channel.
     fn wait_until(&self, enough: impl Fn(&Done) -> bool) {
         let mut done = self.done.lock().unwrap();
         while !enough(&done) {
@@ -127,7 +128,7 @@ impl<const MISTAKE: u8> Device<MISTAKE> {
         }
     }
 
-    /// The application polls an empty queue. The time is 0 for it: every deadline is to come.
+    /// Polls an empty queue as the application. The time is 0 for it: every deadline is to come.
     fn poll(&self) {
         self.handover.polled();
         if let Ok(mut engine) = self.engine.try_lock() {
@@ -136,14 +137,14 @@ impl<const MISTAKE: u8> Device<MISTAKE> {
         }
     }
 
-    /// Another host sends a packet.
+    /// Sends a packet from another host.
     fn send(&self) {
         self.descriptors.change(|readable| readable.packets += 1);
     }
 }
 
-fn left(engine: &Engine) -> Left {
-    Left { deadline_ns: engine.deadline_ns, backlog: false }
+fn left(engine: &Engine) -> PendingWork {
+    PendingWork { deadline_ns: engine.deadline_ns, backlog: false }
 }
 
 /// The background thread in the model. Its clock makes large steps, so that no spin lasts.
@@ -158,7 +159,7 @@ struct ModelEngine<'a, const MISTAKE: u8> {
 }
 
 impl<const MISTAKE: u8> Environment for ModelThread<MISTAKE> {
-    type Word = ModelWord<MISTAKE>;
+    type AtomicWord = ModelWord<MISTAKE>;
     type Bell = Descriptors;
     type Engine<'a> = ModelEngine<'a, MISTAKE>;
 
@@ -189,7 +190,7 @@ impl<const MISTAKE: u8> Environment for ModelThread<MISTAKE> {
         thread::yield_now();
     }
 
-    /// Time passes, if the bell does not end the wait before.
+    /// Lets time pass, if the bell does not end the wait before.
     fn wait_for_bell(&self, _: u64, _: bool) {
         thread::yield_now();
     }
@@ -208,7 +209,7 @@ impl<const MISTAKE: u8> LockedEngine for ModelEngine<'_, MISTAKE> {
         self.device.drive(&mut self.engine, now_ns)
     }
 
-    fn left(&self) -> Left {
+    fn left(&self) -> PendingWork {
         left(&self.engine)
     }
 
@@ -227,7 +228,7 @@ impl<const MISTAKE: u8> LockedEngine for ModelEngine<'_, MISTAKE> {
     fn woken(&mut self) {}
 }
 
-/// Runs what the application does beside a background thread, which is stopped afterwards, in all orders.
+/// Runs the application beside a background thread, which is stopped afterwards, in all orders.
 fn model<const MISTAKE: u8>(application: fn(&Arc<Device<MISTAKE>>)) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
@@ -243,7 +244,7 @@ fn model<const MISTAKE: u8>(application: fn(&Arc<Device<MISTAKE>>)) {
     });
 }
 
-/// A call that posts a request which is to be sent again at 1 ns, unless an answer comes.
+/// Posts a request that has to be sent again at 1 ns, unless an answer comes.
 fn post(device: &Device<NONE>) {
     let mut engine = device.engine.lock().unwrap();
     engine.deadline_ns = Some(1);
@@ -278,7 +279,7 @@ fn a_completion_of_an_armed_queue_wakes_the_application() {
         device.poll();
         device.engine.lock().unwrap().armed = true;
         device.handover.armed();
-        // As ibv_req_notify_cq wants it: a completion that came before the arming is found by polling.
+        // As with ibv_req_notify_cq, a completion that came before the arming is found by polling.
         let armed = device.engine.lock().unwrap().received == 0;
         if armed {
             device.wait_until(|done| done.events == 1);
@@ -311,19 +312,19 @@ fn the_thread_ends_although_another_thread_rings_at_the_same_time() {
     });
 }
 
-/// Planted: the announcement is looked at before the engine's lock is held.
+/// A planted mistake: the announcement is read before the engine's lock is held.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_model_finds_a_call_that_looks_too_early() {
     model::<NONE>(|device| {
-        let later = Left { deadline_ns: Some(1), backlog: false };
+        let later = PendingWork { deadline_ns: Some(1), backlog: false };
         device.handover.leave(0, || later);
         device.engine.lock().unwrap().deadline_ns = Some(1);
         device.wait_until(|done| done.deadlines == 1);
     });
 }
 
-/// Planted: the flag of the bell is reset by a load and a store, so a ring between the two is lost.
+/// A planted mistake: the flag of the bell is reset by a load and a store, so a ring between the two is lost.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_model_finds_a_bell_whose_flag_is_torn() {

@@ -1,4 +1,4 @@
-//! Who drives the engine: the application's threads, a background thread, or virtual time (`world`).
+//! The drivers of the engine: the application's threads, a background thread, or virtual time (`world`).
 
 mod background;
 mod core;

@@ -1,54 +1,54 @@
-//! The order in which requests come to queue pairs: noted while a run is recorded, imposed while it is
-//! replayed. A device without a record or a replay has nothing of this.
+//! The order in which requests come to queue pairs: recorded during a recorded run, imposed during a replay.
+//! A device without a record or a replay has nothing of this.
 
 use std::collections::VecDeque;
 
-use pumice_ground::order::{Order, Stream};
-use pumice_ports::Received;
+use pumice_model::port::batch::ReceivedBatch;
+use pumice_platform::order::{RequestReceiver, RunOrder};
 use pumice_transport::path::Flow;
 use pumice_transport::wire::{Packet, Position, Qpn};
 
-use super::dispatch::Receivers;
+use super::dispatch::PacketReceivers;
 
-/// Packets that are held back at a time.
-const MOST_HELD: usize = 4096;
-/// Bytes of these.
-const MOST_BYTES: usize = 16 << 20;
-/// How often it is looked whether it is a packet's turn.
-const LOOK_NS: u64 = 50_000;
+/// Most packets that are held back at a time.
+const MAX_HELD: usize = 4096;
+/// Most bytes of packets that are held back.
+const MAX_BYTES: usize = 16 << 20;
+/// Interval in which held packets are checked, in ns.
+const CHECK_INTERVAL_NS: u64 = 50_000;
 
-/// Packets that have come, until they may go on.
+/// The packets that have arrived and wait for their turn.
 pub(crate) struct Arrivals {
-    order: &'static Order,
+    order: &'static RunOrder,
     waiting: VecDeque<ArrivedPacket>,
     bytes: usize,
-    look_ns: Option<u64>,
+    next_check_ns: Option<u64>,
 }
 
-/// A packet.
+/// A packet that has arrived.
 struct ArrivedPacket {
     flow: Flow,
     traffic_class: u8,
     hop_limit: u8,
     has_icrc: bool,
-    /// In the batch with which it came, which its ICRC is made for.
+    /// The position of the packet in its batch, on which its ICRC depends.
     position: usize,
     bytes: Vec<u8>,
 }
 
 impl Arrivals {
-    pub(crate) fn new(order: &'static Order) -> Arrivals {
-        Arrivals { order, waiting: VecDeque::new(), bytes: 0, look_ns: None }
+    pub(crate) fn new(order: &'static RunOrder) -> Arrivals {
+        Arrivals { order, waiting: VecDeque::new(), bytes: 0, next_check_ns: None }
     }
 
-    /// When it is to be looked again whether it is a packet's turn.
+    /// Returns when to check the held packets again, in ns.
     pub(crate) const fn deadline_ns(&self) -> Option<u64> {
-        self.look_ns
+        self.next_check_ns
     }
 
-    /// A batch has come.
-    pub(crate) fn take(&mut self, received: &Received<'_>) {
-        let Received { flow, traffic_class, hop_limit, has_icrc, .. } = *received;
+    /// Takes the packets of a batch that has arrived.
+    pub(crate) fn take(&mut self, received: &ReceivedBatch<'_>) {
+        let ReceivedBatch { flow, traffic_class, hop_limit, has_icrc, .. } = *received;
         for (position, bytes) in received.segments().enumerate() {
             self.bytes += bytes.len();
             let bytes = bytes.to_vec();
@@ -61,13 +61,13 @@ impl Arrivals {
                 bytes,
             });
         }
-        if self.waiting.len() > MOST_HELD || self.bytes > MOST_BYTES {
-            self.order.is_too_much();
+        if self.waiting.len() > MAX_HELD || self.bytes > MAX_BYTES {
+            self.order.abandon_replay();
         }
     }
 
-    /// Hands on what may go on. True if there was something.
-    pub(crate) fn release(&mut self, now_ns: u64, receivers: &mut Receivers<'_>) -> bool {
+    /// Passes on the packets whose turn it is. Returns whether there were any.
+    pub(crate) fn release(&mut self, now_ns: u64, receivers: &mut PacketReceivers<'_>) -> bool {
         let mut kept = VecDeque::new();
         let mut blocked: Vec<Qpn> = Vec::new();
         let mut any = false;
@@ -91,7 +91,7 @@ impl Arrivals {
             any = true;
             let ArrivedPacket { flow, traffic_class, hop_limit, has_icrc, position, ref bytes } = one;
             let segment_bytes = bytes.len().max(1);
-            let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes, has_icrc };
+            let received = ReceivedBatch { flow, traffic_class, hop_limit, segment_bytes, bytes, has_icrc };
             receivers.receive_from(now_ns, &received, position);
             if let Some((qpn, stream)) = stream
                 && !request_is_expected(&one.bytes, qpn, receivers)
@@ -100,20 +100,25 @@ impl Arrivals {
             }
         }
         self.waiting = kept;
-        self.look_ns = (!self.waiting.is_empty()).then(|| now_ns.saturating_add(LOOK_NS));
+        self.next_check_ns = (!self.waiting.is_empty()).then(|| now_ns.saturating_add(CHECK_INTERVAL_NS));
         any
     }
 }
 
-/// The point that a packet is, if it is the last one of a request and its queue pair waits for it.
-fn point(flow: &Flow, packet: &Packet<'_>, receivers: &mut Receivers<'_>) -> Option<(Qpn, Stream)> {
+/// Returns the point of the order that a packet is, if it is the last one of a request and its queue pair
+/// waits for it.
+fn point(
+    flow: &Flow,
+    packet: &Packet<'_>,
+    receivers: &mut PacketReceivers<'_>,
+) -> Option<(Qpn, RequestReceiver)> {
     let qpn = packet.bth().destination;
     let ends = matches!(packet.info().position, Position::Last | Position::Only);
     let expects = ends && receivers.expects(qpn, packet);
-    expects.then(|| (qpn, Stream { address: flow.destination, qpn: qpn.value() }))
+    expects.then(|| (qpn, RequestReceiver { address: flow.destination, qpn: qpn.value() }))
 }
 
-/// Whether a queue pair still waits for a packet that came to it: it had no receive request.
-fn request_is_expected(bytes: &[u8], qpn: Qpn, receivers: &mut Receivers<'_>) -> bool {
+/// Reports whether a queue pair still waits for a packet that came to it: it had no receive request.
+fn request_is_expected(bytes: &[u8], qpn: Qpn, receivers: &mut PacketReceivers<'_>) -> bool {
     Packet::parse(bytes).is_ok_and(|packet| receivers.expects(qpn, &packet))
 }

@@ -6,24 +6,26 @@
 
 use std::sync::Arc;
 
-use pumice_events::counters::Counters;
-use pumice_ports::gsi::MadSink;
-use pumice_ports::{GsoBatch, PacketCost, Peer, Port, PortLimits, TransmitError};
+use pumice_fabric::gsi::MadSink;
+use pumice_model::counters::Counters;
+use pumice_model::port::batch::{GsoBatch, TransmitError};
+use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
+use pumice_model::port::traits::Port;
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::path::Path;
 use pumice_transport::types::Fate;
 use pumice_transport::wire::{ProcessIndex, Qpn, icrc};
 
-impl MadSink for Sink<'_> {
+impl MadSink for BatchSink<'_> {
     fn count(&mut self, counter: Counter) {
         self.counters.add_under_lock(counter, 1);
     }
 }
 
-/// Room for the longest batch: a UDP datagram.
+/// Room for the longest batch: a UDP datagram, in bytes.
 const BUFFER_BYTES: usize = 65_536;
 
-/// Before the first batch.
+/// The limits before the first batch.
 const NO_LIMITS: PortLimits = PortLimits {
     max_segments: 0,
     max_batch_bytes: 0,
@@ -33,28 +35,28 @@ const NO_LIMITS: PortLimits = PortLimits {
     waits_for_room: false,
 };
 
-/// The open batch.
+/// The open batch and its buffer.
 #[derive(Debug)]
 pub(crate) struct BatchBuilder {
     buffer: Vec<u8>,
     used_bytes: usize,
-    /// Bytes of the packet begun last and not yet sealed.
+    /// Length of the packet that was begun last and is not sealed yet.
     begun_bytes: usize,
     segment_bytes: usize,
     segment_count: usize,
-    /// A shorter packet ended the batch.
+    /// True if a shorter packet ended the batch.
     closed: bool,
     path: Option<Arc<Path>>,
     process: ProcessIndex,
     /// Number of the run of batches with this path and this process, from 1.
     series: u64,
-    /// The first packet names the process; those of queue pair 1 name none.
+    /// True if the first packet names the process; packets of queue pair 1 name none.
     names_process: bool,
-    /// What the way to the peer takes, asked for when the batch was begun.
+    /// The limits of the way to the peer, read when the batch was begun.
     limits: PortLimits,
-    /// The port could not take the batch: it is sent again before anything else.
+    /// True if the port could not take the batch: it is sent again before anything else.
     stalled: bool,
-    /// What happens to packets of the batch, by their places; empty without a fault plan.
+    /// The fates of packets of the batch, by their positions; empty without a fault plan.
     fates: Vec<(u16, Fate)>,
 }
 
@@ -77,7 +79,7 @@ impl BatchBuilder {
         }
     }
 
-    /// The next batch has this path and goes to this process.
+    /// Sets the path and the process of the next batch.
     #[inline]
     fn lead(&mut self, path: &Arc<Path>, process: ProcessIndex) {
         if self.process == process && is_path(self.path.as_ref(), path) {
@@ -88,51 +90,51 @@ impl BatchBuilder {
         self.series += 1;
     }
 
-    /// There is a batch that has not left.
+    /// Reports whether there is a batch that has not left.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.used_bytes != 0 || self.stalled
     }
 
-    /// The port refused the open batch for now.
+    /// Reports whether the port refused the open batch for now.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled
     }
 }
 
-/// Whether a path is the known one: nearly always the same allocation, which need not be read.
+/// Reports whether a path is the known one: nearly always it is the same allocation, which need not be read.
 #[inline]
 fn is_path(known: Option<&Arc<Path>>, path: &Arc<Path>) -> bool {
     known.is_some_and(|known| Arc::ptr_eq(known, path) || **known == **path)
 }
 
-/// The batch builder at work on a port: what queue pairs transmit into.
-pub(crate) struct Sink<'a> {
+/// A batch builder at work on a port, into which queue pairs transmit.
+pub(crate) struct BatchSink<'a> {
     pub(crate) builder: &'a mut BatchBuilder,
     pub(crate) port: &'a mut dyn Port,
     pub(crate) counters: &'a Counters,
     pub(crate) now_ns: u64,
-    /// What may still be sent in this turn, in bytes as a receive buffer accounts them.
+    /// Number of bytes that may still be sent in this turn, as a receive buffer accounts them.
     pub(crate) quota_bytes: u64,
-    /// Cost of what was sealed in this turn.
+    /// Cost of the packets that were sealed in this turn, in bytes.
     pub(crate) sealed_cost_bytes: u64,
     pub(crate) sealed_packets: u32,
     pub(crate) sealed_bytes: u64,
-    /// The queue pair of the turn is unreliable: the port is asked before each batch.
+    /// True if the queue pair of the turn is unreliable: the port is asked before each batch.
     unreliable: bool,
-    /// The port does not admit the next batch of this turn.
+    /// True if the port does not admit the next batch of this turn.
     pub(crate) held: bool,
 }
 
-impl<'a> Sink<'a> {
-    /// A sink without a quota yet.
+impl<'a> BatchSink<'a> {
+    /// Returns a sink without a quota.
     pub(crate) fn new(
         builder: &'a mut BatchBuilder,
         port: &'a mut dyn Port,
         counters: &'a Counters,
         now_ns: u64,
-    ) -> Sink<'a> {
-        Sink {
+    ) -> BatchSink<'a> {
+        BatchSink {
             builder,
             port,
             counters,
@@ -156,13 +158,13 @@ impl<'a> Sink<'a> {
         self.sealed_bytes = 0;
     }
 
-    /// What the way to the peer of the last batch takes.
+    /// Returns the limits of the way to the peer of the last batch.
     #[inline]
     pub(crate) fn limits(&self) -> &PortLimits {
         &self.builder.limits
     }
 
-    /// Sends the open batch. False: the port is busy and the batch waits.
+    /// Sends the open batch. Returns false if the port is busy and the batch waits.
     pub(crate) fn flush(&mut self) -> bool {
         let builder = &mut *self.builder;
         if builder.used_bytes == 0 {
@@ -186,7 +188,7 @@ impl<'a> Sink<'a> {
                 builder.stalled = true;
                 return false;
             }
-            // Lost like any packet on the way: the requester's timer decides.
+            // The batch is lost like any packet on the way: the requester's timer decides.
             Err(_) => self.counters.add_under_lock(Counter::TxDropped, packets),
         }
         builder.used_bytes = 0;
@@ -207,22 +209,22 @@ impl<'a> Sink<'a> {
             && is_path(builder.path.as_ref(), path)
     }
 
-    /// Whether a batch on this path to this process belongs to the series of the last one, and the port says
-    /// that it may be begun as that was.
+    /// Reports whether a batch on this path to this process belongs to the series of the last one, and the
+    /// port allows it to be begun as that one was.
     #[inline]
     fn begins_again(&mut self, path: &Arc<Path>, process: ProcessIndex) -> bool {
         let builder = &*self.builder;
         let again = builder.process == process
             && is_path(builder.path.as_ref(), path)
-            && self.port.admits_again(builder.series);
+            && self.port.admits_next_of_series(builder.series);
         let peer = Peer { address: path.flow.destination, process };
         debug_assert!(!again || self.port.limits(peer) == builder.limits, "the way to {peer:?} has changed");
         again
     }
 
-    /// Asks the port what the way to a process takes now, which leads the next batch there. False: no batch
-    /// may be begun in this turn.
-    fn ask(&mut self, path: &Arc<Path>, process: ProcessIndex) -> bool {
+    /// Reads the limits of the way to a process from the port, and leads the next batch there. Returns false
+    /// if no batch may be begun in this turn.
+    fn query_limits(&mut self, path: &Arc<Path>, process: ProcessIndex) -> bool {
         let peer = Peer { address: path.flow.destination, process };
         let limits = self.port.limits(peer);
         let asks = self.unreliable || limits.waits_for_room;
@@ -235,7 +237,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-impl Transmit for Sink<'_> {
+impl Transmit for BatchSink<'_> {
     fn begin(&mut self, path: &Arc<Path>, destination: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
         if self.quota_bytes == 0 {
             return None;
@@ -249,7 +251,7 @@ impl Transmit for Sink<'_> {
         if self.builder.used_bytes == 0 {
             let names_process = destination.index() != Qpn::GSI.index();
             let again = names_process && self.begins_again(path, process);
-            if !again && !self.ask(path, process) {
+            if !again && !self.query_limits(path, process) {
                 self.held = true;
                 return None;
             }
@@ -288,7 +290,7 @@ impl Transmit for Sink<'_> {
     }
 
     #[cold]
-    fn harm(&mut self, fate: Fate) {
+    fn apply_fate(&mut self, fate: Fate) {
         // Batches are far shorter than 65536 packets.
         let last = self.builder.segment_count.saturating_sub(1) as u16;
         self.builder.fates.push((last, fate));

@@ -1,4 +1,4 @@
-//! How much may be in flight to one peer at a time.
+//! The budget: how much may be in flight to one peer at a time.
 //!
 //! All queue pairs that talk to one process share that process's receive buffer. Each queue pair has a window
 //! of its own; the budget is the limit of the sum over them, in bytes as the receive buffer of that peer
@@ -6,16 +6,16 @@
 
 use std::collections::HashMap;
 
-use pumice_ports::{PacketCost, Peer, PortLimits};
+use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
 
-/// Full packets of `mtu_bytes` that half of a peer's receive buffer holds: the most that one READ request may
-/// ask for.
+/// Returns how many full packets of `mtu_bytes` half of a peer's receive buffer holds: the most that one READ
+/// request may ask for.
 pub(crate) fn read_limit_packets(limits: &PortLimits, mtu_bytes: usize) -> u32 {
     packets_in_half(limits, mtu_bytes + 64)
 }
 
-/// The smallest packets that half of a peer's receive buffer holds: the most PSNs that one queue pair may
-/// have in flight. Bytes are limited by the [`Budget`].
+/// Returns how many of the smallest packets half of a peer's receive buffer holds: the most PSNs that one
+/// queue pair may have in flight. Bytes are limited by the [`Budget`].
 pub(crate) fn window_limit_packets(limits: &PortLimits) -> u32 {
     packets_in_half(limits, 16)
 }
@@ -25,36 +25,36 @@ fn packets_in_half(limits: &PortLimits, length_bytes: usize) -> u32 {
     packets.clamp(4, 4096) as u32
 }
 
-/// What may be in flight to a peer at least, however small its buffer.
-const LEAST_LIMIT_BYTES: u64 = 65_536;
+/// The smallest limit of bytes in flight to a peer, however small its buffer.
+const MIN_LIMIT_BYTES: u64 = 65_536;
 
-/// What is in flight to one peer.
+/// The state of one peer: its limit, and what is in flight to it.
 #[derive(Debug)]
 struct PeerBudget {
-    /// Its name in the map; none while no queue pair is connected to it.
+    /// The key of the peer in the map; `None` while no queue pair is connected to it.
     peer: Option<Peer>,
     limit_bytes: u64,
     packet_cost: PacketCost,
-    /// Queue pairs connected to it; the entry is free when there are none.
+    /// Number of queue pairs connected to the peer; the entry is free when there are none.
     users: u32,
     in_flight_bytes: u64,
-    /// Queue pairs that found no room.
+    /// The queue pairs that found no room.
     parked: Vec<u32>,
 }
 
-/// Bytes in flight per peer.
+/// The bytes in flight to each peer.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     by_peer: HashMap<Peer, u32>,
     peers: Vec<PeerBudget>,
     free: Vec<u32>,
-    /// Queue pairs whose peer has room again.
+    /// The queue pairs whose peer has room again.
     released: Vec<u32>,
 }
 
 impl Budget {
-    /// The number of a peer, for one more queue pair that talks to it. `limits` are those of the port for
-    /// this peer. There are never more peers than queue pairs.
+    /// Returns the number of a peer, for one more queue pair that talks to it. `limits` are those of the port
+    /// for this peer. There are never more peers than queue pairs.
     pub(crate) fn join(&mut self, peer: Peer, limits: &PortLimits) -> u32 {
         let number = match self.by_peer.get(&peer) {
             Some(number) => *number,
@@ -75,16 +75,16 @@ impl Budget {
         number
     }
 
-    /// What the way to a peer takes may change while queue pairs talk to it.
+    /// Changes the limits of the way to a peer while queue pairs talk to it.
     #[inline]
     pub(crate) fn change_limits(&mut self, number: u32, limits: &PortLimits) {
         if let Some(budget) = self.peers.get_mut(number as usize) {
-            budget.limit_bytes = (limits.receive_buffer_bytes as u64 * 3 / 4).max(LEAST_LIMIT_BYTES);
+            budget.limit_bytes = (limits.receive_buffer_bytes as u64 * 3 / 4).max(MIN_LIMIT_BYTES);
             budget.packet_cost = limits.packet_cost;
         }
     }
 
-    /// A queue pair no longer talks to this peer; what it was charged has been given back.
+    /// Removes a queue pair from the users of a peer; its charge has been given back.
     pub(crate) fn leave(&mut self, number: u32) {
         let Some(budget) = self.peers.get_mut(number as usize) else { return };
         budget.users = budget.users.saturating_sub(1);
@@ -98,7 +98,7 @@ impl Budget {
         }
     }
 
-    /// What may still be sent to a peer now, in bytes.
+    /// Returns how much may still be sent to a peer now, in bytes.
     #[inline]
     pub(crate) fn room_bytes(&self, number: u32) -> u64 {
         self.peers
@@ -106,39 +106,40 @@ impl Budget {
             .map_or(u64::MAX, |budget| budget.limit_bytes.saturating_sub(budget.in_flight_bytes))
     }
 
-    /// What packets to a peer cost; without one, what they cost a UDP socket.
+    /// Returns the cost of packets to a peer; without a peer, the cost for a UDP socket.
     #[inline]
     pub(crate) fn packet_cost(&self, number: Option<u32>) -> PacketCost {
         let budget = number.and_then(|number| self.peers.get(number as usize));
         budget.map_or(PacketCost::UDP_SOCKET, |budget| budget.packet_cost)
     }
 
-    /// What one queue pair has in flight changed.
+    /// Updates what one queue pair has in flight.
     #[inline]
     pub(crate) fn change(&mut self, number: u32, before_bytes: u64, after_bytes: u64) {
         if let Some(budget) = self.peers.get_mut(number as usize) {
             budget.in_flight_bytes = (budget.in_flight_bytes + after_bytes).saturating_sub(before_bytes);
-            // With hysteresis: a little room for each of many queue pairs makes short batches.
+            // Room is released with hysteresis: a little room for each of many queue pairs makes short
+            // batches.
             if !budget.parked.is_empty() && budget.in_flight_bytes <= budget.limit_bytes / 2 {
                 self.released.append(&mut budget.parked);
             }
         }
     }
 
-    /// A queue pair waits until its peer has room.
+    /// Makes a queue pair wait until its peer has room.
     pub(crate) fn park(&mut self, number: u32, index: u32) {
         if let Some(budget) = self.peers.get_mut(number as usize) {
             budget.parked.push(index);
         }
     }
 
-    /// Whether a queue pair waited and may go on.
+    /// Reports whether a queue pair waited and may continue.
     #[inline]
     pub(crate) fn has_released(&self) -> bool {
         !self.released.is_empty()
     }
 
-    /// A queue pair that waited and may go on.
+    /// Takes a queue pair that waited and may continue.
     #[inline]
     pub(crate) fn pop_released(&mut self) -> Option<u32> {
         self.released.pop()

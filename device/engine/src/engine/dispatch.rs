@@ -1,48 +1,50 @@
-//! From a received batch to the queue pairs it is for.
+//! The distribution of received batches to their queue pairs.
 
 use std::iter::Enumerate;
 use std::slice::Chunks;
 
-use pumice_objects::memory::MappingCheck;
-use pumice_ports::Received;
-use pumice_ports::gsi::{self, Gsi};
-use pumice_share::xrc::{SharedTargets, Unavailable};
+use crate::memory::MappingCheck;
+use pumice_fabric::gsi::{self, Gsi};
+use pumice_fabric::xrc::{SharedTargets, Unavailable};
+use pumice_model::port::batch::ReceivedBatch;
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::qp::Arrival;
 use pumice_transport::types::{Cause, DropReason, Gid};
-use pumice_transport::wire::{Packet, PacketError, ProcessIndex, Qpn, Verdict, icrc, peek};
+use pumice_transport::wire::{IcrcVerdict, Packet, PacketError, ProcessIndex, Qpn, icrc, peek};
 
+use super::cached_deadline::CachedDeadline;
 use super::entries::Entries;
-use super::kept::Kept;
+use super::mrc::MrcTable;
 use super::schedule::Ready;
 use crate::resources::{MappingCheckPolicy, Resources};
 
 /// The packets of a batch, each with its position.
 type Segments<'a> = Enumerate<Chunks<'a, u8>>;
 
-/// Where packets go.
-pub(crate) struct Receivers<'a> {
+/// The receivers of packets: queue pairs, shared targets and the connection manager.
+pub(crate) struct PacketReceivers<'a> {
     pub(crate) entries: Entries<'a>,
+    pub(crate) mrc: &'a mut MrcTable,
     pub(crate) resources: &'a mut Resources,
     pub(crate) targets: &'a mut SharedTargets,
     pub(crate) touched: &'a mut Ready,
-    pub(crate) management: &'a mut Kept<Gsi>,
-    /// Which copies look first whether memory is mapped.
+    pub(crate) management: &'a mut CachedDeadline<Gsi>,
+    /// The policy by which copies check whether memory is mapped.
     pub(crate) checks: MappingCheckPolicy,
 }
 
-impl Receivers<'_> {
-    /// Hands every packet of a batch to its queue pair, or drops and counts it.
+impl PacketReceivers<'_> {
+    /// Passes every packet of a batch to its queue pair, or drops and counts it.
     // As a call of its own it would save and restore the registers of its one caller for each packet.
     #[inline(always)]
-    pub(crate) fn receive(&mut self, now_ns: u64, received: &Received<'_>) {
+    pub(crate) fn receive(&mut self, now_ns: u64, received: &ReceivedBatch<'_>) {
         self.receive_from(now_ns, received, 0);
     }
 
-    /// The same of a batch whose first packet was the one of this index in the batch that came.
+    /// Passes on the packets of a batch whose first packet has the index `first` in the batch that came.
     #[inline(always)]
-    pub(crate) fn receive_from(&mut self, now_ns: u64, received: &Received<'_>, first: usize) {
-        let Received { flow, traffic_class, hop_limit, .. } = received;
+    pub(crate) fn receive_from(&mut self, now_ns: u64, received: &ReceivedBatch<'_>, first: usize) {
+        let ReceivedBatch { flow, traffic_class, hop_limit, .. } = received;
         let arrival = Arrival { flow, traffic_class: *traffic_class, hop_limit: *hop_limit };
         let mut last_index = u32::MAX;
         let mut segments = received.bytes.chunks(received.segment_bytes.max(1)).enumerate();
@@ -52,13 +54,17 @@ impl Receivers<'_> {
             segment_bytes if received.bytes.len() <= 2 * segment_bytes => 2,
             _ => segments.len() as u64,
         };
-        self.resources.moment.end();
+        self.resources.batch_time.end();
         while let Some((position, bytes)) = segments.next() {
             let parsed = Packet::parse(bytes);
             let packet = match &parsed {
                 Ok(packet) => packet,
                 Err(error) => {
-                    self.resources.drop_packet(malformed(*error), flow.source, None);
+                    let came = (received, first + position, bytes);
+                    let PacketReceivers { mrc, resources, checks, touched, .. } = &mut *self;
+                    if !mrc.receive(now_ns, came, resources, *checks, touched) {
+                        resources.drop_packet(malformed(*error), flow.source, None);
+                    }
                     continue;
                 }
             };
@@ -76,7 +82,7 @@ impl Receivers<'_> {
                         self.drop_unknown(&arrival, packet);
                         continue;
                     };
-                    let head = First { received, packet, bytes };
+                    let head = FirstPacket { received, packet, bytes };
                     let delivered = self.deliver(now_ns, &arrival, index, &head, &mut segments);
                     if delivered && index != last_index {
                         self.touched.push(index);
@@ -90,15 +96,15 @@ impl Receivers<'_> {
         self.resources.count(Counter::RxBytes, received.bytes.len() as u64);
     }
 
-    /// Whether a request is the one that its queue pair waits for. Queue pairs that processes share do not
-    /// say.
+    /// Reports whether a request is the one that its queue pair waits for; false for queue pairs that
+    /// processes share.
     pub(crate) fn expects(&mut self, qpn: Qpn, packet: &Packet<'_>) -> bool {
         let entry = self.entries.queue_pairs.by_number(qpn).map(|(_, entry)| entry);
         entry.is_some_and(|entry| !entry.sharing.is_shared() && entry.qp.expects(packet))
     }
 
-    /// The index of the queue pair with this number. The first packet for a target that another process made
-    /// finds it in its domain.
+    /// Returns the index of the queue pair with this number. The first packet for a target that another
+    /// process created finds the target in its domain.
     #[inline]
     fn find(&mut self, qpn: Qpn, packet: &Packet<'_>) -> Option<u32> {
         let known = self.entries.queue_pairs.by_number(qpn).map(|(index, _)| index);
@@ -112,15 +118,15 @@ impl Receivers<'_> {
         known
     }
 
-    /// Hands a packet to its queue pair. False: another process gets it.
-    // As for `receive`.
+    /// Passes a packet to its queue pair. Returns false if another process gets it.
+    // The function is inlined for the same reason as `receive`.
     #[inline(always)]
     fn deliver(
         &mut self,
         now_ns: u64,
         arrival: &Arrival<'_>,
         index: u32,
-        first: &First<'_, '_>,
+        first: &FirstPacket<'_, '_>,
         rest: &mut Segments<'_>,
     ) -> bool {
         let Some(entry) = self.entries.queue_pairs.at_mut(index) else { return false };
@@ -129,11 +135,12 @@ impl Receivers<'_> {
         {
             return self.deliver_run(now_ns, arrival, index, ProcessIndex::of_srqn(xrceth.srqn), first, rest);
         }
-        if entry.takes_at != 0 && !self.resources.comes_to(entry.takes_at, arrival, first.packet) {
+        if entry.takes_at != 0 && !self.resources.is_addressed_to_port(entry.takes_at, arrival, first.packet)
+        {
             return true;
         }
         entry.traffic.received(first.bytes.len());
-        self.resources.handles_packet_of(Some(entry.qp.context().ordinal));
+        self.resources.handles_packet_of(Some(entry.qp.context()));
         let mut host = self.resources.host(self.checks.of_arrivals(&entry.qp));
         entry.qp.handle_packet(now_ns, arrival, first.packet, &mut host);
         self.resources.handles_packet_of(None);
@@ -143,20 +150,21 @@ impl Receivers<'_> {
         true
     }
 
-    /// A packet for a queue pair that processes share, and those that follow for the same SRQ, with any
-    /// content: the process that owns the SRQ executes them, under one lock. False: that is another process.
+    /// Passes on a packet for a queue pair that processes share, and those that follow for the same SRQ, with
+    /// any content: the process that owns the SRQ executes them, under one lock. Returns false if that is
+    /// another process.
     fn deliver_run(
         &mut self,
         now_ns: u64,
         arrival: &Arrival<'_>,
         index: u32,
         owner: ProcessIndex,
-        first: &First<'_, '_>,
+        first: &FirstPacket<'_, '_>,
         rest: &mut Segments<'_>,
     ) -> bool {
-        let Receivers { entries, resources, targets, checks, .. } = self;
+        let PacketReceivers { entries, resources, targets, checks, .. } = self;
         let Some(entry) = entries.queue_pairs.at_mut(index) else { return false };
-        let First { received, packet, bytes } = *first;
+        let FirstPacket { received, packet, bytes } = *first;
         if entry.sharing.is_executed_by(owner) {
             targets.forward(owner, received, bytes);
             while let Some((_, next)) = next_of_run(bytes, rest) {
@@ -165,7 +173,7 @@ impl Receivers<'_> {
             return false;
         }
         entry.traffic.received(bytes.len());
-        // What it does is in the shared record when it has been handled.
+        // The effect of the packet is in the shared record when it has been handled.
         resources.drain_stores();
         let mut host = resources.host(checks.of_connections());
         let executed = entry.with(&mut host, |qp, host| {
@@ -182,23 +190,23 @@ impl Receivers<'_> {
             Err(Unavailable::Busy) => {
                 resources.drop_packet(Counter::RxMessageDropped, arrival.flow.source, Some(packet));
             }
-            Err(Unavailable::Gone) => {
-                targets.note_gone(packet.bth().destination);
+            Err(Unavailable::Removed) => {
+                targets.note_ended(packet.bth().destination);
                 resources.drop_packet(Counter::RxUnknownQpn, arrival.flow.source, Some(packet));
             }
         }
         true
     }
 
-    /// A packet for queue pair 1: it waits until the port is free.
-    fn deliver_to_management(&mut self, received: &Received<'_>, packet: &Packet<'_>) {
+    /// Passes on a packet for queue pair 1, which waits until the port is free.
+    fn deliver_to_management(&mut self, received: &ReceivedBatch<'_>, packet: &Packet<'_>) {
         match gsi::inbound(received, packet) {
             Ok(inbound) => self.management.accept(inbound),
             Err(reason) => self.resources.drop_packet(reason, received.flow.source, Some(packet)),
         }
     }
 
-    /// One copy for each queue pair attached to the group.
+    /// Passes one copy to each queue pair attached to the group.
     fn deliver_to_group(
         &mut self,
         now_ns: u64,
@@ -224,7 +232,7 @@ impl Receivers<'_> {
         //= statement:42
         //| Each queue pair of a group gets one copy of a datagram.
         for qpn in members {
-            if is_ours && sender == Some(qpn) && !resources.groups.hears_itself(qpn) {
+            if is_ours && sender == Some(qpn) && !resources.groups.has_loopback(qpn) {
                 continue;
             }
             if let Some((index, entry)) = self.entries.queue_pairs.by_number(qpn) {
@@ -236,7 +244,7 @@ impl Receivers<'_> {
         }
     }
 
-    /// Counts a packet for a queue pair that is not here, and logs it if it is a request.
+    /// Counts a packet for a queue pair that does not exist here, and logs it if it is a request.
     #[cold]
     fn drop_unknown(&mut self, arrival: &Arrival<'_>, packet: &Packet<'_>) {
         //= statement:8
@@ -252,17 +260,25 @@ impl Receivers<'_> {
         } else {
             DropReason::UnknownQpn { destroyed: self.entries.queue_pairs.was_destroyed(qpn) }
         };
-        let context =
-            QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: u32::MAX };
+        let context = QpContext {
+            qpn,
+            pd: 0,
+            send_cq: 0,
+            recv_cq: 0,
+            recv_queue: 0,
+            xrcd: 0,
+            ordinal: u32::MAX,
+            out_of_order: false,
+        };
         let cause = Cause::PacketDropped { source: arrival.flow.source, opcode, psn, reason };
         self.resources.log(&context, cause);
     }
 }
 
-/// A packet of a batch: checked, and as it came.
+/// The first packet of a run: checked, and as it came.
 #[derive(Clone, Copy)]
-struct First<'a, 'p> {
-    received: &'a Received<'a>,
+struct FirstPacket<'a, 'p> {
+    received: &'a ReceivedBatch<'a>,
     packet: &'a Packet<'p>,
     bytes: &'a [u8],
 }
@@ -274,9 +290,9 @@ fn next_of_run<'a>(first: &[u8], rest: &mut Segments<'a>) -> Option<(usize, &'a 
     Some(next)
 }
 
-/// Form and ICRC of a packet, as [`check_icrc`].
+/// Checks the form and the ICRC of a packet, as [`check_icrc`].
 fn check<'a>(
-    received: &Received<'_>,
+    received: &ReceivedBatch<'_>,
     position: usize,
     bytes: &'a [u8],
     resources: &mut Resources,
@@ -285,7 +301,7 @@ fn check<'a>(
     check_icrc(received, position, bytes, resources).map(|()| packet)
 }
 
-/// What counts packets of a wrong form.
+/// Returns the counter of packets with this error in their form.
 #[cold]
 fn malformed(error: PacketError) -> Counter {
     match error {
@@ -297,11 +313,11 @@ fn malformed(error: PacketError) -> Counter {
     }
 }
 
-/// The ICRC, where the medium has one. The position in the batch is the IP ID that its sender's segmentation
-/// gave the packet.
+/// Checks the ICRC, where the medium has one. The position in the batch is the IP ID that its sender's
+/// segmentation gave the packet.
 #[inline]
 fn check_icrc(
-    received: &Received<'_>,
+    received: &ReceivedBatch<'_>,
     position: usize,
     bytes: &[u8],
     resources: &mut Resources,
@@ -310,11 +326,11 @@ fn check_icrc(
         return Ok(());
     }
     match icrc::verify(&received.flow, position as u16, bytes) {
-        Verdict::Exact => {}
-        Verdict::Recovered { .. } => resources.count(Counter::RxIcrcRecovered, 1),
+        IcrcVerdict::Exact => {}
+        IcrcVerdict::Recovered { .. } => resources.count(Counter::RxIcrcRecovered, 1),
         //= statement:2
         //| A packet with a wrong ICRC is dropped, and no NAK answers it.
-        Verdict::Bad => return Err(Counter::RxBadIcrc),
+        IcrcVerdict::Bad => return Err(Counter::RxBadIcrc),
     }
     Ok(())
 }

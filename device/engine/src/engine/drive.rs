@@ -1,42 +1,48 @@
-//! The engine itself: what a thread does with it while it holds the lock.
+//! The engine itself, and what the thread that holds its lock does with it.
 
 use std::sync::Arc;
 
-use pumice_events::counters::Counters;
-use pumice_events::inspect::TellsWaits;
-use pumice_events::recording::Recorder;
-use pumice_ground::order;
-use pumice_objects::memory::MappingCheck;
-use pumice_ports::gsi::Gsi;
-use pumice_ports::{Peer, Port};
-use pumice_share::xrc::SharedTargets;
+use crate::memory::MappingCheck;
+use pumice_fabric::gsi::Gsi;
+use pumice_fabric::xrc::SharedTargets;
+use pumice_model::counters::Counters;
+use pumice_model::inspect::WaitReporter;
+use pumice_model::port::limits::Peer;
+use pumice_model::port::traits::Port;
+use pumice_model::recording::Recorder;
+use pumice_platform::error::ResourceError;
+use pumice_platform::order;
 use pumice_transport::host::Counter;
+use pumice_transport::mrc::constants::DEFAULT_DSCPS;
 use pumice_transport::qp::Urgency;
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use super::arrivals::Arrivals;
-use super::batch::{BatchBuilder, Sink};
+use super::batch::{BatchBuilder, BatchSink};
 use super::budget::Budget;
-use super::dispatch::Receivers;
+use super::cached_deadline::CachedDeadline;
+use super::dispatch::PacketReceivers;
 use super::entries::Entries;
-use super::kept::Kept;
+use super::mrc::MrcTable;
 use super::outages::Outages;
 use super::queue_pairs::{QpEntry, QueuePairs};
 use super::reply::ReplyHabit;
 use super::schedule::{Deadlines, Ready};
 use crate::resources::{MappingCheckPolicy, Resources};
 
-/// Batches that one receive call takes from the port before requests and responses get a turn.
+/// Number of batches that one receive call takes from the port before requests and responses get a turn.
 const RECEIVE_BATCHES: usize = 8;
-/// Polls in a row that pass over an engine whose port is quiet. A poll that does not reads the clock, looks
-/// at timers and perhaps at the socket, and costs as much as four that do.
-const MOST_PASSED_OVER: u32 = 7;
+/// Number of polls in a row that pass over an engine whose port is quiet. A poll that does not pass reads the
+/// clock, checks timers and perhaps the socket, and costs as much as four that do.
+const MAX_PASSED_OVER: u32 = 7;
 
 /// Everything behind the lock of an HCA.
 pub(crate) struct Engine {
     pub(crate) resources: Resources,
     pub(crate) queue_pairs: QueuePairs,
+    /// The MRC queue pairs, whose indices are reserved in `queue_pairs`.
+    pub(crate) mrc: MrcTable,
     pub(crate) port: Box<dyn Port>,
     pub(super) counters: Arc<Counters>,
     pub(super) builder: BatchBuilder,
@@ -45,97 +51,102 @@ pub(crate) struct Engine {
     pub(super) responders: Ready,
     pub(super) touched: Ready,
     pub(super) deadlines: Deadlines,
-    /// Senders whose receiver has no room, and when they try again.
+    /// Senders whose receiver has no room, until `held_until_ns`.
     pub(super) held: Ready,
     /// Responders whose requester has no room.
     pub(super) held_responders: Ready,
     pub(super) held_until_ns: Option<u64>,
-    pub(crate) gsi: Kept<Gsi>,
-    /// Batches since acknowledgements began to wait for the application.
+    pub(crate) gsi: CachedDeadline<Gsi>,
+    /// Number of batches since acknowledgements began to wait for the application.
     pub(super) deferred_batches: u32,
     pub(super) reply: ReplyHabit,
-    /// Polls in a row that did nothing because the port was quiet.
+    /// Number of polls in a row that did nothing because the port was quiet.
     passed_over: u32,
-    /// When the port had nothing more, last.
+    /// The time at which the port was last found empty, in ns.
     pub(super) drained_ns: u64,
-    /// The last look found nothing at all: no packet, no order, no message.
-    looked_in_vain: bool,
+    /// True if the last receive found nothing at all: no packet, no order, no message.
+    idle_poll: bool,
     pub(super) targets: SharedTargets,
-    /// The port does what a fault plan decides.
+    /// True if the port applies the decisions of a fault plan.
     pub(super) is_armed: bool,
-    /// What it is in because of a fault plan.
-    pub(super) outages: Kept<Outages>,
-    /// What other processes are told that the device is called.
+    /// The outages of the device that a fault plan caused.
+    pub(super) outages: CachedDeadline<Outages>,
+    /// The name of the device for other processes.
     pub(super) device_name: String,
     /// Tells other processes what threads wait for.
-    pub(super) waits: Option<TellsWaits>,
-    /// Record what happens when other processes want it.
+    pub(super) waits: Option<WaitReporter>,
+    /// The recorders of events that other processes can start.
     pub(super) recorders: Vec<Box<dyn Recorder>>,
-    /// Where the order of requests is noted or imposed.
+    /// The order of requests, where it is recorded or imposed.
     pub(super) arrivals: Option<Box<Arrivals>>,
 }
 
 impl Engine {
+    /// # Errors
+    /// Fails with `NoMemory` if the memory cannot be allocated.
     pub(crate) fn new(
         resources: Resources,
         queue_pairs: QueuePairs,
         port: Box<dyn Port>,
         gsi: Gsi,
         device_name: String,
-    ) -> Engine {
+    ) -> Result<Engine, ResourceError> {
         let mut engine = Engine {
             counters: Arc::clone(&resources.counters),
             resources,
             queue_pairs,
+            mrc: MrcTable::new(1, DEFAULT_DSCPS),
             port,
             builder: BatchBuilder::new(),
             budget: Budget::default(),
-            senders: Ready::default(),
-            responders: Ready::default(),
-            touched: Ready::default(),
-            deadlines: Deadlines::default(),
-            held: Ready::default(),
-            held_responders: Ready::default(),
+            senders: Ready::new()?,
+            responders: Ready::new()?,
+            touched: Ready::new()?,
+            deadlines: Deadlines::new()?,
+            held: Ready::new()?,
+            held_responders: Ready::new()?,
             held_until_ns: None,
-            gsi: Kept::new(gsi),
+            gsi: CachedDeadline::new(gsi),
             deferred_batches: 0,
             reply: ReplyHabit::default(),
             passed_over: 0,
             drained_ns: 0,
-            looked_in_vain: false,
+            idle_poll: false,
             targets: SharedTargets::default(),
             is_armed: false,
-            outages: Kept::new(Outages::default()),
+            outages: CachedDeadline::new(Outages::default()),
             device_name,
             waits: None,
             recorders: Vec::new(),
             arrivals: order::of_process().map(|order| Box::new(Arrivals::new(order))),
         };
         engine.arm();
-        engine
+        Ok(engine)
     }
 
-    /// Whether a poll has nothing to do here, as far as that can be seen without the time. Now and then the
-    /// answer is no, so that timers come up.
+    /// Reports whether a poll has nothing to do here, as far as that can be seen without the time. Now and
+    /// then the answer is no, so that timers are run.
     #[inline]
     pub(crate) fn is_passed_over(&mut self) -> bool {
-        let passes = self.passed_over < MOST_PASSED_OVER && self.port.is_quiet() && !self.has_backlog();
+        let passes = self.passed_over < MAX_PASSED_OVER && self.port.is_quiet() && !self.has_backlog();
         self.passed_over = if passes { self.passed_over + 1 } else { 0 };
         passes
     }
 
-    /// Takes a batch of packets from the port to their queue pairs. True if there were any.
+    /// Passes a batch of packets from the port to their queue pairs. Returns whether there were any.
     pub(crate) fn receive(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
         self.resources.new_completions = false;
-        self.looked_in_vain = false;
-        if self.outages.is_still() && self.stands_still(now_ns) {
+        self.idle_poll = false;
+        if self.outages.is_stopped() && self.is_stopped_at(now_ns) {
             return false;
         }
         let (mut any, mut came) = (false, false);
         for _ in 0..RECEIVE_BATCHES {
-            let Engine { resources, queue_pairs, budget, port, touched, targets, gsi, arrivals, .. } = self;
+            let Engine { resources, queue_pairs, mrc, budget, port, touched, targets, gsi, arrivals, .. } =
+                self;
             let entries = Entries { queue_pairs, budget };
-            let mut receivers = Receivers { entries, resources, targets, touched, management: gsi, checks };
+            let mut receivers =
+                PacketReceivers { entries, mrc, resources, targets, touched, management: gsi, checks };
             let mut taken = false;
             let more = port.receive(now_ns, &mut |received| {
                 taken = true;
@@ -151,7 +162,7 @@ impl Engine {
             any |= taken;
             came |= more;
             if !more {
-                if self.gsi.has_request_come() && self.gsi.takes_request_that_came() {
+                if self.gsi.has_new_request() && self.gsi.take_new_request() {
                     self.woken();
                     continue;
                 }
@@ -159,9 +170,9 @@ impl Engine {
                 break;
             }
             if !taken {
-                self.obey();
+                self.apply_command();
             }
-            // Completions are waiting: let the application have them before more is taken.
+            // Completions are waiting: the application gets them before more packets are taken.
             if self.resources.new_completions {
                 break;
             }
@@ -183,18 +194,18 @@ impl Engine {
                 self.reply.arrived(now_ns);
             }
         }
-        // Stores that a shuffled schedule keeps back have been given their times.
-        self.looked_in_vain = !any && !came && !self.resources.is_shuffled();
+        // Stores that a shuffled schedule defers have been given their times.
+        self.idle_poll = !any && !came && !self.resources.is_shuffled();
         any
     }
 
-    /// Whether the last [`receive`](Engine::receive) found nothing, so that nothing is due by it.
+    /// Reports whether the last [`receive`](Engine::receive) found nothing, so that it made nothing due.
     #[inline]
-    pub(crate) fn has_looked_in_vain(&self) -> bool {
-        self.looked_in_vain
+    pub(crate) fn was_last_receive_empty(&self) -> bool {
+        self.idle_poll
     }
 
-    /// Sends what queue pair 1 has to say. False: the port has no more room.
+    /// Sends the packets of queue pair 1. Returns false if the port has no more room.
     #[inline]
     pub(super) fn send_mads(&mut self, now_ns: u64) -> bool {
         !self.gsi.wants_to_send() || self.send_waiting_mads(now_ns)
@@ -203,19 +214,19 @@ impl Engine {
     fn send_waiting_mads(&mut self, now_ns: u64) -> bool {
         let Engine { resources, port, counters, builder, gsi, .. } = self;
         gsi.forward_detained(now_ns, &mut **port);
-        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        let mut sink = BatchSink::new(builder, &mut **port, counters, now_ns);
         sink.turn(u64::MAX, false);
         let Resources { ports, decisions, .. } = resources;
         let sent = gsi.send_mads(ports, decisions.of_messages(), &mut sink);
         sent && (sink.sealed_packets == 0 || sink.flush())
     }
 
-    /// Batches received so far.
+    /// Returns the number of batches received so far.
     pub(crate) fn received_batches(&self) -> u64 {
         self.counters.value(Counter::RxBatches)
     }
 
-    /// Looks at every queue pair that something happened to: what it wants to do next.
+    /// Determines for every queue pair that something happened to what it has to do next.
     #[inline]
     pub(crate) fn settle(&mut self) {
         if !self.is_settled() {
@@ -223,26 +234,26 @@ impl Engine {
         }
     }
 
-    /// Whether nothing has happened that would have to be looked at: the usual answer, since a call asks
-    /// several times.
+    /// Reports whether nothing has happened that [`settle`](Engine::settle) would have to handle: the usual
+    /// answer, since a call asks several times.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.touched.is_empty()
             && self.resources.qp_failures.is_empty()
             && !self.budget.has_released()
-            && !self.targets.has_gone()
+            && !self.targets.has_ended()
             && !self.resources.decisions.has_incidents()
     }
 
     fn settle_all(&mut self) {
         if self.resources.decisions.has_incidents() {
-            self.happen();
+            self.apply_incidents();
         }
         while !self.resources.qp_failures.is_empty() {
             self.apply_failures();
         }
         let Engine { queue_pairs, budget, resources, targets, .. } = self;
-        if targets.has_gone() {
+        if targets.has_ended() {
             targets.reap(&mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
         }
         while let Some(index) = self.touched.pop() {
@@ -254,7 +265,7 @@ impl Engine {
     }
 
     fn note(&mut self, index: u32) {
-        let Some(entry) = self.queue_pairs.at_mut(index) else { return };
+        let Some(entry) = self.queue_pairs.at_mut(index) else { return self.note_mrc(index) };
         self.targets.publish_failure(
             &mut entry.qp,
             &mut entry.sharing,
@@ -275,7 +286,7 @@ impl Engine {
         }
     }
 
-    /// Queue pairs whose completion queue overran go to ERR.
+    /// Moves queue pairs to ERR whose completion queue overran.
     fn apply_failures(&mut self) {
         for failure in std::mem::take(&mut self.resources.qp_failures) {
             if let Some((index, entry)) = self.queue_pairs.by_number(failure.qpn) {
@@ -285,20 +296,23 @@ impl Engine {
                     qp.enter_error(Some(failure.cause), host);
                 });
                 self.touched.push(index);
+            } else if let Some((index, entry)) = self.mrc.by_number(failure.qpn) {
+                entry.enter_error(&mut self.resources.host(MappingCheck::Assumed));
+                self.touched.push(index);
             }
         }
     }
 
-    /// The application did something with a queue pair: it may want to send now.
+    /// Notes that the application did something with a queue pair, which may want to send now.
     pub(crate) fn touch(&mut self, index: u32) {
         self.touched.push(index);
     }
 
-    /// The application posted send requests to a queue pair.
+    /// Notes that the application posted send requests to a queue pair.
     #[inline]
     pub(crate) fn posted(&mut self, index: u32, now_ns: u64) {
         match self.departure_delay_ns(index) {
-            // The usual way: nothing else about the queue pair has changed.
+            // In the usual case nothing else about the queue pair has changed.
             None if self.queue_pairs.at_mut(index).is_some_and(|entry| entry.qp.wants_to_send()) => {
                 self.senders.push(index);
             }
@@ -311,10 +325,10 @@ impl Engine {
         self.reply.posted(now_ns);
     }
 
-    /// The application posted the beginning of a list: it leaves with the rest, or when another thread
-    /// drives. False: it has to leave by itself.
+    /// Keeps the posted beginning of a list: it leaves with the rest, or when another thread drives. Returns
+    /// false if it has to leave by itself.
     #[inline]
-    pub(crate) fn keeps_beginning(&mut self, index: u32) -> bool {
+    pub(crate) fn holds_beginning(&mut self, index: u32) -> bool {
         if self.resources.is_shuffled() {
             return false;
         }
@@ -324,14 +338,14 @@ impl Engine {
         true
     }
 
-    /// What a shuffled schedule keeps back leaves with the next turn.
+    /// Lets the requests leave with the next turn that a shuffled schedule delays.
     pub(crate) fn end_holding(&mut self) {
         if self.resources.is_shuffled() && self.held_until_ns.is_some() {
             self.held_until_ns = Some(0);
         }
     }
 
-    /// How long a shuffled schedule keeps back what was just posted to a queue pair.
+    /// Returns how long a shuffled schedule delays what was just posted to a queue pair, in ns.
     #[inline]
     fn departure_delay_ns(&mut self, index: u32) -> Option<u64> {
         if !self.resources.is_shuffled() {
@@ -341,14 +355,14 @@ impl Engine {
         self.resources.departure_delay_ns(ordinal)
     }
 
-    /// Whether what is to be sent waits for the port, which has told when it has room again.
+    /// Reports whether packets wait for the port, which has said when it has room again.
     pub(super) fn waits_for_port(&self) -> bool {
         self.builder.is_stalled() && self.port.room_at_ns().is_some()
     }
 
-    /// Whether something waits to be sent and perhaps can be sent now.
+    /// Reports whether something waits to be sent and perhaps can be sent now.
     pub(crate) fn has_backlog(&self) -> bool {
-        if self.outages.is_still() || self.waits_for_port() {
+        if self.outages.is_stopped() || self.waits_for_port() {
             return false;
         }
         let responds = !self.responders.is_empty()
@@ -363,7 +377,7 @@ impl Engine {
         entry.release(&mut self.budget);
     }
 
-    /// A queue pair was connected to a peer, or was reset.
+    /// Updates the budget for a queue pair that was connected to a peer, or was reset.
     pub(crate) fn set_peer(&mut self, index: u32, peer: Option<Peer>, reset: bool) {
         let Engine { queue_pairs, budget, port, .. } = self;
         let Some(entry) = queue_pairs.at_mut(index) else { return };
@@ -375,14 +389,14 @@ impl Engine {
         }
     }
 
-    /// A thread waited for the port's descriptors, and one of them is readable.
+    /// Tells the port that a thread waited for its descriptors, and one of them is readable.
     pub(crate) fn woken(&mut self) {
         if let Some(group) = self.port.group() {
             group.woken();
         }
     }
 
-    /// Transport service of a queue pair.
+    /// Returns the transport service of a queue pair.
     pub(crate) fn queue_pair_type(&mut self, qpn: Qpn) -> Option<QpType> {
         self.queue_pairs.by_number(qpn).map(|(_, entry)| entry.qp.qp_type())
     }

@@ -1,6 +1,6 @@
-//! The queue pairs as shared XRC targets see them.
+//! The table of queue pairs as shared XRC targets see it.
 
-use pumice_share::xrc::{self, Sharing};
+use pumice_fabric::xrc::{self, TargetSharing};
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
@@ -14,12 +14,12 @@ pub(crate) struct Entries<'a> {
 }
 
 impl xrc::Entries for Entries<'_> {
-    fn entry(&mut self, qpn: Qpn) -> Option<(u32, &mut QueuePair, &mut Sharing)> {
+    fn entry(&mut self, qpn: Qpn) -> Option<(u32, &mut QueuePair, &mut TargetSharing)> {
         let (index, entry) = self.queue_pairs.by_number(qpn)?;
         Some((index, &mut entry.qp, &mut entry.sharing))
     }
 
-    fn insert(&mut self, qp: QueuePair, sharing: Sharing) -> u32 {
+    fn insert(&mut self, qp: QueuePair, sharing: TargetSharing) -> u32 {
         self.queue_pairs.insert_foreign(QpEntry::new(qp, sharing))
     }
 

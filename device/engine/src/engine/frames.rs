@@ -2,16 +2,17 @@
 
 use std::os::fd::RawFd;
 
-use pumice_ports::ethernet::Ethernet;
+use pumice_fabric::ethernet::Ethernet;
 
 use super::drive::Engine;
 use crate::resources::MappingCheckPolicy;
 
-/// Frames that one call takes before packets get a turn.
+/// Number of frames that one call takes before packets get a turn.
 const RECEIVE_FRAMES: usize = 64;
 
 impl Engine {
-    /// Takes frames to their queue pairs, until there are none or completions wait. True if there were any.
+    /// Passes frames to their queue pairs, until there are none or completions wait. Returns whether there
+    /// were any.
     #[cold]
     pub(super) fn receive_frames(&mut self, checks: MappingCheckPolicy) -> bool {
         let Some(mut ethernet) = self.resources.ethernet.take() else { return false };
@@ -26,7 +27,7 @@ impl Engine {
         any
     }
 
-    /// Takes one frame to the queue pairs whose rules it fits. False: there is none.
+    /// Passes one frame to the queue pairs whose rules it fits. Returns false if there is none.
     fn receive_frame(&mut self, ethernet: &mut Ethernet, checks: MappingCheckPolicy) -> bool {
         let Some((takers, frame)) = ethernet.receive() else { return false };
         for qpn in takers {
@@ -41,15 +42,15 @@ impl Engine {
         true
     }
 
-    /// What to poll(2) for readability. Changes when multicast groups are joined and left, and when raw
-    /// packet queue pairs are made and destroyed.
+    /// Returns the descriptors to poll(2) for readability. They change when multicast groups are joined and
+    /// left, and when raw packet queue pairs are created and destroyed.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
         let mut all = self.port.descriptors();
         all.extend(self.resources.ethernet.iter().flat_map(|ethernet| ethernet.descriptors()));
         all
     }
 
-    /// Whether frames wait that no descriptor tells of.
+    /// Reports whether frames wait that no descriptor signals.
     pub(super) fn has_frames(&self) -> bool {
         self.resources.ethernet.as_ref().is_some_and(|ethernet| ethernet.has_looped())
     }

@@ -1,33 +1,36 @@
-//! What this process says of its objects when another process of the same user asks.
+//! The description of this process's objects for another process of the same user.
 
 use std::net::IpAddr;
 
-use pumice_events::inspect::{
-    Cursor, List, ListenView, MAX_GROUPS, Page, PeerView, QpView, TellsWaits, Totals, Writer,
+use pumice_model::fates::live::FaultCommand;
+use pumice_model::inspect::{
+    InspectCursor, InspectPage, List, ListenView, MAX_GROUPS, ObjectTotals, PageWriter, PeerView, QpView,
+    WaitReporter,
 };
-use pumice_faults::live::LiveOrder;
-use pumice_ports::{Peer, PeerMedium};
+use pumice_model::port::limits::{Peer, PeerMedium};
 use pumice_transport::cm::ListenScope;
-use pumice_transport::qp::Figures;
+use pumice_transport::qp::QpStatistics;
 
 use super::Engine;
+use super::mrc::MrcEntry;
 use super::queue_pairs::QpEntry;
 use crate::resources::NO_OBJECT;
 
 impl Engine {
-    /// From now on this tells other processes what threads wait for.
-    pub(crate) fn set_waits(&mut self, tells: TellsWaits) {
+    /// Sets the function that tells other processes what threads wait for.
+    pub(crate) fn set_waits(&mut self, tells: WaitReporter) {
         self.waits = Some(tells);
     }
 
-    /// A page of the objects, beginning at `cursor`. `looks`: what threads wait for is to be looked at.
+    /// Returns a page of the objects, beginning at `cursor`. `looks`: whether to determine what threads wait
+    /// for.
     #[cold]
-    pub(crate) fn inspect(&mut self, cursor: Cursor, looks: bool) -> Page {
-        let plan = self.change_plan(&LiveOrder::List);
+    pub(crate) fn inspect(&mut self, cursor: InspectCursor, looks: bool) -> InspectPage {
+        let plan = self.change_plan(&FaultCommand::List);
         let totals = self.totals(plan.rules.len() as u32);
-        let rules = if cursor == Cursor::BEGIN { plan.rules } else { Vec::new() };
-        let mut writer = Writer::new(&plan.tag, &self.device_name, totals, rules);
-        if cursor == Cursor::BEGIN {
+        let rules = if cursor == InspectCursor::BEGIN { plan.rules } else { Vec::new() };
+        let mut writer = PageWriter::new(&plan.tag, &self.device_name, totals, rules);
+        if cursor == InspectCursor::BEGIN {
             let waits = self.waits.as_ref().and_then(|tells| tells(looks));
             writer.waits(waits, self.listeners());
         }
@@ -35,7 +38,7 @@ impl Engine {
         writer.finish(next)
     }
 
-    /// Where programs listen by port.
+    /// Returns the listeners of the connection manager, by port.
     fn listeners(&self) -> impl Iterator<Item = ListenView> {
         self.gsi.listening().map(|(entry, unread)| ListenView {
             address: match entry.scope {
@@ -47,10 +50,10 @@ impl Engine {
         })
     }
 
-    fn totals(&self, rules: u32) -> Totals {
+    fn totals(&self, rules: u32) -> ObjectTotals {
         let counts = self.resources.counts();
-        Totals {
-            qps: self.queue_pairs.count(),
+        ObjectTotals {
+            qps: self.queue_pair_count(),
             cqs: counts.cqs as u32,
             srqs: self.resources.srqs_from(0).count() as u32,
             regions: counts.regions_and_windows as u32,
@@ -58,13 +61,25 @@ impl Engine {
         }
     }
 
-    /// Writes objects until there is no room; where the next page begins.
-    fn write_from(&self, cursor: Cursor, writer: &mut Writer) -> Option<Cursor> {
+    /// Writes objects until there is no room, and returns where the next page begins.
+    fn write_from(&self, cursor: InspectCursor, writer: &mut PageWriter) -> Option<InspectCursor> {
         let from = |list| if cursor.list == list { cursor.from } else { 0 };
         if cursor.list <= List::Qps {
-            for (index, entry) in self.queue_pairs.starting_at(from(List::Qps)) {
+            let first = from(List::Qps);
+            let mut others = self.mrc.starting_at(first).peekable();
+            for (index, entry) in self.queue_pairs.starting_at(first) {
+                while let Some((index, other)) = others.next_if(|(other, _)| *other < index) {
+                    if !writer.qp(self.mrc_view(other)) {
+                        return Some(InspectCursor { list: List::Qps, from: index });
+                    }
+                }
                 if !writer.qp(self.view(entry)) {
-                    return Some(Cursor { list: List::Qps, from: index });
+                    return Some(InspectCursor { list: List::Qps, from: index });
+                }
+            }
+            for (index, other) in others {
+                if !writer.qp(self.mrc_view(other)) {
+                    return Some(InspectCursor { list: List::Qps, from: index });
                 }
             }
         }
@@ -72,20 +87,20 @@ impl Engine {
             for cq in self.resources.cqs_from(from(List::Cqs)) {
                 let number = cq.number;
                 if !writer.cq(cq) {
-                    return Some(Cursor { list: List::Cqs, from: number });
+                    return Some(InspectCursor { list: List::Cqs, from: number });
                 }
             }
         }
         for srq in self.resources.srqs_from(from(List::Srqs)) {
             let number = srq.number;
             if !writer.srq(srq) {
-                return Some(Cursor { list: List::Srqs, from: number });
+                return Some(InspectCursor { list: List::Srqs, from: number });
             }
         }
         None
     }
 
-    /// What carries packets to a peer, in words.
+    /// Returns the medium that carries packets to a peer, in words.
     fn medium_to(&self, peer: Peer) -> String {
         match self.port.medium_to(peer) {
             PeerMedium::Ring => "shared memory".to_owned(),
@@ -94,11 +109,58 @@ impl Engine {
         }
     }
 
+    /// Describes an MRC queue pair, or the twin of an RC queue pair.
+    fn mrc_view(&self, entry: &MrcEntry) -> QpView {
+        let MrcEntry { context, traffic, capacity, .. } = entry;
+        let statistics = entry.qp.as_ref().map(|qp| qp.statistics()).unwrap_or_default();
+        let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
+        let object = |number: u32| Some(number).filter(|number| *number != NO_OBJECT);
+        let own_receives = self.resources.own_receives(context.recv_queue);
+        let peer = entry.peer();
+        let outstanding = entry.outstanding() as u64;
+        QpView {
+            qpn: context.qpn.value(),
+            ordinal: context.ordinal,
+            service: "MRC".to_owned(),
+            state: entry.state().name().to_owned(),
+            peer: peer.map(|peer| PeerView { address: peer.address, qpn: entry.peer.value() }),
+            medium: peer.map(|peer| self.medium_to(peer)),
+            posted: entry.posted_sends.into(),
+            ended: u64::from(entry.posted_sends).saturating_sub(outstanding),
+            unsignaled: 0,
+            received: statistics.data_placed,
+            sent_packets: traffic.sent_packets,
+            sent_bytes: traffic.sent_bytes,
+            received_packets: traffic.received_packets,
+            received_bytes: traffic.received_bytes,
+            repeated_packets: statistics.retransmitted,
+            timeouts: statistics.timeouts,
+            rnr_naks_sent: 0,
+            rnr_naks_received: 0,
+            naks_sent: statistics.nacks_sent,
+            naks_received: statistics.nacks,
+            dropped: statistics.dropped,
+            in_flight_packets: 0,
+            window_packets: 0,
+            rtt_ns: None,
+            waits_for_receiver: false,
+            send_queue_depth: capacity.max_send_wr,
+            receives_posted: own_receives,
+            recv_queue_depth: capacity.max_recv_wr,
+            send_cq: object(context.send_cq),
+            recv_cq: object(context.recv_cq),
+            srq: None,
+            group: None,
+            groups: Vec::new(),
+            last_error: tally.last_error.as_ref().map(ToString::to_string),
+        }
+    }
+
     fn view(&self, entry: &QpEntry) -> QpView {
         let QpEntry { qp, traffic, .. } = entry;
-        let Figures { posted, ended, received, unsignaled, .. } = qp.figures();
-        let Figures { in_flight_packets, window_packets, rtt_ns, waits_for_receiver, group, .. } =
-            qp.figures();
+        let QpStatistics { posted, ended, received, unsignaled, .. } = qp.statistics();
+        let QpStatistics { in_flight_packets, window_packets, rtt_ns, waits_for_receiver, group, .. } =
+            qp.statistics();
         let context = qp.context();
         let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
         let object = |number: u32| Some(number).filter(|number| *number != NO_OBJECT);

@@ -1,85 +1,90 @@
 //! Orders of other processes to change the fault plan while the program runs, or to record what it does.
 
-use pumice_events::inspect::Question;
-use pumice_events::recording::{Existing, QpNow, RecordAnswer, RecordOrder, Recorder, RegionNow};
-use pumice_faults::live::{LiveAnswer, LiveOrder};
-use pumice_faults::{ForPort, Moment};
-use pumice_ports::{FaultPort, Link, LinkPort, Nowhere, Port as _};
+use pumice_fabric::LinkPort;
+use pumice_faults::port::fault::FaultPort;
+use pumice_faults::{PortDecisions, ProcessProgress};
+use pumice_model::fates::live::{FaultCommand, FaultReply};
+use pumice_model::inspect::InspectRequest;
+use pumice_model::network::link::Link;
+use pumice_model::port::null_port::NullPort;
+use pumice_model::port::traits::Port as _;
+use pumice_model::recording::{Existing, QpSnapshot, RecordCommand, RecordReply, Recorder, RegionSnapshot};
 use pumice_transport::host::Counter;
 
 use super::Engine;
 use super::queue_pairs::QpEntry;
 
 impl Engine {
-    /// Obeys the orders that have come.
+    /// Carries out the orders that have come.
     #[cold]
-    pub(super) fn obey(&mut self) {
-        while let Some(order) = self.port.group().and_then(|group| group.next_order()) {
-            if let Some(Question::Inspect { cursor, waits }) = Question::decode(&order.text) {
+    pub(super) fn apply_command(&mut self) {
+        while let Some(order) = self.port.group().and_then(|group| group.next_command()) {
+            if let Some(InspectRequest::Inspect { cursor, waits }) = InspectRequest::decode(&order.text) {
                 let page = self.inspect(cursor, waits).encode();
                 if let Some(group) = self.port.group() {
-                    group.answer_question(&order, &page);
+                    group.reply_to_query(&order, &page);
                 }
                 continue;
             }
-            let answer = match RecordOrder::decode(&order.text) {
+            let answer = match RecordCommand::decode(&order.text) {
                 Some(wanted) => self.record(&wanted).encode(),
                 None => self.change_plan_as(&order.text).encode(),
             };
             if let Some(group) = self.port.group() {
-                group.answer_order(&order, &answer);
+                group.reply_to_command(&order, &answer);
             }
         }
     }
 
-    fn change_plan_as(&mut self, text: &[u8]) -> LiveAnswer {
-        match LiveOrder::decode(text) {
+    fn change_plan_as(&mut self, text: &[u8]) -> FaultReply {
+        match FaultCommand::decode(text) {
             Some(wanted) => self.change_plan(&wanted),
-            None => LiveAnswer::refusing("it does not know this order: both sides have to be of one version"),
+            None => FaultReply::refusing("it does not know this order: both sides have to be of one version"),
         }
     }
 
-    /// From now on this records as well when another process wants it.
+    /// Adds a recorder, which other processes can start from now on.
     pub(crate) fn add_recorder(&mut self, recorder: Box<dyn Recorder>) {
         self.recorders.push(recorder);
     }
 
-    /// Another process wants something recorded, or no longer.
-    fn record(&mut self, order: &RecordOrder) -> RecordAnswer {
+    /// Starts or stops a recorder as another process orders.
+    fn record(&mut self, order: &RecordCommand) -> RecordReply {
         let mut recorders = std::mem::take(&mut self.recorders);
         let now: &Engine = self;
-        let answer = recorders.iter_mut().find_map(|recorder| recorder.obey(order, now));
+        let answer = recorders.iter_mut().find_map(|recorder| recorder.apply_command(order, now));
         self.recorders = recorders;
-        // Others may listen now.
+        // The subscribers may have changed.
         self.resources.follow_subscribers();
-        let unknown = || RecordAnswer::refusing("it records nothing of this kind while it runs");
+        let unknown = || RecordReply::refusing("it records nothing of this kind while it runs");
         let answer = answer.unwrap_or_else(unknown);
-        let tag = self.change_plan(&LiveOrder::List).tag;
-        RecordAnswer { tag, device: self.device_name.clone(), ..answer }
+        let tag = self.change_plan(&FaultCommand::List).tag;
+        RecordReply { tag, device: self.device_name.clone(), ..answer }
     }
 
-    pub(super) fn change_plan(&mut self, order: &LiveOrder) -> LiveAnswer {
+    pub(super) fn change_plan(&mut self, order: &FaultCommand) -> FaultReply {
         let packets = self.resources.counters.value(Counter::TxPackets);
-        let moment = Moment { packets, queue_pairs: self.resources.queue_pairs_made() };
-        let answer = self.resources.change_plan(order, moment);
+        let progress = ProcessProgress { packets, queue_pairs: self.resources.queue_pairs_made() };
+        let answer = self.resources.change_plan(order, progress);
         self.arm();
         answer
     }
 
-    /// Puts what does what a plan decides around the port, if there are rules and that was not done yet.
+    /// Wraps the port in one that applies fault decisions, if there are rules and the port is not wrapped
+    /// yet.
     pub(super) fn arm(&mut self) {
-        self.look_at_times();
+        self.update_timed_deadline();
         if self.is_armed {
             return;
         }
-        let Some(ForPort { partitions, notes, seed, tag, clock }) = self.resources.decisions.for_port()
+        let Some(PortDecisions { partitions, notes, seed, tag, clock }) = self.resources.decisions.for_port()
         else {
             return;
         };
         let witness = notes.map(|notes| (notes, self.resources.subscribers()));
-        let mut bare = std::mem::replace(&mut self.port, Box::new(Nowhere));
+        let mut bare = std::mem::replace(&mut self.port, Box::new(NullPort));
         if !bare.has_link() {
-            // The plan may change what the link does.
+            // The plan may change the link settings.
             let link = Link::default().seeded(seed, &tag);
             bare = Box::new(LinkPort::new(bare, link, &clock));
             bare.observe(&self.resources.counters);
@@ -90,10 +95,10 @@ impl Engine {
 }
 
 impl Existing for Engine {
-    fn queue_pairs(&self, tell: &mut dyn FnMut(&QpNow)) {
+    fn queue_pairs(&self, visit: &mut dyn FnMut(&QpSnapshot)) {
         for (_, QpEntry { qp, .. }) in self.queue_pairs.starting_at(0) {
             let context = qp.context();
-            tell(&QpNow {
+            visit(&QpSnapshot {
                 ordinal: context.ordinal,
                 qpn: context.qpn.value(),
                 send_cq: context.send_cq,
@@ -102,8 +107,8 @@ impl Existing for Engine {
                 state: qp.state() as u8,
                 connection: qp.connection(),
                 peer: qp.peer().map(|(address, qpn)| (address, qpn.value())),
-                next: qp.figures().posted,
-                sends: qp.untold_sends(),
+                next: qp.statistics().posted,
+                sends: qp.unreported_sends(),
                 receives: self.resources.own_receives(context.recv_queue).unwrap_or(0),
                 send_depth: qp.capacity().max_send_wr,
                 reads: qp.max_rd_atomic(),
@@ -111,11 +116,11 @@ impl Existing for Engine {
         }
     }
 
-    fn regions(&self, tell: &mut dyn FnMut(&RegionNow)) {
-        self.resources.look_at_regions(tell);
+    fn regions(&self, visit: &mut dyn FnMut(&RegionSnapshot)) {
+        self.resources.for_each_region(visit);
     }
 
-    fn completion_queues(&self, tell: &mut dyn FnMut(u32, u32)) {
-        self.resources.look_at_cqs(tell);
+    fn completion_queues(&self, visit: &mut dyn FnMut(u32, u32)) {
+        self.resources.for_each_cq(visit);
     }
 }

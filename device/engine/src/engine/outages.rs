@@ -1,73 +1,74 @@
-//! What the device is in because of a fault plan: it stands still, or its port is down.
+//! The outages of the device that a fault plan caused: the device is stopped, or its port is down.
 
-use pumice_ground::clock::earliest;
-pub(crate) use pumice_profile::addresses::ports::MAX_PORTS;
+pub(crate) use pumice_model::addresses::ports::MAX_PORTS;
+use pumice_platform::clock::earliest;
 
-/// A time for each port that waits for one.
+/// For each port the time until which it waits, if it does.
 #[derive(Debug, Default)]
-pub(super) struct OfPorts([Option<u64>; MAX_PORTS]);
+pub(super) struct PortDeadlines([Option<u64>; MAX_PORTS]);
 
-impl OfPorts {
-    /// A port waits until then, and no shorter than it did.
+impl PortDeadlines {
+    /// Makes a port wait until this time, or longer if it already waits longer.
     pub(super) fn extend(&mut self, port_num: u8, until_ns: u64) {
-        if let Some(place) = self.place(port_num) {
-            *place = Some(place.unwrap_or(0).max(until_ns));
+        if let Some(slot_mut) = self.slot_mut(port_num) {
+            *slot_mut = Some(slot_mut.unwrap_or(0).max(until_ns));
         }
     }
 
-    /// A port waits no more.
+    /// Ends the wait of a port.
     pub(super) fn end(&mut self, port_num: u8) {
-        if let Some(place) = self.place(port_num) {
-            *place = None;
+        if let Some(slot_mut) = self.slot_mut(port_num) {
+            *slot_mut = None;
         }
     }
 
-    /// When the first of them has waited for long enough.
+    /// Returns the earliest end of a wait, in ns.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
         earliest(self.0)
     }
 
-    /// The next port that has waited for long enough, and waits no more.
+    /// Takes the next port whose wait is over.
     pub(super) fn take_due(&mut self, now_ns: u64) -> Option<u8> {
-        let (port_num, place) =
-            (1..).zip(&mut self.0).find(|(_, place)| place.is_some_and(|until_ns| until_ns <= now_ns))?;
-        *place = None;
+        let (port_num, slot_mut) = (1..)
+            .zip(&mut self.0)
+            .find(|(_, slot_mut)| slot_mut.is_some_and(|until_ns| until_ns <= now_ns))?;
+        *slot_mut = None;
         Some(port_num)
     }
 
-    fn place(&mut self, port_num: u8) -> Option<&mut Option<u64>> {
+    fn slot_mut(&mut self, port_num: u8) -> Option<&mut Option<u64>> {
         self.0.get_mut(usize::from(port_num).checked_sub(1)?)
     }
 }
 
-/// What the device is in because of a fault plan.
+/// The outages of the device that a fault plan caused.
 #[derive(Debug, Default)]
 pub(super) struct Outages {
-    /// It does nothing until then; `u64::MAX`: any more.
-    pub(super) still_until_ns: Option<u64>,
-    /// When its ports come up.
-    pub(super) port_up_ns: OfPorts,
-    /// When their cables are in again.
-    pub(super) cable_in_ns: OfPorts,
-    /// When what was changed of its links for a time is over.
+    /// The time until which the device is stopped, in ns; `u64::MAX`: for ever.
+    pub(super) stopped_until_ns: Option<u64>,
+    /// The times at which the ports come up.
+    pub(super) port_up_ns: PortDeadlines,
+    /// The times at which the cables are in again.
+    pub(super) cable_in_ns: PortDeadlines,
+    /// The time at which a temporary change of link settings is over, in ns.
     pub(super) link_over_ns: Option<u64>,
-    /// When the plan has something happen, also if the device sends nothing.
+    /// The time at which the next timed incident is due, in ns; it needs no packet.
     pub(super) timed_ns: Option<u64>,
 }
 
 impl Outages {
-    /// Whether the device does nothing.
+    /// Reports whether the device is stopped.
     #[inline]
-    pub(super) fn is_still(&self) -> bool {
-        self.still_until_ns.is_some()
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped_until_ns.is_some()
     }
 
-    /// When it changes.
+    /// Returns when the next outage ends or the next timed incident is due, in ns.
     #[inline]
     pub(super) fn deadline_ns(&self) -> Option<u64> {
-        if self.is_still() {
-            return self.still_until_ns;
+        if self.is_stopped() {
+            return self.stopped_until_ns;
         }
         let all = [self.port_up_ns.first(), self.cable_in_ns.first(), self.link_over_ns, self.timed_ns];
         earliest(all)

@@ -1,36 +1,48 @@
-//! The table of queue pairs: number → state machine, in one index step.
+//! The table of queue pairs: from a number to its state machine in one index step.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use pumice_ground::error::ResourceError;
-use pumice_share::xrc::{Sharing, TargetHost, Unavailable};
+use pumice_fabric::xrc::{TargetHost, TargetSharing, Unavailable};
+use pumice_model::profile::QpnReuse;
+use pumice_platform::error::ResourceError;
+use pumice_platform::room::try_new_list;
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
 use super::budget::Budget;
 
-/// Queue pairs of one HCA: the low 16 bits of a number are its index here.
+/// Most queue pairs of one HCA: the low 16 bits of a number are its index here.
 pub(crate) const MAX_QUEUE_PAIRS: u32 = 65_536;
-/// Destroyed queue pairs that are told from those that never were.
+/// Number of destroyed queue pairs that are told from those that never existed.
 const REMEMBERED_DESTROYED: usize = 256;
-/// The first index given out: 0 and 1 are the management queue pairs.
+/// The first index that is assigned: 0 and 1 are the management queue pairs.
 const FIRST_INDEX: u32 = 17;
 
-/// The first index is one of so many, so that a forged packet has to guess its number. All of them would cost
-/// every process a megabyte, because the table is as long as its highest index.
+/// Number of indices of which the first one is drawn, so that a forged packet has to guess it. A larger
+/// number would cost every process up to a megabyte, because a table is used up to its highest index.
 const START_INDICES: u64 = 1 << 14;
 
-/// Packets of a queue pair since it was made, requests and responses, with their bytes from the BTH to the
-/// ICRC.
+/// Returns an empty table with room for an entry of each queue pair. All of it is allocated at once, because
+/// a table that grows with the indices in use looks like a leak, and may find no memory in the middle of a
+/// call. The part that is not used costs addresses, and no memory.
+///
+/// # Errors
+/// Fails with `NoMemory` if the memory cannot be allocated.
+pub(crate) fn room_for_all<T>() -> Result<Vec<T>, ResourceError> {
+    try_new_list(MAX_QUEUE_PAIRS as usize, "queue pairs")
+}
+
+/// The packets of a queue pair since it was created, requests and responses, with their bytes from the BTH to
+/// the ICRC.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Traffic {
+pub(crate) struct QpTraffic {
     pub(crate) sent_packets: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) received_packets: u64,
     pub(crate) received_bytes: u64,
 }
 
-impl Traffic {
+impl QpTraffic {
     #[inline]
     pub(crate) fn sent(&mut self, packets: u32, bytes: u64) {
         self.sent_packets += u64::from(packets);
@@ -44,28 +56,28 @@ impl Traffic {
     }
 }
 
-/// A queue pair and what the engine keeps about it.
+/// A queue pair and what the engine stores about it.
 pub(crate) struct QpEntry {
-    pub(crate) traffic: Traffic,
+    pub(crate) traffic: QpTraffic,
     pub(crate) qp: QueuePair,
-    /// Peer process, once connected.
+    /// The budget number of the peer process, once connected.
     pub(crate) peer: Option<u32>,
-    /// PSNs in flight when last looked at, and what they were charged.
+    /// Number of PSNs in flight at the last accounting, and their charge in bytes.
     in_flight_packets: u32,
     in_flight_bytes: u64,
     charged_bytes: u64,
-    /// Requests posted, to be compared with those polled.
+    /// Number of requests posted, to be compared with those polled.
     pub(crate) posted_sends: u32,
-    /// Which other processes are the same queue pair.
-    pub(crate) sharing: Sharing,
-    /// The port of the device that its packets must come to, if it has no peer that tells; 0: any.
+    /// The sharing of the queue pair with other processes.
+    pub(crate) sharing: TargetSharing,
+    /// The port of the device at which the packets of a queue pair without a peer must arrive; 0: any.
     pub(crate) takes_at: u8,
 }
 
 impl QpEntry {
-    pub(crate) fn new(qp: QueuePair, sharing: Sharing) -> QpEntry {
+    pub(crate) fn new(qp: QueuePair, sharing: TargetSharing) -> QpEntry {
         QpEntry {
-            traffic: Traffic::default(),
+            traffic: QpTraffic::default(),
             qp,
             peer: None,
             in_flight_packets: 0,
@@ -77,10 +89,10 @@ impl QpEntry {
         }
     }
 
-    /// Lets something happen to the queue pair as it is now, wherever it is shared.
+    /// Runs `happen` on the present state of the queue pair, wherever it is shared.
     ///
     /// # Errors
-    /// It cannot be had; nothing happened.
+    /// The queue pair is not available, and `happen` was not called.
     #[inline]
     pub(crate) fn with<H: TargetHost, R>(
         &mut self,
@@ -90,7 +102,7 @@ impl QpEntry {
         self.sharing.with(&mut self.qp, host, happen)
     }
 
-    /// Packets were sent: what they cost. PSNs beyond them are READ responses to come.
+    /// Charges the cost of packets that were sent. PSNs beyond them are READ responses to come.
     #[inline]
     pub(crate) fn sent(&mut self, cost_bytes: u64, packets: u32, budget: &Budget) {
         let now = self.qp.in_flight();
@@ -100,8 +112,7 @@ impl QpEntry {
         self.in_flight_packets = now;
     }
 
-    /// Brings the budget in line with what is in flight; what was acknowledged is released in
-    /// proportion.
+    /// Updates the budget to what is in flight; what was acknowledged is released in proportion.
     #[inline]
     pub(crate) fn account(&mut self, budget: &mut Budget) {
         let now = self.qp.in_flight();
@@ -120,7 +131,7 @@ impl QpEntry {
         }
     }
 
-    /// Gives back everything, before the peer changes or the queue pair goes.
+    /// Gives back the whole charge, before the peer changes or the queue pair is removed.
     pub(crate) fn release(&mut self, budget: &mut Budget) {
         if let Some(peer) = self.peer.take() {
             budget.change(peer, self.charged_bytes, 0);
@@ -136,34 +147,45 @@ impl QpEntry {
 pub(crate) struct QueuePairs {
     entries: Vec<Option<Box<QpEntry>>>,
     next_index: u32,
+    reuse: QpnReuse,
     count: u32,
-    /// Indices of queue pairs with other processes' numbers, behind those of this one's.
+    /// Indices of queue pairs with other processes' numbers, above those of this process's.
     foreign: BTreeMap<Qpn, u32>,
     /// Numbers of the queue pairs destroyed last, the newest at the end.
     destroyed: VecDeque<Qpn>,
-    /// Indices that programs keep from being given to queue pairs.
+    /// Indices that programs have reserved, so that no queue pair gets them.
     reserved: BTreeSet<u16>,
 }
 
 impl QueuePairs {
-    /// None. `seed` chooses the first index.
-    pub(crate) fn new(seed: u64) -> QueuePairs {
+    /// Returns an empty table with room for all queue pairs. `seed` chooses the first index.
+    ///
+    /// # Errors
+    /// Fails with `NoMemory` if the memory cannot be allocated.
+    pub(crate) fn new(seed: u64, reuse: QpnReuse) -> Result<QueuePairs, ResourceError> {
         let next_index = FIRST_INDEX + (seed % START_INDICES) as u32;
-        QueuePairs {
-            entries: Vec::new(),
+        Ok(QueuePairs {
+            entries: room_for_all()?,
             next_index,
+            reuse,
             count: 0,
             foreign: BTreeMap::new(),
             destroyed: VecDeque::new(),
             reserved: BTreeSet::new(),
-        }
+        })
     }
 
-    /// A free index. Indices go round, so that a number is not used again soon.
+    /// Returns a free index: that of the queue pair that was destroyed last, if numbers are reused at once.
+    /// Else indices go round, so that a number is not reused soon.
     ///
     /// # Errors
-    /// All are in use.
+    /// All indices are in use.
     pub(crate) fn free_index(&mut self) -> Result<u16, ResourceError> {
+        if self.reuse == QpnReuse::AtOnce
+            && let Some(index) = self.destroyed_last()
+        {
+            return Ok(index);
+        }
         for _ in FIRST_INDEX..MAX_QUEUE_PAIRS {
             let index = self.next_index;
             self.next_index = if index + 1 < MAX_QUEUE_PAIRS { index + 1 } else { FIRST_INDEX };
@@ -175,17 +197,27 @@ impl QueuePairs {
         Err(ResourceError::no_memory(format!("all {MAX_QUEUE_PAIRS} queue pair numbers are in use")))
     }
 
-    /// Keeps a free index from being given to a queue pair.
+    /// Returns the free index of the queue pair of this process that was destroyed last.
+    fn destroyed_last(&self) -> Option<u16> {
+        let is_free = |index: u16| {
+            self.entries.get(usize::from(index)).is_some_and(Option::is_none)
+                && !self.reserved.contains(&index)
+        };
+        let indices = self.destroyed.iter().rev().map(|qpn| qpn.index());
+        indices.filter(|index| u32::from(*index) >= FIRST_INDEX).find(|index| is_free(*index))
+    }
+
+    /// Reserves a free index, so that no queue pair gets it.
     ///
     /// # Errors
-    /// All are in use.
+    /// All indices are in use.
     pub(crate) fn reserve_index(&mut self) -> Result<u16, ResourceError> {
         let index = self.free_index()?;
         self.reserved.insert(index);
         Ok(index)
     }
 
-    /// Ends that. False: the index is not reserved.
+    /// Ends the reservation of an index. Returns false if the index is not reserved.
     pub(crate) fn release_index(&mut self, index: u16) -> bool {
         self.reserved.remove(&index)
     }
@@ -196,12 +228,14 @@ impl QueuePairs {
             self.entries.push(None);
         }
         if let Some(place) = self.entries.get_mut(at) {
+            let qpn = entry.qp.context().qpn;
+            self.destroyed.retain(|destroyed| *destroyed != qpn);
             *place = Some(Box::new(entry));
             self.count += 1;
         }
     }
 
-    /// Keeps a queue pair with another process's number; its index.
+    /// Stores a queue pair with another process's number, and returns its index.
     pub(crate) fn insert_foreign(&mut self, entry: QpEntry) -> u32 {
         let qpn = entry.qp.context().qpn;
         let free =
@@ -231,24 +265,24 @@ impl QueuePairs {
         self.destroyed.push_back(qpn);
     }
 
-    /// Whether a queue pair of this number was destroyed not long ago.
+    /// Reports whether a queue pair of this number was destroyed not long ago.
     pub(crate) fn was_destroyed(&self, qpn: Qpn) -> bool {
         self.destroyed.contains(&qpn)
     }
 
-    /// The queue pair with this index.
+    /// Returns the queue pair with this index.
     #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut QpEntry> {
         self.entries.get_mut(index as usize)?.as_deref_mut()
     }
 
-    /// The queue pairs from an index on.
+    /// Returns the queue pairs from an index on.
     pub(crate) fn starting_at(&self, index: u32) -> impl Iterator<Item = (u32, &QpEntry)> {
         let entries = (index..).zip(self.entries.iter().skip(index as usize));
         entries.filter_map(|(index, entry)| Some((index, entry.as_deref()?)))
     }
 
-    /// The queue pair with this number.
+    /// Returns the queue pair with this number.
     #[inline]
     pub(crate) fn by_number(&mut self, qpn: Qpn) -> Option<(u32, &mut QpEntry)> {
         let own_index = u32::from(qpn.index());

@@ -6,41 +6,41 @@
 //! background thread can bring it the reply. Sent with the reply, it lets both sides find everything in one
 //! poll. Whether a process does this shows in what it did before.
 //!
-//! What arrives beside a completion counts as well: a background thread that needs 15 µs to wake up finds
-//! the ACK of the last WRITE and the next WRITE at once. If it sent its ACK then, both sides would go on like
+//! What arrives beside a completion counts as well: a background thread that needs 15 µs to wake up finds the
+//! ACK of the last WRITE and the next WRITE at once. If it sent its ACK then, both sides would go on like
 //! this for hundreds of messages.
 
-/// How long an ACK waits at most.
+/// The longest wait of an ACK, in ns.
 const HOLD_NS: u64 = 100_000;
-/// A reply that came later than this was none.
+/// The longest time after which a posted request counts as a reply, in ns.
 const REPLY_NS: u64 = 10_000_000;
-/// Replies in a row that make a habit.
+/// Number of replies in a row that make a habit.
 const HABIT: u32 = 4;
-/// What is remembered at most.
+/// The largest count of replies.
 const LONGEST: u32 = 8;
-/// What an ACK that waited in vain costs.
-const IN_VAIN: u32 = 2;
+/// The amount by which a wait of an ACK without a reply reduces the count.
+const UNREPLIED_HOLD_COST: u32 = 2;
 
-/// Whether the application answers what arrives.
+/// The recognised habit of an application to answer what arrives.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyHabit {
-    /// When a message came that nothing was posted after yet.
+    /// The arrival time of a message after which nothing has been posted yet, in ns.
     arrived_ns: Option<u64>,
-    /// How often in a row something was posted after it, up to [`LONGEST`].
+    /// Number of times in a row that something was posted after a message, up to [`LONGEST`].
     replies: u32,
     hold_until_ns: Option<u64>,
 }
 
 impl ReplyHabit {
-    /// Something came that is to be acknowledged.
+    /// Records that a message came that has to be acknowledged.
     pub(crate) fn arrived(&mut self, now_ns: u64) {
         if self.arrived_ns.replace(now_ns).is_some() && self.hold_until_ns.is_none() {
-            // The one before had no reply.
+            // The message before it had no reply.
             self.replies = self.replies.saturating_sub(1);
         }
     }
 
-    /// The application posted a send request: what was held leaves with it.
+    /// Records that the application posted a send request: held acknowledgements leave with it.
     pub(crate) fn posted(&mut self, now_ns: u64) {
         if let Some(arrived_ns) = self.arrived_ns.take() {
             let replied = now_ns.saturating_sub(arrived_ns) < REPLY_NS;
@@ -49,7 +49,7 @@ impl ReplyHabit {
         self.hold_until_ns = None;
     }
 
-    /// Whether acknowledgements wait now.
+    /// Reports whether acknowledgements wait now.
     pub(crate) fn holds(&mut self, now_ns: u64) -> bool {
         if self.hold_until_ns.is_none() && self.replies >= HABIT && self.arrived_ns == Some(now_ns) {
             self.hold_until_ns = Some(now_ns.saturating_add(HOLD_NS));
@@ -57,21 +57,21 @@ impl ReplyHabit {
         self.hold_until_ns.is_some()
     }
 
-    /// The acknowledgements have left for another reason.
+    /// Records that the acknowledgements have left for another reason.
     pub(crate) fn released(&mut self) {
         self.hold_until_ns = None;
     }
 
-    /// They have waited for long enough.
+    /// Ends the wait of acknowledgements that have waited long enough.
     pub(crate) fn expire(&mut self, now_ns: u64) {
         if self.hold_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
             self.hold_until_ns = None;
             self.arrived_ns = None;
-            self.replies = self.replies.saturating_sub(IN_VAIN);
+            self.replies = self.replies.saturating_sub(UNREPLIED_HOLD_COST);
         }
     }
 
-    /// Until when acknowledgements wait, in ns.
+    /// Returns until when acknowledgements wait, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         self.hold_until_ns
     }

@@ -1,19 +1,31 @@
-//! Which queue pairs have something to do, and when: lists of places in a table and a heap of deadlines.
+//! The queue pairs that have something to do, and when: lists of table indices and a heap of deadlines.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Queue pairs that wait for a turn, each at most once.
+use pumice_platform::error::ResourceError;
+
+use super::queue_pairs::room_for_all;
+
+/// The queue pairs that wait for a turn, each at most once.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
-    /// The first of them: most often the only one.
+    /// The first queue pair: most often the only one.
     first: Option<u32>,
-    /// The others; none without a first.
+    /// The other queue pairs; empty if there is no first one.
     others: VecDeque<u32>,
     member: Vec<bool>,
 }
 
 impl Ready {
+    /// Returns an empty set with room for all queue pairs.
+    ///
+    /// # Errors
+    /// Fails with `NoMemory` if the memory cannot be allocated.
+    pub(crate) fn new() -> Result<Ready, ResourceError> {
+        Ok(Ready { member: room_for_all()?, ..Ready::default() })
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, index: u32) {
         let at = index as usize;
@@ -40,7 +52,7 @@ impl Ready {
         Some(index)
     }
 
-    /// The queue pair that waits, if it is the only one.
+    /// Returns the queue pair that waits, if it is the only one.
     #[inline]
     pub(crate) fn only(&self) -> Option<u32> {
         self.first.filter(|_| self.others.is_empty())
@@ -57,23 +69,31 @@ impl Ready {
     }
 }
 
-/// Deadlines of queue pairs. Each has at most one live entry: a deadline that moves later is found
-/// out when the old one comes up, so progress costs nothing here. Entries that an earlier deadline has
-/// superseded are taken out when they may be half of all.
+/// The deadlines of queue pairs. Each has at most one live entry: a deadline that moves later is discovered
+/// when the old one comes up, so progress costs nothing here. Entries that an earlier deadline has superseded
+/// are removed when they may be half of all.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     registered_ns: Vec<u64>,
-    /// Entries that were live when superseded ones were taken out last.
+    /// Number of entries that were live when superseded ones were removed last.
     live: usize,
 }
 
 const NONE: u64 = u64::MAX;
-/// Below twice this many entries none is taken out.
-const LEAST_LIVE: usize = 256;
+/// Number of entries below twice which none is removed.
+const MIN_LIVE: usize = 256;
 
 impl Deadlines {
-    /// Queue pair `index` wants to be woken at `deadline_ns`.
+    /// Returns an empty set of deadlines with room for one of each queue pair.
+    ///
+    /// # Errors
+    /// Fails with `NoMemory` if the memory cannot be allocated.
+    pub(crate) fn new() -> Result<Deadlines, ResourceError> {
+        Ok(Deadlines { registered_ns: room_for_all()?, ..Deadlines::default() })
+    }
+
+    /// Registers that queue pair `index` has to be driven at `deadline_ns`.
     #[inline]
     pub(crate) fn register(&mut self, index: u32, deadline_ns: Option<u64>) {
         let Some(deadline_ns) = deadline_ns else { return };
@@ -86,13 +106,14 @@ impl Deadlines {
         {
             *registered_ns = deadline_ns;
             self.heap.push(Reverse((deadline_ns, index)));
-            if self.heap.len() > 2 * self.live.max(LEAST_LIVE) {
+            if self.heap.len() > 2 * self.live.max(MIN_LIVE) {
                 self.take_out_superseded();
             }
         }
     }
 
-    /// Queue pairs with a rate have a new deadline with each packet, long before that of their timer.
+    /// Removes superseded entries. Queue pairs with a rate have a new deadline with each packet, long before
+    /// that of their timer.
     #[cold]
     fn take_out_superseded(&mut self) {
         let registered_ns = &self.registered_ns;
@@ -100,7 +121,7 @@ impl Deadlines {
         self.live = self.heap.len();
     }
 
-    /// The earliest entry; the deadline itself may have moved later.
+    /// Returns the earliest entry; the deadline itself may have moved later.
     #[inline]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((at_ns, _))| *at_ns)
@@ -147,12 +168,12 @@ mod tests {
         let mut deadlines = Deadlines::default();
         deadlines.register(7, Some(1 << 40));
         for packet in 0..100_000 {
-            // The timer, then the time of the next packet, which comes first.
+            // The first deadline is the timer, the second the time of the next packet, which comes first.
             deadlines.register(3, Some((1 << 40) + packet));
             deadlines.register(3, Some(packet));
             assert_eq!(deadlines.pop_due(packet), Some(3));
         }
-        assert!(deadlines.heap.len() <= 2 * LEAST_LIVE + 1, "{}", deadlines.heap.len());
+        assert!(deadlines.heap.len() <= 2 * MIN_LIVE + 1, "{}", deadlines.heap.len());
         assert_eq!(deadlines.pop_due(1 << 40), Some(7));
     }
 

@@ -1,9 +1,9 @@
-//! What an application does with XRC domains and targets, where other processes may have a part in it.
+//! The application's operations on XRC domains and targets that other processes may share.
 
-use pumice_ground::error::ResourceError;
-use pumice_ground::table::Handle;
-use pumice_objects::memory::MappingCheck;
-use pumice_share::xrc::{Sharing, Unavailable};
+use crate::memory::MappingCheck;
+use pumice_fabric::xrc::{TargetSharing, Unavailable};
+use pumice_platform::error::ResourceError;
+use pumice_platform::table::Handle;
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
@@ -11,32 +11,36 @@ use super::drive::Engine;
 use super::entries::Entries;
 
 impl Engine {
-    /// How a new queue pair is shared: not at all, unless it receives for a shared XRC domain.
+    /// Returns how a new queue pair is shared: not at all, unless it receives for a shared XRC domain.
     ///
     /// # Errors
     /// The domain is full, or its file cannot be written.
-    pub(crate) fn share(&mut self, qp: &QueuePair) -> Result<Sharing, ResourceError> {
+    pub(crate) fn share(&mut self, qp: &QueuePair) -> Result<TargetSharing, ResourceError> {
         self.targets.share(qp, &mut self.resources.host(MappingCheck::Assumed))
     }
 
-    /// A queue pair is being destroyed: it is not shared any more.
-    pub(crate) fn unshare(&mut self, qpn: Qpn) {
+    /// Ends the sharing of a queue pair that is being destroyed.
+    pub(crate) fn end_sharing(&mut self, qpn: Qpn) {
         let Engine { queue_pairs, resources, targets, .. } = self;
         if let Some((_, entry)) = queue_pairs.by_number(qpn) {
-            targets.unshare(&mut entry.qp, &mut entry.sharing, &mut resources.host(MappingCheck::Assumed));
+            targets.end_sharing(
+                &mut entry.qp,
+                &mut entry.sharing,
+                &mut resources.host(MappingCheck::Assumed),
+            );
         }
     }
 
-    /// Makes the queue pair of a target known here, if another process made it.
-    pub(crate) fn meet_target(&mut self, qpn: Qpn) {
+    /// Makes the queue pair of a target known here, if another process created it.
+    pub(crate) fn adopt_target(&mut self, qpn: Qpn) {
         let Engine { queue_pairs, budget, resources, targets, .. } = self;
         targets.find(qpn, &mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
     }
 
-    /// A registration of this process for a target was made, the first or another.
+    /// Records a registration of this process for a target, the first or another.
     ///
     /// # Errors
-    /// The target cannot be had.
+    /// The target is not available.
     pub(crate) fn register_process(&mut self, qpn: Qpn) -> Result<(), Unavailable> {
         let Engine { queue_pairs, budget, resources, port, targets, .. } = self;
         targets.register_process(
@@ -47,8 +51,8 @@ impl Engine {
         )
     }
 
-    /// The last registration of this process for a target was closed: the target is destroyed, unless it is
-    /// open in another process.
+    /// Records that the last registration of this process for a target was closed: the target is destroyed,
+    /// unless it is open in another process.
     pub(crate) fn unregister_process(&mut self, qpn: Qpn) {
         let Engine { queue_pairs, budget, resources, port, targets, .. } = self;
         targets.unregister_process(

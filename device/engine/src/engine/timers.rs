@@ -1,8 +1,9 @@
-//! What is due at a time, and when the next thing is.
+//! The timers of the engine, and its next deadline.
 
-use pumice_ground::clock::earliest;
-use pumice_objects::memory::MappingCheck;
-use pumice_ports::{Peer, Port};
+use crate::memory::MappingCheck;
+use pumice_model::port::limits::Peer;
+use pumice_model::port::traits::Port;
+use pumice_platform::clock::earliest;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::qp::QueuePair;
 
@@ -13,17 +14,17 @@ use crate::resources::MappingCheckPolicy;
 impl Engine {
     /// Runs timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
-        if self.outages.is_still() && self.stands_still(now_ns) {
+        if self.outages.is_stopped() && self.is_stopped_at(now_ns) {
             return;
         }
         self.expire_outages(now_ns);
         self.resources.expire_waits(now_ns);
-        let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
+        let mut any = self.domain_check_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         if any {
             let Engine { queue_pairs, budget, resources, port, targets, touched, .. } = self;
             let entries = &mut Entries { queue_pairs, budget };
             let host = &mut resources.host(MappingCheck::Assumed);
-            targets.look_around(now_ns, entries, host, &mut **port, |index| touched.push(index));
+            targets.refresh_all(now_ns, entries, host, &mut **port, |index| touched.push(index));
         }
         if self.held_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
             self.held_until_ns = None;
@@ -35,7 +36,11 @@ impl Engine {
             }
         }
         while let Some(index) = self.deadlines.pop_due(now_ns) {
-            let Some(entry) = self.queue_pairs.at_mut(index) else { continue };
+            let Some(entry) = self.queue_pairs.at_mut(index) else {
+                self.expire_mrc(index, now_ns, checks);
+                any = true;
+                continue;
+            };
             if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
                 let peer = peer_progress(&entry.qp, now_ns, self.drained_ns, &mut *self.port);
                 let mut host = self.resources.host(checks.of_connections());
@@ -56,23 +61,29 @@ impl Engine {
         self.send_mads(now_ns);
     }
 
-    /// Whether the engine wants to be driven now though nothing arrives.
+    /// Reports whether the engine has to be driven now although nothing arrives.
     #[inline]
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         self.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns)
     }
 
-    /// When the engine wants to be driven though nothing arrives, in ns.
+    /// Returns when the engine has to be driven although nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        let port_ns = if self.outages.is_still() { None } else { self.port.next_event_ns() };
+        let port_ns = if self.outages.is_stopped() { None } else { self.port.next_event_ns() };
         earliest([self.own_deadline_ns(), port_ns])
     }
 
-    /// As [`deadline_ns`](Engine::deadline_ns), without the port: when [`expire`](Engine::expire) has
-    /// something to do.
+    /// Reports whether the engine has nothing to do until a packet comes or the application makes a call,
+    /// except to maintain its port.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.own_deadline_ns().is_none_or(|at_ns| at_ns == u64::MAX) && !self.has_backlog()
+    }
+
+    /// Returns when [`expire`](Engine::expire) has something to do, in ns:
+    /// [`deadline_ns`](Engine::deadline_ns) without the port.
     #[inline]
     pub(crate) fn own_deadline_ns(&self) -> Option<u64> {
-        if self.outages.is_still() {
+        if self.outages.is_stopped() {
             return self.outages.due_ns().filter(|at_ns| *at_ns != u64::MAX);
         }
         earliest([
@@ -81,22 +92,23 @@ impl Engine {
             self.held_until_ns,
             self.resources.waits_due_ns(),
             self.gsi.due_ns(),
-            self.look_deadline_ns(),
+            self.domain_check_deadline_ns(),
             self.reply.deadline_ns(),
             self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline_ns()),
         ])
     }
 
-    /// When what other processes did to shared domains is looked at.
-    fn look_deadline_ns(&self) -> Option<u64> {
-        self.targets.look_deadline_ns(self.resources.xrc.shares())
+    /// Returns when the changes of other processes to shared domains are checked, in ns.
+    fn domain_check_deadline_ns(&self) -> Option<u64> {
+        self.targets.refresh_deadline_ns(self.resources.xrc.shares())
     }
 }
 
-/// What is known about a peer that a queue pair is about to give up: whether its answer may still lie here,
-/// as far as all was taken by `drained_ns`; else what the group knows about its process.
+/// Returns what is known about a peer that a queue pair is about to give up: whether its answer may still be
+/// unread here, as far as all packets were taken by `drained_ns`; else what the group knows about its
+/// process.
 fn peer_progress(qp: &QueuePair, now_ns: u64, drained_ns: u64, port: &mut dyn Port) -> PeerProgress {
-    let doubts = qp.doubts_peer_since_ns(now_ns);
+    let doubts = qp.peer_silent_since_ns(now_ns);
     if doubts.is_some() && qp.timer_due_ns().is_some_and(|due_ns| drained_ns < due_ns) {
         return PeerProgress::Unread;
     }

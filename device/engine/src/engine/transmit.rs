@@ -1,44 +1,47 @@
-//! What queue pairs want to send goes to the port: requests, then responses, each queue pair in its turn.
+//! Transmission of the queue pairs' packets to the port: requests, then responses, each queue pair in its
+//! turn.
 
 use pumice_transport::qp::{Progress, Urgency};
 
-use super::batch::Sink;
+use super::batch::BatchSink;
 use super::drive::Engine;
 use super::queue_pairs::QueuePairs;
 use super::schedule::Ready;
 use crate::resources::MappingCheckPolicy;
 
-/// What one queue pair may send before the next gets its turn, in bytes as the peer's budget counts them.
-const TURN_BYTES: u64 = 512 * 1024;
-/// Batches after which acknowledgements leave although completions keep coming.
-const DEFERRED_BATCHES: u32 = 16;
-/// What one transmit call sends before other threads get the lock, in bytes as the peer's budget counts
+/// Number of bytes that one queue pair may send before the next gets its turn, as the peer's budget counts
 /// them.
+const TURN_BYTES: u64 = 512 * 1024;
+/// Number of batches after which acknowledgements leave although completions keep coming.
+const DEFERRED_BATCHES: u32 = 16;
+/// Number of bytes that one transmit call sends before other threads get the lock, as the peer's budget
+/// counts them.
 const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
-/// How long a queue pair waits before it asks again whether its peer has room.
+/// The interval in which a queue pair checks again whether its peer has room, in ns.
 const HOLD_NS: u64 = 10_000;
 
-/// When responses may leave.
+/// The time at which responses may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acknowledge {
-    /// Now.
+    /// Responses leave now.
     Now,
-    /// Acknowledgements wait: the application is about to see the completions of this batch, and an
-    /// ACK sent first would delay it by a system call.
+    /// Acknowledgements wait: the application is about to see the completions of this batch, and an ACK sent
+    /// first would delay it by a system call.
     AfterCompletions,
-    /// The same after these, if the application has the habit of answering what arrives.
+    /// Acknowledgements wait for a reply after these completions, if the application has the habit of
+    /// answering what arrives.
     WithReply,
 }
 
 impl Engine {
-    /// Sends requests, then responses. True if anything is left that only more turns can send.
+    /// Sends requests, then responses. Returns whether anything is left that only more turns can send.
     pub(crate) fn transmit(
         &mut self,
         now_ns: u64,
         acknowledge: Acknowledge,
         checks: MappingCheckPolicy,
     ) -> bool {
-        if self.outages.is_still() && self.stands_still(now_ns) {
+        if self.outages.is_stopped() && self.is_stopped_at(now_ns) {
             return false;
         }
         self.settle();
@@ -51,40 +54,40 @@ impl Engine {
 
     /// Sends responses before anything else: the peer waits for them, and no thread of this process does.
     pub(crate) fn transmit_waiting_responses(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
-        if !self.responders.is_empty() && !self.outages.is_still() {
+        if !self.responders.is_empty() && !self.outages.is_stopped() {
             self.transmit_responses(now_ns, Acknowledge::Now, checks);
             self.settle();
         }
     }
 
     fn transmit_requests(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
-        let Engine {
-            resources,
-            queue_pairs,
-            port,
-            counters,
-            builder,
-            budget,
-            senders,
-            deadlines,
-            responders,
-            held,
-            held_until_ns,
-            ..
-        } = self;
+        let Engine { resources, queue_pairs, mrc, port, counters, builder, budget, .. } = self;
+        let Engine { senders, deadlines, responders, held, held_until_ns, .. } = self;
         if senders.is_empty() && !builder.is_stalled() {
             return false;
         }
-        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        let mut sink = BatchSink::new(builder, &mut **port, counters, now_ns);
         let mut host = resources.host(checks.of_connections());
         let mut left_bytes = TRANSMIT_BYTES;
         let mut unfinished = false;
-        // Each queue pair gets a turn; those that could go on come again behind the others.
+        // Each queue pair gets a turn; those that could continue come again behind the others.
         let mut turns = senders.len();
         while turns > 0 && left_bytes > 0 {
             let Some(index) = senders.pop() else { break };
             turns -= 1;
-            let Some(entry) = queue_pairs.at_mut(index) else { continue };
+            let Some(entry) = queue_pairs.at_mut(index) else {
+                sink.turn(TURN_BYTES.min(left_bytes), false);
+                host.batch_time.continue_at(now_ns);
+                let lists = (&mut *senders, &mut *held, &mut *deadlines);
+                let continue_at = mrc.transmit((index, now_ns), &mut host, &mut sink, lists);
+                left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
+                if sink.held {
+                    held_until_ns.get_or_insert(now_ns.saturating_add(HOLD_NS));
+                }
+                unfinished |= continue_at;
+                turns += usize::from(continue_at && sink.sealed_packets > 0);
+                continue;
+            };
             let room = entry.peer.map_or(TURN_BYTES, |peer| budget.room_bytes(peer));
             if room == 0 {
                 // Acknowledgements from this peer will make room.
@@ -95,7 +98,7 @@ impl Engine {
             }
             let unreliable = entry.qp.qp_type().is_sent_once();
             sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
-            host.moment.goes_on(now_ns);
+            host.batch_time.continue_at(now_ns);
             let progress = entry.qp.transmit_requests(now_ns, &mut host, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
@@ -134,10 +137,11 @@ impl Engine {
         acknowledge: Acknowledge,
         checks: MappingCheckPolicy,
     ) -> bool {
-        // They would promise what a shuffled schedule has not done yet.
+        // The responses would promise what a shuffled schedule has not done yet.
         if self.responders.is_empty() || self.resources.has_buffered() {
             return false;
         }
+        self.resources.acknowledges();
         let after_completions =
             acknowledge == Acknowledge::AfterCompletions && self.deferred_batches < DEFERRED_BATCHES;
         self.deferred_batches = if after_completions { self.deferred_batches + 1 } else { 0 };
@@ -147,14 +151,14 @@ impl Engine {
         }
         if wait && is_only_acknowledgement(&self.responders, &mut self.queue_pairs) {
             if self.builder.is_open() {
-                Sink::new(&mut self.builder, &mut *self.port, &self.counters, now_ns).flush();
+                BatchSink::new(&mut self.builder, &mut *self.port, &self.counters, now_ns).flush();
             }
             return false;
         }
         self.transmit_answers(now_ns, wait, checks)
     }
 
-    /// Sends responses; with `wait` none that are only acknowledgements.
+    /// Sends responses; with `wait` those that are only acknowledgements stay.
     fn transmit_answers(&mut self, now_ns: u64, wait: bool, checks: MappingCheckPolicy) -> bool {
         let Engine {
             resources,
@@ -169,7 +173,7 @@ impl Engine {
             held_until_ns,
             ..
         } = self;
-        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        let mut sink = BatchSink::new(builder, &mut **port, counters, now_ns);
         let mut host = resources.host(checks.of_connections());
         let (mut left_bytes, mut unfinished) = (TRANSMIT_BYTES, false);
         for _ in 0..responders.len() {
@@ -180,7 +184,7 @@ impl Engine {
                 continue;
             }
             sink.turn(TURN_BYTES.min(left_bytes), false);
-            host.moment.goes_on(now_ns);
+            host.batch_time.continue_at(now_ns);
             let progress = entry.qp.transmit_responses(now_ns, &mut host, &mut sink);
             entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
             targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut host);
@@ -205,8 +209,8 @@ impl Engine {
     }
 }
 
-/// Whether one acknowledgement is all that is to be answered: the usual thing after a message that completed
-/// something.
+/// Reports whether one acknowledgement is the only answer to send: the usual case after a message that
+/// completed something.
 #[inline]
 fn is_only_acknowledgement(responders: &Ready, queue_pairs: &mut QueuePairs) -> bool {
     let entry = responders.only().and_then(|index| queue_pairs.at_mut(index));

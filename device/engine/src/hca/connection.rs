@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use pumice_ground::outside;
-use pumice_ports::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
+use pumice_fabric::gsi::{BindingId, CmChannel, ConnectionError};
+use pumice_model::port::directory::ServiceEntry;
+use pumice_platform::outside;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmError, ConnectParams, Event, ListenerId, QpParameters, RejectParams,
-    ResolveParams, Served, SidrReply, State,
+    AcceptParams, BacklogOverflow, CmError, CmEvent, CmState, ConnectParams, ListenerId, QpParameters,
+    RejectParams, ResolveParams, Served, SidrReply,
 };
 use pumice_transport::mad::CommId;
 use pumice_transport::types::Gid;
@@ -22,7 +23,7 @@ impl Hca {
     /// Binds a service: no other part of this process and no other process at the address gets it.
     ///
     /// # Errors
-    /// It is bound already (EADDRINUSE); what else [`ConnectionError`] says.
+    /// The service is bound already (EADDRINUSE), or another reason of [`ConnectionError`].
     pub fn cm_bind(&self, entry: &ServiceEntry) -> Result<BindingId, ConnectionError> {
         let mut engine = self.core.lock();
         let Engine { gsi, port, .. } = &mut *engine;
@@ -32,20 +33,20 @@ impl Hca {
     /// Releases a service, and ends listening for it: requests that wait are rejected.
     ///
     /// # Errors
-    /// There is no such binding.
+    /// No such binding exists.
     pub fn cm_unbind(&self, binding: BindingId) -> Result<(), ConnectionError> {
         let ended = self.cm_turn(|engine, now_ns| {
             let Engine { gsi, port, .. } = engine;
             gsi.unbind(binding, now_ns, &mut **port)
         });
-        self.noted(ended)
+        self.publish_after(ended)
     }
 
     /// Listens for a service that was bound, and rejects requests for what is not `served`. `backlog`
     /// requests may wait in the channel; more are treated as `overflow` says.
     ///
     /// # Errors
-    /// There is no such binding, it listens already, or there are too many listeners.
+    /// No such binding exists, it listens already, or there are too many listeners.
     pub fn cm_listen(
         &self,
         binding: BindingId,
@@ -58,11 +59,11 @@ impl Hca {
         let Engine { gsi, port, .. } = &mut *engine;
         let listens = gsi.listen(binding, served, backlog, overflow, channel, &mut **port);
         drop(engine);
-        self.noted(listens)
+        self.publish_after(listens)
     }
 
-    /// Whether another process of this host is a device with this address only. What is sent there goes to
-    /// that process.
+    /// Reports whether only another process of this host has this address. What is sent there goes to that
+    /// process.
     pub fn is_address_of_another(&self, address: IpAddr) -> bool {
         let mut engine = self.core.lock();
         engine
@@ -72,11 +73,11 @@ impl Hca {
             .is_some_and(|directory| directory.is_address_of_another(address.into()))
     }
 
-    /// Asks for a connection; see [`Cm::connect`](pumice_transport::cm::Cm::connect). Its events come to
-    /// the channel.
+    /// Requests a connection; see [`Cm::connect`](pumice_transport::cm::Cm::connect). Its events come to the
+    /// channel.
     ///
     /// # Errors
-    /// The source address is none of the adapter's; what the connection manager says.
+    /// The source address is not one of the adapter's; an error of the connection manager.
     pub fn cm_connect(
         &self,
         params: &ConnectParams<'_>,
@@ -85,10 +86,10 @@ impl Hca {
         let asked = self.cm_begin(params.path.route.local, channel, |engine, now_ns| {
             engine.gsi.call(now_ns, |cm| cm.connect(params, now_ns))
         });
-        self.noted(asked)
+        self.publish_after(asked)
     }
 
-    /// Asks for a datagram queue pair; see [`Cm::resolve`](pumice_transport::cm::Cm::resolve).
+    /// Requests the number of a datagram queue pair; see [`Cm::resolve`](pumice_transport::cm::Cm::resolve).
     ///
     /// # Errors
     /// As [`Hca::cm_connect`].
@@ -100,23 +101,23 @@ impl Hca {
         let asked = self.cm_begin(params.route.local, channel, |engine, now_ns| {
             engine.gsi.call(now_ns, |cm| cm.resolve(params, now_ns))
         });
-        self.noted(asked)
+        self.publish_after(asked)
     }
 
     /// Accepts a request; the queue pair must be in RTS.
     ///
     /// # Errors
-    /// What the connection manager says.
+    /// An error of the connection manager.
     pub fn cm_accept(&self, id: CommId, params: &AcceptParams<'_>) -> Result<(), ConnectionError> {
         let accepted = self.cm_call(|cm, now_ns| cm.accept(id, params, now_ns));
-        self.noted(accepted)
+        self.publish_after(accepted)
     }
 
-    /// As [`cm_accept`](Hca::cm_accept); the connection's events come to this channel from then on. What the
-    /// peer answers is not seen before, so that it comes before what the peer says later.
+    /// Accepts a request as [`cm_accept`](Hca::cm_accept) does, and moves the connection's events to this
+    /// channel. The peer's answer is not handled before, so that it precedes the later events of the peer.
     ///
     /// # Errors
-    /// What the connection manager says.
+    /// An error of the connection manager.
     pub fn cm_accept_on(
         &self,
         id: CommId,
@@ -128,13 +129,13 @@ impl Hca {
             engine.gsi.migrate(id, channel);
             Ok(())
         });
-        self.noted(accepted)
+        self.publish_after(accepted)
     }
 
     /// Rejects a request or a reply.
     ///
     /// # Errors
-    /// What the connection manager says.
+    /// An error of the connection manager.
     pub fn cm_reject(&self, id: CommId, params: &RejectParams<'_>) -> Result<(), ConnectionError> {
         self.cm_call(|cm, now_ns| cm.reject(id, params, now_ns))
     }
@@ -142,7 +143,7 @@ impl Hca {
     /// Confirms a reply: the connection is established.
     ///
     /// # Errors
-    /// What the connection manager says.
+    /// An error of the connection manager.
     pub fn cm_send_rtu(&self, id: CommId, private_data: &[u8]) -> Result<(), ConnectionError> {
         self.cm_turn(|engine, now_ns| {
             let Engine { gsi, port, .. } = engine;
@@ -152,18 +153,18 @@ impl Hca {
         })
     }
 
-    /// Data has come before the RTU (the asynchronous event COMM_EST).
+    /// Establishes a connection because data has come before the RTU (the asynchronous event COMM_EST).
     ///
     /// # Errors
-    /// What the connection manager says.
+    /// An error of the connection manager.
     pub fn cm_establish(&self, id: CommId) -> Result<(), ConnectionError> {
         self.cm_call(|cm, _| cm.establish(id))
     }
 
-    /// Asks the peer for time.
+    /// Asks the peer for more time (MRA).
     ///
     /// # Errors
-    /// What the connection manager says.
+    /// An error of the connection manager.
     pub fn cm_mra(
         &self,
         id: CommId,
@@ -176,44 +177,45 @@ impl Hca {
     /// Disconnects, or confirms the peer's disconnection.
     ///
     /// # Errors
-    /// What the connection manager says.
+    /// An error of the connection manager.
     pub fn cm_disconnect(&self, id: CommId, private_data: &[u8]) -> Result<(), ConnectionError> {
         self.cm_call(|cm, now_ns| cm.disconnect(id, private_data, now_ns))
     }
 
-    /// Answers a question for a datagram queue pair.
+    /// Answers a request for a datagram queue pair.
     ///
     /// # Errors
-    /// What the connection manager says.
+    /// An error of the connection manager.
     pub fn cm_sidr_reply(&self, id: CommId, reply: &SidrReply<'_>) -> Result<(), ConnectionError> {
         self.cm_call(|cm, _| cm.sidr_reply(id, reply))
     }
 
-    /// Gives a connection up: what the peer waits for is said, and no event of it comes any more.
+    /// Gives up a connection: the peer gets the message that it waits for, and no further event of the
+    /// connection comes.
     ///
     /// # Errors
-    /// There is no such connection.
+    /// No such connection exists.
     pub fn cm_destroy(&self, id: CommId) -> Result<(), ConnectionError> {
         let ended = self.cm_turn(|engine, now_ns| {
             engine.gsi.call(now_ns, |cm| cm.destroy(id, now_ns))?;
             engine.gsi.detach(id);
             Ok(())
         });
-        self.noted(ended)
+        self.publish_after(ended)
     }
 
-    /// State of a connection.
-    pub fn cm_state(&self, id: CommId) -> Option<State> {
+    /// Returns the state of a connection.
+    pub fn cm_state(&self, id: CommId) -> Option<CmState> {
         self.core.lock().gsi.cm.state(id)
     }
 
-    /// What a connection's queue pair needs on its way to RTS.
+    /// Returns the attributes that a connection's queue pair needs on its way to RTS.
     pub fn cm_qp_parameters(&self, id: CommId) -> Option<QpParameters> {
         self.core.lock().gsi.cm.qp_parameters(id).copied()
     }
 
-    /// The next event of a channel. Taking a request makes room in its listener's backlog.
-    pub fn cm_event(&self, channel: &CmChannel) -> Option<Event> {
+    /// Takes the next event of a channel. Taking a request makes room in its listener's backlog.
+    pub fn cm_event(&self, channel: &CmChannel) -> Option<CmEvent> {
         if channel.queued() == 0 {
             return None;
         }
@@ -223,7 +225,7 @@ impl Hca {
     /// Moves a connection, and its events that wait, to another channel.
     ///
     /// # Errors
-    /// There is no such connection.
+    /// No such connection exists.
     pub fn cm_migrate(&self, id: CommId, channel: &Arc<CmChannel>) -> Result<(), ConnectionError> {
         let moved = self.core.lock().gsi.migrate(id, channel);
         if moved { Ok(()) } else { Err(CmError::UnknownId(id).into()) }
@@ -232,7 +234,7 @@ impl Hca {
     /// Moves a listener, and the requests that wait for it, to another channel.
     ///
     /// # Errors
-    /// There is no such listener.
+    /// No such listener exists.
     pub fn cm_migrate_listener(
         &self,
         listener: ListenerId,
@@ -242,19 +244,19 @@ impl Hca {
         if moved { Ok(()) } else { Err(CmError::UnknownListener.into()) }
     }
 
-    /// Connections of any state, those included that their consumers have given up.
+    /// Returns the number of connections in any state, including those that their consumers have given up.
     pub fn cm_connection_count(&self) -> usize {
         self.core.lock().gsi.cm.connection_count()
     }
 
-    /// Node GUID in messages of the connection manager.
+    /// Returns the node GUID in messages of the connection manager.
     pub fn cm_ca_guid(&self) -> u64 {
         self.core.lock().gsi.cm.config().ca_guid
     }
 
-    /// The process ends without having closed the adapter: services are released, and peers told that their
-    /// connections end, once. False: the engine was not to be had within `patience`, perhaps because the
-    /// thread that ends the process was interrupted in it.
+    /// Releases all services and tells peers once that their connections end, because the process ends
+    /// without having closed the adapter. Returns false if the engine could not be locked within `patience`,
+    /// perhaps because the thread that ends the process was interrupted while it held the lock.
     pub fn cm_leave(&self, patience: Duration) -> bool {
         let begun = outside::now();
         loop {
@@ -264,16 +266,16 @@ impl Hca {
                     return true;
                 }
                 None if outside::since(begun) > patience => return false,
-                // A mutex of the standard library cannot be waited for with an end.
+                // A mutex of the standard library cannot be waited for with a time-out.
                 None => outside::sleep(Duration::from_millis(1)),
             }
         }
     }
 
-    /// Services are released, and peers told that their connections end: once, without waiting.
+    /// Releases all services and tells peers that their connections end: once, without waiting.
     pub(super) fn close_connections(&self, mut engine: MutexGuard<'_, Engine>) {
         let now_ns = self.core.clock.now_ns();
-        // Every call leaves fewer.
+        // Each iteration leaves fewer connections.
         loop {
             let Engine { gsi, port, .. } = &mut *engine;
             let more = gsi.close(now_ns, &mut **port);
@@ -308,7 +310,7 @@ impl Hca {
         self.cm_turn(|engine, now_ns| Ok(engine.gsi.call(now_ns, |cm| call(cm, now_ns))?))
     }
 
-    /// A call, and the MADs that it made.
+    /// Runs a call, and sends the MADs that it made.
     fn cm_turn<T>(
         &self,
         call: impl FnOnce(&mut Engine, u64) -> Result<T, ConnectionError>,

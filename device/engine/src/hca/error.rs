@@ -1,16 +1,16 @@
-//! What calls to the device can answer.
+//! The errors of calls to the device.
 
-use pumice_ground::error::ResourceError;
-use pumice_ground::outside::lineage::INHERITED;
+use pumice_platform::error::ResourceError;
+use pumice_platform::outside::fork_generation::INHERITED;
 use pumice_transport::qp::{ErrorClass, ModifyError, PostError};
 use pumice_transport::wire::Qpn;
 
 use crate::driver::Inherited;
 
-/// Why a call failed: one sentence, one errno.
+/// The reason why a call failed: one sentence, one errno.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HcaError {
-    /// An object could not be made, changed, used or destroyed.
+    /// An object could not be created, changed, used or destroyed.
     #[error("{0}")]
     Resource(ResourceError),
     /// `modify_qp` was refused; nothing changed.
@@ -18,7 +18,7 @@ pub enum HcaError {
     Modify {
         /// The queue pair.
         qpn: Qpn,
-        /// Why.
+        /// The reason.
         error: ModifyError,
     },
     /// `modify_qp` was refused because of an address vector or a P_Key index; nothing changed.
@@ -26,7 +26,7 @@ pub enum HcaError {
     Entry {
         /// The queue pair.
         qpn: Qpn,
-        /// Why.
+        /// The reason.
         error: ResourceError,
     },
     /// A send request was refused; nothing was posted.
@@ -34,16 +34,28 @@ pub enum HcaError {
     Post {
         /// The queue pair.
         qpn: Qpn,
-        /// Why.
+        /// The reason.
         error: PostError,
+        /// The errno that the library of the imitated adapter returns then.
+        errno: i32,
     },
-    /// There is no such queue pair.
+    /// A call about an MRC queue pair was refused; nothing changed.
+    #[error("MRC queue pair {qpn}: {what}")]
+    Mrc {
+        /// The queue pair.
+        qpn: Qpn,
+        /// The reason.
+        what: String,
+        /// The errno of the call.
+        errno: i32,
+    },
+    /// No such queue pair exists.
     #[error("queue pair {qpn} does not exist")]
     UnknownQueuePair {
-        /// The number asked for.
+        /// The number that was asked for.
         qpn: Qpn,
     },
-    /// The device is that of the process that this one was forked from.
+    /// The device belongs to the process from which this one was forked.
     #[error("{INHERITED}")]
     Inherited,
 }
@@ -55,7 +67,7 @@ impl From<Inherited> for HcaError {
 }
 
 impl HcaError {
-    /// The errno that verbs return for it; positive.
+    /// Returns the errno that verbs return for the error; positive.
     pub fn errno(&self) -> i32 {
         match self {
             HcaError::Resource(error) | HcaError::Entry { error, .. } => error.errno(),
@@ -64,8 +76,8 @@ impl HcaError {
                 ErrorClass::NotSupported => libc::EOPNOTSUPP,
                 ErrorClass::Permission => libc::EPERM,
             },
-            HcaError::Post { error, .. } if error.is_queue_full() => libc::ENOMEM,
-            HcaError::Post { .. } | HcaError::UnknownQueuePair { .. } | HcaError::Inherited => libc::EINVAL,
+            HcaError::Post { errno, .. } | HcaError::Mrc { errno, .. } => *errno,
+            HcaError::UnknownQueuePair { .. } | HcaError::Inherited => libc::EINVAL,
         }
     }
 }

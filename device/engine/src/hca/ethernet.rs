@@ -1,8 +1,9 @@
 //! Raw packet queue pairs and the flow rules that steer frames to them.
 
-use pumice_ground::error::ResourceError;
-use pumice_ports::ethernet::{Ethernet, FlowRule, Spread};
-use pumice_ports::{FrameWire, PacketSocket, PacketSocketError};
+use pumice_fabric::ethernet::{Ethernet, FlowRule, RssTable};
+use pumice_platform::error::ResourceError;
+use pumice_platform::packet_socket::frame_wire::FrameWire;
+use pumice_platform::packet_socket::{PacketSocket, PacketSocketError};
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
@@ -10,7 +11,7 @@ use super::{Hca, HcaError};
 use crate::engine::Engine;
 
 impl Hca {
-    /// Adds a rule: what fits it comes to this raw packet queue pair. The result names the rule.
+    /// Adds a flow rule: matching frames come to this raw packet queue pair. Returns the ID of the rule.
     ///
     /// # Errors
     /// `Invalid`: the queue pair is of another type, or the device has no such port. `NotSupported`: UD.
@@ -35,24 +36,25 @@ impl Hca {
             engine.resources.ports.require(rule.port_num)?;
             engine.resources.require_ethernet()?.add(qpn, rule)?
         };
-        // The background thread may sleep until something arrives where it has looked so far.
+        // The background thread may sleep until something arrives on the descriptors that it knew.
         self.core.handover.armed();
         Ok(id)
     }
 
-    /// Takes a rule away.
+    /// Removes a flow rule.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No rule has this ID.
     pub fn destroy_flow(&self, id: u32) -> Result<(), HcaError> {
         Ok(self.core.lock().resources.require_ethernet()?.remove(id)?)
     }
 
-    /// The frames of a raw packet queue pair go to others from now on, which must stay as long as it does.
+    /// Distributes the frames of a raw packet queue pair to others from now on, which must exist as long as
+    /// it does.
     ///
     /// # Errors
     /// The queue pair is of another type.
-    pub fn spread(&self, qpn: Qpn, spread: Spread) -> Result<(), HcaError> {
+    pub fn spread(&self, qpn: Qpn, spread: RssTable) -> Result<(), HcaError> {
         let mut engine = self.core.lock();
         if !engine.queue_pair_type(qpn).is_some_and(QpType::is_raw) {
             return Err(ResourceError::invalid("only frames of raw packet queue pairs are spread").into());
@@ -61,7 +63,7 @@ impl Hca {
         Ok(())
     }
 
-    /// Opens the ways to the interfaces of the ports, unless they are open.
+    /// Opens packet sockets on the interfaces of the ports, unless they are open.
     ///
     /// # Errors
     /// `NotSupported`: the device has no interface, or one without Ethernet frames. EPERM: the process has no
@@ -86,7 +88,7 @@ impl Hca {
     }
 }
 
-/// What a program hears of a packet socket that is not to be had.
+/// Returns the error of a program that cannot get a packet socket.
 fn refused(error: PacketSocketError) -> ResourceError {
     let errno = match &error {
         PacketSocketError::NotPermitted => libc::EPERM,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pumice_ground::table::Handle;
-use pumice_objects::memory::{
+use crate::memory::{
     Advice, DeviceMemory, FileMapping, IndirectKeyInit, RegionChange, RegionInfo, RegionKeys, SignatureError,
     WindowKeys, WindowType,
 };
+use pumice_platform::table::Handle;
 use pumice_transport::types::{Access, Sge};
 
 use super::{Hca, HcaError};
@@ -31,7 +31,7 @@ impl Hca {
     ) -> Result<RegionKeys, HcaError> {
         // SAFETY: the caller vouches for the range.
         let made = unsafe { self.core.lock().resources.register_region(pd, address, length, iova, access) };
-        Ok(self.noted(made)?)
+        Ok(self.publish_after(made)?)
     }
 
     /// Changes a region: translation, protection domain, rights.
@@ -51,7 +51,7 @@ impl Hca {
         Ok(unsafe { self.core.lock().resources.rereg_region(region, pd, change) }?)
     }
 
-    /// Says that a region is of mapped files, which another process may shorten: its faults are expected.
+    /// Marks a region as one of mapped files, which another process may shorten: its faults are expected.
     ///
     /// # Errors
     /// A stale handle.
@@ -59,7 +59,7 @@ impl Hca {
         Ok(self.core.lock().resources.set_region_of_files(region)?)
     }
 
-    /// A region as it is now.
+    /// Returns the present attributes of a region.
     ///
     /// # Errors
     /// A stale handle.
@@ -70,10 +70,10 @@ impl Hca {
     /// Ends a registration: from now on the device does not access the range.
     ///
     /// # Errors
-    /// Busy: windows are bound to it.
+    /// Busy: windows are bound to the region.
     pub fn dereg_mr(&self, region: Handle) -> Result<(), HcaError> {
         let ended = self.core.lock_own()?.resources.deregister_region(region);
-        Ok(self.noted(ended)?)
+        Ok(self.publish_after(ended)?)
     }
 
     /// Allocates a memory window.
@@ -84,8 +84,8 @@ impl Hca {
         Ok(self.core.lock().resources.alloc_window(pd, window)?)
     }
 
-    /// The key of a memory window now, which is that of its last bind that was executed; none: a stale
-    /// handle.
+    /// Returns the present key of a memory window, which is that of the last bind that was executed; `None`:
+    /// a stale handle.
     pub fn window_key(&self, window: Handle) -> Option<u32> {
         self.core.lock().resources.window_key(window)
     }
@@ -98,17 +98,17 @@ impl Hca {
         Ok(self.core.lock_own()?.resources.dealloc_window(window)?)
     }
 
-    /// Makes an indirect key: a work request says to which pieces of regions it leads.
+    /// Creates an indirect key; a work request configures later to which pieces of regions it leads.
     ///
     /// # Errors
     /// The table is full, the PD is stale.
     pub fn make_indirect_key(&self, pd: Handle, init: IndirectKeyInit) -> Result<RegionKeys, HcaError> {
         let made = self.core.lock().resources.make_indirect_key(pd, init);
-        Ok(self.noted(made)?)
+        Ok(self.publish_after(made)?)
     }
 
-    /// The first error in the data of an indirect key since this was asked; the outer none: there is no such
-    /// key.
+    /// Takes the first error in the data of an indirect key since the last call; the outer `None`: no such
+    /// key exists.
     pub fn take_signature_error(&self, key: u32) -> Option<Option<SignatureError>> {
         self.core.lock().resources.take_signature_error(key)
     }
@@ -119,22 +119,22 @@ impl Hca {
     /// A stale handle.
     pub fn end_indirect_key(&self, key: Handle) -> Result<(), HcaError> {
         let ended = self.core.lock_own()?.resources.end_indirect_key(key);
-        Ok(self.noted(ended)?)
+        Ok(self.publish_after(ended)?)
     }
 
     /// Allocates device memory.
     ///
     /// # Errors
-    /// No bytes, an alignment beyond a page, more than there is.
+    /// A length of 0, an alignment beyond a page, or more memory than there is.
     pub fn alloc_dm(&self, length: u64, log_align: u32) -> Result<Arc<DeviceMemory>, HcaError> {
         Ok(self.device_memory.allocate(length, log_align)?)
     }
 
-    /// Registers part of device memory; its first byte is called 0.
+    /// Registers part of device memory; the address of its first byte is 0.
     ///
     /// # Errors
-    /// Not zero-based, not inside the device memory, rights that contradict each other, a stale PD, a
-    /// full table.
+    /// Not zero-based, not inside the device memory, rights that contradict each other, a stale PD, a full
+    /// table.
     pub fn reg_dm_mr(
         &self,
         pd: Handle,
@@ -144,7 +144,7 @@ impl Hca {
         access: Access,
     ) -> Result<RegionKeys, HcaError> {
         let made = self.core.lock().resources.register_device_memory(pd, memory, offset, length, access);
-        Ok(self.noted(made)?)
+        Ok(self.publish_after(made)?)
     }
 
     /// Registers a part of a file, which stays mapped until it is deregistered; peers and scatter/gather
@@ -160,35 +160,36 @@ impl Hca {
         access: Access,
     ) -> Result<RegionKeys, HcaError> {
         let made = self.core.lock().resources.register_file(pd, mapping, iova, access);
-        Ok(self.noted(made)?)
+        Ok(self.publish_after(made)?)
     }
 
-    /// Makes a region of every address whose bytes read as 0 and keep nothing; for local use.
+    /// Creates a null region: it has every address, its bytes read as 0, and stores to it are dropped; for
+    /// local use.
     ///
     /// # Errors
     /// A stale PD, a full table.
     pub fn alloc_null_mr(&self, pd: Handle) -> Result<RegionKeys, HcaError> {
         let made = self.core.lock().resources.register_nothing(pd);
-        Ok(self.noted(made)?)
+        Ok(self.publish_after(made)?)
     }
 
-    /// The region at an index of the table, as another context of the program names it: its handle, its
-    /// keys, and what it is.
+    /// Returns the region at a table index, as another context of the program names it: its handle, its keys,
+    /// and its attributes.
     ///
     /// # Errors
-    /// There is none, or it is of another protection domain.
+    /// No region has this index, or it is of another protection domain.
     pub fn region_at(&self, pd: Handle, index: u32) -> Result<(RegionKeys, RegionInfo), HcaError> {
         Ok(self.core.lock().resources.region_at(pd, index)?)
     }
 
-    /// Prefetches ranges of on-demand regions: with `wait` their pages are there afterwards, else what
-    /// goes wrong with the pages themselves is not told.
+    /// Prefetches ranges of on-demand regions: with `wait` their pages are present afterwards, else errors of
+    /// the pages themselves are not reported.
     ///
     /// # Errors
-    /// ENOENT: no such key. EPERM: another domain, or a right is missing. EINVAL: not an on-demand
-    /// region. EFAULT: outside of the region, or not mapped.
+    /// ENOENT: no such key. EPERM: another domain, or a right is missing. EINVAL: not an on-demand region.
+    /// EFAULT: outside of the region, or not mapped.
     pub fn advise_mr(&self, pd: Handle, advice: Advice, sges: &[Sge], wait: bool) -> Result<(), HcaError> {
-        // All are checked before the first one is touched.
+        // All elements are checked before the first one is touched.
         for sge in sges {
             self.core.lock().resources.advised(pd, advice, sge)?;
         }

@@ -1,13 +1,18 @@
-//! The HCA as verbs see it: make objects, post, poll, wait.
+//! The HCA as verbs see it: create objects, post, poll, wait.
 //!
-//! Every call that touches queue pairs or tables takes the engine's lock; polling a completion queue
-//! that has something does not. The thread that holds the lock drives the engine: [`Hca::poll_cq`] on an
-//! empty queue, [`Hca::post_send`], a thread in [`Hca::wait_cq_event`], or the background thread.
+//! Every call that touches queue pairs or tables takes the engine's lock; polling a non-empty completion
+//! queue does not. The thread that holds the lock drives the engine: [`Hca::poll_cq`] on an empty queue,
+//! [`Hca::post_send`], a thread in [`Hca::wait_cq_event`], or the background thread.
 
 mod connection;
+mod counting;
 mod error;
 mod ethernet;
 mod memory;
+mod mrc;
+mod mrc_connect;
+mod mrc_control;
+mod mrc_twin;
 mod objects;
 mod owned_memory;
 mod paths;
@@ -18,76 +23,97 @@ mod wait;
 use std::fmt;
 use std::sync::Arc;
 
-use pumice_ground::outside;
+use pumice_model::profile::{Failures, Provider};
+use pumice_platform::outside;
 use pumice_transport::cm::CmConfig;
-use pumice_transport::qp::{Congestion, SrdOrder};
+use pumice_transport::qp::{AdaptiveTimeout, Congestion, SrdOrder};
 use pumice_transport::types::Mtu;
 use pumice_transport::wire::ProcessIndex;
 
 use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
+use crate::memory::DeviceMemoryPool;
 use crate::resources::Resources;
-use pumice_events::counters::Counters;
-use pumice_events::inspect::{Cursor, Page, TellsWaits};
-use pumice_events::recording::Recorder;
-use pumice_events::{Subscriber, Subscribers};
-use pumice_faults::CallAttendant;
-use pumice_ground::clock::Clock;
-use pumice_ground::error::ResourceError;
-use pumice_ground::limits::Limits;
-use pumice_ground::random::Random;
-use pumice_objects::async_event::AsyncEventQueue;
-use pumice_objects::memory::DeviceMemoryPool;
-use pumice_ports::Port;
-use pumice_ports::gsi::Gsi;
-use pumice_profile::addresses::address_watch::{AddressWatch, GidSource};
-use pumice_profile::addresses::gid_table::GidEntry;
-use pumice_profile::addresses::guid::default_guid;
-use pumice_profile::addresses::pkey_table::PkeyTable;
-use pumice_profile::addresses::ports::{DevicePort, Ports};
+use pumice_fabric::gsi::Gsi;
+use pumice_faults::CallHook;
+use pumice_model::addresses::address_watch::{AddressWatch, GidSource};
+use pumice_model::addresses::gid_table::GidEntry;
+use pumice_model::addresses::guid::default_guid;
+use pumice_model::addresses::pkey_table::PkeyTable;
+use pumice_model::addresses::ports::{DevicePort, Ports};
+use pumice_model::counters::Counters;
+use pumice_model::event::async_event::AsyncEventQueue;
+use pumice_model::event::{Subscriber, Subscribers};
+use pumice_model::inspect::{InspectCursor, InspectPage, WaitReporter};
+use pumice_model::port::traits::Port;
+use pumice_model::profile::QpnReuse;
+use pumice_model::recording::Recorder;
+use pumice_platform::clock::Clock;
+use pumice_platform::error::ResourceError;
+use pumice_platform::limits::Limits;
+use pumice_platform::random::Random;
 
 pub use crate::decisions::Decisions;
-pub use crate::gate::{CallEnd, CallGate, CallNumbers, CallWatch, Entered};
+pub use crate::engine::{
+    CcChange, CcProfile, ControlError, EvChange, EvMode, EvName, EvRecord, EvSlot, FormatChange, FormatMode,
+    FormatProfile, MOST_EVS, MOST_PROFILES, MrcAttributes, MrcChosen, MrcEvEvent, ProfileStage,
+};
+pub use crate::gate::{CallEnd, CallGate, CallNumbers, CallWatch, EnteredCall};
 pub use crate::resources::{CqSetup, ObjectCounts, Presence, SrqSetup};
 pub use error::HcaError;
+pub use mrc_control::EndpointRequest;
 pub use owned_memory::OwnedMemory;
-pub use pumice_share::xrc::XrcdFile;
+pub use pumice_fabric::xrc::XrcdFile;
 pub use queue_pair::QpInit;
 pub use target::TargetRegistration;
 
-/// How to open an [`Hca`].
+/// The options for opening an [`Hca`].
 pub struct HcaConfig {
     /// Device name, e.g. "pumice0".
     pub name: String,
     /// Addresses of the ports, in the order of their GID tables; not empty.
     pub gids: Vec<GidEntry>,
-    /// Lists the addresses again when the host's change: the GID table follows, with GID_CHANGE, and PORT_ERR
-    /// and PORT_ACTIVE when the last one goes and the first one comes. Not in virtual time, nor where the
-    /// operating system does not tell of changes.
+    /// A function that lists the addresses again when the host's change: the GID table follows, with
+    /// GID_CHANGE, and PORT_ERR and PORT_ACTIVE when the last one goes and the first one comes. It is not
+    /// used in virtual time, nor where the operating system does not report changes.
     pub gid_source: Option<GidSource>,
-    /// Which process of the address this is; [`ProcessIndex::NONE`] if it shares the address with no other.
+    /// The index of this process among those of the address; [`ProcessIndex::NONE`] if it shares the address
+    /// with no other.
     pub process: ProcessIndex,
     /// Sizes of tables and queues.
     pub limits: Limits,
     /// Partition keys by index; the default one when empty.
     pub pkeys: Vec<u16>,
-    /// The second port, if there is one: its partition keys. Its addresses are among `gids`.
+    /// The partition keys of the second port, if there is one. Its addresses are among `gids`.
     pub second_port: Option<Vec<u16>>,
-    /// Where what happens at each port is counted, in order, if there are two.
+    /// The counters of each port, in order, if there are two.
     pub port_counters: Vec<Arc<Counters>>,
-    /// What queue pairs do about congestion.
+    /// The settings of congestion control.
     pub congestion: Congestion,
-    /// In which order messages of SRD leave.
+    /// The adaptive timeout of requesters; `None`: the attribute `timeout` decides.
+    pub adaptive_timeout: Option<AdaptiveTimeout>,
+    /// The `vendor_err` numbers of failures.
+    pub failures: Failures,
+    /// The order in which messages of SRD leave.
     pub srd_order: SrdOrder,
+    /// True if MRC carries WRITEs of RC queue pairs.
+    pub carries_by_mrc: bool,
+    /// Number of planes between which the paths of MRC are divided.
+    pub planes: u8,
+    /// True if completions of queue pairs that are destroyed or reset stay in the completion queues.
+    pub completions_outlive_qp: bool,
+    /// The time after which the number of a destroyed queue pair is reused.
+    pub qpn_reuse: QpnReuse,
     /// Longest path MTU; by default that of the first GID's interface.
     pub active_mtu: Option<Mtu>,
     /// Node GUID: stable, and the same in all processes of the adapter. By default it is made from the
     /// first address.
     pub ca_guid: u64,
-    /// Decides where queue pair numbers, memory keys, communication ids and PSNs of messages begin. By
-    /// default it comes from the operating system's random numbers, and is always the same in virtual time.
+    /// The seed that decides where queue pair numbers, memory keys, communication IDs and PSNs of messages
+    /// begin. By default it comes from the operating system's random numbers, and is always the same in
+    /// virtual time.
     pub seed: Option<u64>,
-    /// What listens to events.
+    /// The subscribers of events.
     pub subscribers: Vec<Box<dyn Subscriber>>,
 }
 
@@ -101,7 +127,7 @@ impl fmt::Debug for HcaConfig {
 }
 
 impl HcaConfig {
-    /// A device with these addresses and default limits.
+    /// Returns the options for a device with these addresses and default limits.
     pub fn new(name: &str, gids: Vec<GidEntry>) -> HcaConfig {
         HcaConfig {
             name: name.to_owned(),
@@ -112,7 +138,13 @@ impl HcaConfig {
             second_port: None,
             port_counters: Vec::new(),
             congestion: Congestion::default(),
+            adaptive_timeout: None,
+            failures: Failures::default(),
             srd_order: SrdOrder::Seed(1),
+            carries_by_mrc: false,
+            planes: 1,
+            completions_outlive_qp: false,
+            qpn_reuse: QpnReuse::Late,
             active_mtu: None,
             ca_guid: default_guid(&gids),
             seed: None,
@@ -123,7 +155,7 @@ impl HcaConfig {
 }
 
 impl HcaConfig {
-    /// Takes out who listens.
+    /// Takes the subscribers out of the options.
     pub fn subscribe(&mut self, clock: &Clock) -> Subscribers {
         Subscribers::new(std::mem::take(&mut self.subscribers), clock.clone())
     }
@@ -135,13 +167,17 @@ pub struct Hca {
     name: String,
     limits: Limits,
     congestion: Congestion,
+    adaptive_timeout: Option<AdaptiveTimeout>,
+    provider: Provider,
     srd_order: SrdOrder,
+    carries_by_mrc: bool,
     port_count: u8,
     process: ProcessIndex,
     device_memory: DeviceMemoryPool,
     background: Option<Background>,
     events: Arc<Subscribers>,
     calls: CallGate,
+    attendant: CallHook,
 }
 
 impl fmt::Debug for Hca {
@@ -151,20 +187,21 @@ impl fmt::Debug for Hca {
 }
 
 impl Hca {
-    /// Opens a device on a port. With the operating system's clock a background thread keeps
-    /// one-sided operations and timers going while the application is busy elsewhere; with virtual
-    /// time a [`World`](crate::world::World) drives.
+    /// Opens a device on a port. With the operating system's clock a background thread drives one-sided
+    /// operations and timers while the application is busy elsewhere; with virtual time a
+    /// [`World`](crate::world::World) drives.
     ///
     /// # Errors
-    /// No GIDs; congestion parameters out of bounds; the operating system has no descriptor or thread to
-    /// give.
+    /// No GIDs; congestion parameters out of bounds; the operating system has no memory, or cannot create a
+    /// descriptor or a thread.
     pub fn open(mut config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let events = Arc::new(config.subscribe(&clock));
         let calls = CallGate::open(events, &config.name, &clock);
         Hca::open_with(config, port, clock, calls, Decisions::default())
     }
 
-    /// As [`Hca::open`], with the subscribers of the gate and the port, and who decides what the device does.
+    /// Opens a device as [`Hca::open`] does, with a gate for calls whose subscribers the port shares, and the
+    /// decisions about what the device does.
     pub fn open_with(
         config: HcaConfig,
         mut port: Box<dyn Port>,
@@ -177,6 +214,8 @@ impl Hca {
         let events = Arc::clone(calls.events());
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
         resources.set_decisions(decisions);
+        let provider = config.failures.provider;
+        resources.failures = config.failures.clone();
         resources.set_number_base(config.process.number_base());
         resources.ports = ports(&config);
         let port_count = resources.ports.count();
@@ -186,7 +225,7 @@ impl Hca {
         }
         port.observe(&resources.counters);
         if let (true, Some(group)) = (threaded, port.group()) {
-            group.clock_began(clock.origin_ns());
+            group.set_clock_origin(clock.origin_ns());
         }
         let mut starts = Random::new(config.seed.unwrap_or_else(|| default_seed(threaded)));
         resources.set_first_key(starts.next_u64());
@@ -195,8 +234,10 @@ impl Hca {
         if resources.ports.are_several() {
             gsi.set_own_addresses(resources.ports.entries().map(|(_, entry)| entry.gid).collect());
         }
-        let queue_pairs = QueuePairs::new(starts.next_u64());
-        let mut engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone());
+        resources.completions_outlive_qp = config.completions_outlive_qp;
+        let queue_pairs = QueuePairs::new(starts.next_u64(), config.qpn_reuse)?;
+        let mut engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone())?;
+        engine.mrc.planes = config.planes.clamp(1, MOST_PLANES);
         engine.publish_conditions(clock.now_ns());
         let core = Arc::new(Core::new(engine, clock)?);
         let background = if threaded {
@@ -206,11 +247,15 @@ impl Hca {
             None
         };
         Ok(Hca {
+            attendant: attendant(&core),
             core,
             name: config.name,
             limits: config.limits,
             congestion: config.congestion,
+            adaptive_timeout: config.adaptive_timeout,
+            provider,
             srd_order: config.srd_order,
+            carries_by_mrc: config.carries_by_mrc,
             port_count,
             process: config.process,
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
@@ -220,196 +265,194 @@ impl Hca {
         })
     }
 
-    /// Whether this process opened the device, and is not a fork of the one that did, whose it is.
+    /// Reports whether this process opened the device, and is not a fork of the one that did.
     #[inline]
     pub fn is_own(&self) -> bool {
         self.core.is_own()
     }
 
-    /// Device name.
+    /// Returns the name of the device.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Sizes of tables and queues.
+    /// Returns the sizes of tables and queues.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Largest path MTU, of all ports.
+    /// Returns the largest path MTU of all ports.
     pub fn active_mtu(&self) -> Mtu {
         self.core.lock().resources.ports.longest_mtu()
     }
 
-    /// Largest path MTU of a port; of all ports, if it has none with that number.
+    /// Returns the largest path MTU of a port; of all ports, if it has none with that number.
     pub fn active_mtu_of(&self, port_num: u8) -> Mtu {
         let engine = self.core.lock();
         let ports = &engine.resources.ports;
         ports.get(port_num).map_or_else(|| ports.longest_mtu(), DevicePort::active_mtu)
     }
 
-    /// Ports, which are numbered from 1.
+    /// Returns the number of ports, which are numbered from 1.
     pub fn port_count(&self) -> u8 {
         self.port_count
     }
 
-    /// The clock of timers and time stamps.
+    /// Returns the clock of timers and time stamps.
     pub fn clock(&self) -> &Clock {
         &self.core.clock
     }
 
-    /// Counters of traffic, drops by reason, retries.
+    /// Returns the counters of traffic, drops by reason, retries.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.core.counters
     }
 
-    /// A page of the objects that there are now, beginning at `cursor`, as other processes see them.
-    pub fn inspect(&self, cursor: Cursor) -> Page {
+    /// Returns a page of the present objects, beginning at `cursor`, as other processes see them.
+    pub fn inspect(&self, cursor: InspectCursor) -> InspectPage {
         self.core.lock().inspect(cursor, false)
     }
 
-    /// From now on `tells` says what threads wait for when another process asks. It is called under the
-    /// engine's lock.
-    pub fn tells_waits(&self, tells: TellsWaits) {
+    /// Sets the function that tells another process what threads wait for. It is called under the engine's
+    /// lock.
+    pub fn set_wait_reporter(&self, tells: WaitReporter) {
         self.core.lock().set_waits(tells);
     }
 
-    /// From now on this records what happens while another process wants it, as well as those that were added
-    /// before. It is called under the engine's lock.
+    /// Adds a recorder, which records events while another process wants it. It is called under the engine's
+    /// lock.
     pub fn add_recorder(&self, recorder: Box<dyn Recorder>) {
         self.core.lock().add_recorder(recorder);
     }
 
-    /// Asynchronous events: wait for its descriptor, take with `try_event`, acknowledge.
+    /// Returns the queue of asynchronous events: wait for its descriptor, take with `try_event`, acknowledge.
     pub fn async_events(&self) -> &Arc<AsyncEventQueue> {
         &self.core.async_events
     }
 
-    /// Addresses of all ports, each with its index in the GID table of its port.
+    /// Returns the addresses of all ports, each with its index in the GID table of its port.
     pub fn gids(&self) -> Vec<(u32, GidEntry)> {
         self.core.lock().resources.ports.entries().map(|(index, entry)| (index, entry.clone())).collect()
     }
 
-    /// The address at an index of the GID table of a port.
+    /// Returns the address at an index of the GID table of a port.
     pub fn gid(&self, port_num: u8, index: u32) -> Option<GidEntry> {
         self.core.lock().resources.ports.get(port_num)?.gids.get(index).cloned()
     }
 
-    /// The port as it is now: addresses, partition keys, state. None: the device has no such port.
+    /// Returns the present state of a port: addresses, partition keys, state. `None`: the device has no such
+    /// port.
     pub fn port(&self, port_num: u8) -> Option<DevicePort> {
         self.core.lock().resources.ports.get(port_num).cloned()
     }
 
-    /// When the device is back, if a fault plan has pulled it out, in ns of its clock; `u64::MAX`: never.
-    /// This one is dead in any case: another one can be opened then. Takes no lock.
+    /// Returns when the device is back, if a fault plan has unplugged it, in ns of its clock; `u64::MAX`:
+    /// never. This device is dead in any case: another one can be opened then. The call takes no lock.
     pub fn back_ns(&self) -> Option<u64> {
         self.core.presence.back_ns()
     }
 
-    /// Whether the device is there.
+    /// Returns the record of whether the device is present.
     pub fn presence(&self) -> &Arc<Presence> {
         &self.core.presence
     }
 
-    /// How many objects there are: after all that were made are destroyed, as many as before.
+    /// Returns the number of objects: it is as before once all that were created are destroyed.
     pub fn object_counts(&self) -> ObjectCounts {
         self.core.lock().resources.counts()
     }
 
-    /// Other processes are told how many objects there are now.
-    pub(super) fn note_objects(&self) {
+    /// Publishes the present number of objects to other processes.
+    pub(super) fn publish_object_counts(&self) {
         let mut engine = self.core.lock();
         let cm_ids = engine.gsi.cm.connection_count() + engine.gsi.cm.listener_count();
-        let summary = engine.resources.summary(u64::from(engine.queue_pairs.count()), cm_ids as u64);
+        let summary = engine.resources.summary(u64::from(engine.queue_pair_count()), cm_ids as u64);
         if let Some(group) = engine.port.group() {
             group.publish_objects(summary);
         }
     }
 
-    /// The same after a call that may have made or destroyed some.
-    pub(super) fn noted<T, E>(&self, outcome: Result<T, E>) -> Result<T, E> {
+    /// Publishes the number of objects after a call that succeeded, and returns its outcome.
+    pub(super) fn publish_after<T, E>(&self, outcome: Result<T, E>) -> Result<T, E> {
         if outcome.is_ok() {
-            self.note_objects();
+            self.publish_object_counts();
         }
         outcome
     }
 
-    /// Queue pairs that exist.
+    /// Returns the number of existing queue pairs.
     pub fn queue_pair_count(&self) -> u32 {
-        self.core.lock().queue_pairs.count()
+        self.core.lock().queue_pair_count()
     }
 
-    /// Who listens to what happens to the device.
+    /// Returns the subscribers of the device's events.
     pub fn events(&self) -> &Arc<Subscribers> {
         &self.events
     }
 
-    /// Who wants to be told of calls that returned, to let happen here what waits for them.
-    pub fn call_attendant(&self) -> CallAttendant {
-        let core = Arc::downgrade(&self.core);
-        Arc::new(move |key| {
-            let Some(core) = core.upgrade() else { return false };
-            let mut engine = core.lock();
-            engine.called(key);
-            core.note_deadline(&engine, core.clock.now_ns());
-            true
-        })
+    /// Returns the attendant to be called after calls have returned, which applies incidents that waited for
+    /// them.
+    pub fn call_hook(&self) -> &CallHook {
+        &self.attendant
     }
 
-    /// The gate at the entry of calls, for those who ask about calls here.
+    /// Returns the gate at the entry of calls, for code that enters calls here.
     pub fn calls(&self) -> &CallGate {
         &self.calls
     }
 
-    /// Drives the engine once: receives, runs timers, sends. True if there was anything to do. For
-    /// virtual time; elsewhere polling and the background thread do it.
+    /// Drives the engine once: receives, runs timers, sends. Returns whether there was anything to do. It is
+    /// for virtual time; elsewhere polling and the background thread drive.
     pub fn drive(&self) -> bool {
         self.core.drive()
     }
 
-    /// Drives the engine once before something is destroyed: what is owed to peers leaves while it can be
-    /// made. Memory that is registered, and unmapped already, is found to be so.
+    /// Drives the engine once before something is destroyed, so that everything due to peers leaves while it
+    /// can be made. Memory that is registered, and unmapped already, is found to be so.
     pub fn drive_out(&self) {
         self.core.drive_out();
     }
 
-    /// Before the process exits: what waits to be stored is stored, unless another thread drives.
-    /// What is owed to peers then leaves with the next polls.
+    /// Stores what a shuffled schedule defers, before the process exits, unless another thread drives. What
+    /// is due to peers then leaves with the next polls.
     pub fn end_schedule(&self) {
         if let Some(mut engine) = self.core.try_lock() {
             engine.resources.drain_stores();
         }
     }
 
-    /// Before the process exits, and after [`end_schedule`](Hca::end_schedule) and a poll: packets that a
-    /// fault plan delays leave, unless another thread drives. They are in the network, so they outlive
-    /// their sender.
+    /// Sends packets that a fault plan delays, before the process exits and after
+    /// [`end_schedule`](Hca::end_schedule) and a poll, unless another thread drives. They are in the network,
+    /// so they outlive their sender.
     pub fn release_packets(&self) {
         if let Some(mut engine) = self.core.try_lock() {
             engine.port.release(self.core.clock.now_ns());
         }
     }
 
-    /// Before the process exits, at the end: what would stay in memory behind the last process is removed,
+    /// Removes what would stay in memory behind the last process, as the last step before the process exits,
     /// unless another thread drives. Many programs exit without closing their device.
-    pub fn leave_nothing(&self) {
+    pub fn remove_leftovers(&self) {
         if let Some(mut engine) = self.core.try_lock() {
             for (_, domain) in engine.resources.xrc.all_shared() {
                 domain.remove_if_last();
             }
             if let Some(group) = engine.port.group() {
-                group.leave_nothing();
+                group.remove_leftovers();
             }
         }
     }
 
-    /// When the engine wants to be driven though nothing arrives, in ns of its clock.
+    /// Returns when the engine has to be driven although nothing arrives, in ns of its clock.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.core.lock().deadline_ns()
     }
 }
 
-/// The ports of a device, without their addresses.
+/// Most planes of MRC: a port status update has a bit for each.
+const MOST_PLANES: u8 = 31;
+
+/// Returns the ports of a device, without their addresses.
 fn ports(config: &HcaConfig) -> Ports {
     let port = |port_num: u8, pkeys: &[u16]| {
         let first = config.gids.iter().find(|entry| entry.port_num == port_num);
@@ -425,8 +468,19 @@ fn ports(config: &HcaConfig) -> Ports {
     ports
 }
 
-/// A host that does not see a connection's packets must not be able to guess its numbers. In virtual time the
-/// seed is constant, so that runs can be repeated.
+/// Returns a closure that is called after calls have returned, and applies incidents that waited for them.
+fn attendant(core: &Arc<Core>) -> CallHook {
+    let core = Arc::downgrade(core);
+    Arc::new(move |key| {
+        let Some(core) = core.upgrade() else { return };
+        let mut engine = core.lock();
+        engine.called(key);
+        core.note_deadline(&engine, core.clock.now_ns());
+    })
+}
+
+/// Returns the seed of a device that has none in its options. A host that does not see a connection's packets
+/// must not be able to guess its numbers. In virtual time the seed is constant, so that runs can be repeated.
 fn default_seed(threaded: bool) -> u64 {
     // The standard library draws the keys of its hash from the operating system's random numbers.
     if threaded { outside::random() } else { 0 }
@@ -435,8 +489,8 @@ fn default_seed(threaded: bool) -> u64 {
 impl Drop for Hca {
     fn drop(&mut self) {
         if !self.is_own() {
-            // A forked child: the threads are not here to be waited for, and what is buffered is the parent's
-            // to write. The copy stays.
+            // A forked child has no threads to wait for, and what is buffered is the parent's to write. The
+            // copy is leaked.
             std::mem::forget((Arc::clone(&self.core), Arc::clone(&self.events), self.background.take()));
             return;
         }

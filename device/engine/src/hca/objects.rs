@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pumice_ground::error::ResourceError;
-use pumice_ground::table::Handle;
-use pumice_objects::completion_queue::CompletionQueue;
-use pumice_objects::srq::{SrqAttributes, SrqChange};
-use pumice_profile::addresses::gid_table::GidEntry;
-use pumice_profile::addresses::multicast::{Attached, Detached};
+use crate::objects::completion_queue::CompletionQueue;
+use crate::objects::srq::{SrqAttributes, SrqChange};
+use pumice_model::addresses::gid_table::GidEntry;
+use pumice_model::addresses::multicast::{Attached, Detached};
+use pumice_platform::error::ResourceError;
+use pumice_platform::table::Handle;
 use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, RecvRequest};
 use pumice_transport::wire::{Qpn, source_port};
@@ -15,25 +15,25 @@ use pumice_transport::wire::{Qpn, source_port};
 use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
 
 impl Hca {
-    /// Makes a protection domain.
+    /// Creates a protection domain.
     ///
     /// # Errors
     /// The table is full.
     pub fn alloc_pd(&self) -> Result<Handle, HcaError> {
         let made = self.core.lock().resources.alloc_pd();
-        Ok(self.noted(made)?)
+        Ok(self.publish_after(made)?)
     }
 
     /// Destroys a protection domain.
     ///
     /// # Errors
-    /// Busy: something belongs to it.
+    /// Busy: objects belong to it.
     pub fn dealloc_pd(&self, pd: Handle) -> Result<(), HcaError> {
         let destroyed = self.core.lock_own()?.resources.dealloc_pd(pd);
-        Ok(self.noted(destroyed)?)
+        Ok(self.publish_after(destroyed)?)
     }
 
-    /// Makes an XRC domain that only its handle leads to.
+    /// Creates an XRC domain that only its handle leads to.
     ///
     /// # Errors
     /// The table is full.
@@ -49,37 +49,37 @@ impl Hca {
     /// set. EBADF: the descriptor is none. The table is full.
     pub fn open_xrcd_of_file(&self, file: &XrcdFile<'_>) -> Result<Handle, HcaError> {
         let mut engine = self.core.lock();
-        let commons = engine.port.group().and_then(|group| group.commons());
-        let opened = engine.resources.open_xrcd_of_file(file, commons.as_ref())?;
-        // From now on others may do something here that has to be looked at.
+        let shared_resources = engine.port.group().and_then(|group| group.shared_resources());
+        let opened = engine.resources.open_xrcd_of_file(file, shared_resources.as_ref())?;
+        // Other processes may change the domain from now on, so it has to be checked.
         self.core.note_deadline(&engine, self.core.clock.now_ns());
         Ok(opened)
     }
 
-    /// Closes an XRC domain; it dies with its last open.
+    /// Closes an XRC domain; it is destroyed with its last open.
     ///
     /// # Errors
-    /// Busy: SRQs or targets were made through this handle.
+    /// Busy: SRQs or targets were created through this handle.
     pub fn close_xrcd(&self, xrcd: Handle) -> Result<(), HcaError> {
         Ok(self.core.lock_own()?.close_xrcd(xrcd)?)
     }
 
-    /// Makes a completion queue.
+    /// Creates a completion queue.
     ///
     /// # Errors
     /// Depth or vector out of range, the table is full.
     pub fn create_cq(&self, setup: CqSetup) -> Result<Arc<CompletionQueue>, HcaError> {
         let made = self.core.lock().resources.create_cq(setup);
-        Ok(self.noted(made)?)
+        Ok(self.publish_after(made)?)
     }
 
-    /// Changes the depth of a completion queue; what it holds stays.
+    /// Changes the depth of a completion queue; its completions stay.
     ///
     /// # Errors
-    /// Out of range, or smaller than what it holds.
+    /// The depth is out of range, or smaller than the number of completions in the queue.
     pub fn resize_cq(&self, cq: Handle, depth: u32) -> Result<(), HcaError> {
         if self.core.lock().resources.is_shuffled() {
-            // Programs that count on a fast device find the completions of what they have posted.
+            // Programs that rely on a fast device find the completions of what they have posted.
             self.core.drive_held();
         }
         Ok(self.core.lock().resources.resize_cq(cq, depth)?)
@@ -94,17 +94,22 @@ impl Hca {
         Ok(())
     }
 
-    /// The same without the wait: the queue has left the device, and its owner waits until its events are
-    /// acknowledged.
+    /// Reports whether queue pairs or XRC SRQs use a completion queue; false if there is no such queue.
+    pub fn cq_is_used(&self, cq: Handle) -> bool {
+        self.core.lock().resources.cq_is_used(cq)
+    }
+
+    /// Destroys a completion queue as [`Hca::destroy_cq`] does, without the wait: the queue has left the
+    /// device, and its owner waits until its events are acknowledged.
     ///
     /// # Errors
     /// As for [`Hca::destroy_cq`].
     pub fn remove_cq(&self, cq: Handle) -> Result<Arc<CompletionQueue>, HcaError> {
         let destroyed = self.core.lock_own()?.resources.destroy_cq(cq);
-        Ok(self.noted(destroyed)?)
+        Ok(self.publish_after(destroyed)?)
     }
 
-    /// Makes a shared receive queue.
+    /// Creates a shared receive queue.
     ///
     /// # Errors
     /// Sizes out of range, stale handles, the table is full.
@@ -120,7 +125,7 @@ impl Hca {
         Ok(self.core.lock().resources.modify_srq(srq, change)?)
     }
 
-    /// Sizes of an SRQ and its armed limit.
+    /// Returns the sizes of an SRQ and its armed limit.
     ///
     /// # Errors
     /// A stale handle.
@@ -128,7 +133,7 @@ impl Hca {
         Ok(self.core.lock().resources.query_srq(srq)?)
     }
 
-    /// Number of an XRC SRQ, as remote senders name it.
+    /// Returns the number of an XRC SRQ, as remote senders name it.
     ///
     /// # Errors
     /// A stale handle, or not an XRC SRQ.
@@ -136,7 +141,7 @@ impl Hca {
         let engine = self.core.lock();
         let xrc = engine.resources.srq(srq)?.xrc();
         xrc.map(|xrc| xrc.number).ok_or_else(|| {
-            HcaError::Resource(pumice_ground::error::ResourceError::invalid("the SRQ is not an XRC SRQ"))
+            HcaError::Resource(pumice_platform::error::ResourceError::invalid("the SRQ is not an XRC SRQ"))
         })
     }
 
@@ -158,22 +163,23 @@ impl Hca {
         Ok(self.core.lock_own()?.resources.post_srq_recv(srq, request)?)
     }
 
-    /// Makes an address handle and the path that datagrams through it take.
+    /// Creates an address handle and the path that datagrams through it take.
     ///
     /// # Errors
-    /// The vector leads nowhere, the PD is stale, the table is full.
+    /// No path leads to the vector, the PD is stale, the table is full.
     pub fn create_ah(&self, pd: Handle, vector: &AddressVector) -> Result<(Handle, Arc<Path>), HcaError> {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
         let (handle, mut path) = engine.resources.create_ah(pd, vector)?;
-        // Datagrams have no second number; adapters send those without a label from the first port, too.
+        // A datagram's path has no remote queue pair number for the computation of a port. Adapters send
+        // datagrams without a flow label from the first port, too.
         path.flow.source_port = source_port::from_flow_label(path.flow_label);
         path.flow.source_port = engine.port.source_port(self.core.clock.now_ns(), &path.flow);
         Ok((handle, Arc::new(path)))
     }
 
-    /// What the device calls an address handle, and all others of its domain that lead to its address.
-    /// `None`: the domain or the handle was destroyed.
+    /// Returns the number that the device gives to an address handle, and to all others of its domain that
+    /// lead to the same address. `None`: the domain or the handle was destroyed.
     pub fn ah_number(&self, ah: Handle) -> Option<u16> {
         self.core.lock().resources.ah_number(ah)
     }
@@ -206,37 +212,37 @@ impl Hca {
     /// Detaches a queue pair from a multicast group.
     ///
     /// # Errors
-    /// It is not attached.
+    /// The queue pair is not attached.
     pub fn detach_mcast(&self, qpn: Qpn, group: Gid) -> Result<(), HcaError> {
         let mut engine = self.core.lock_own()?;
         let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
         let (group, detached) = engine.resources.groups.detach(group, qpn, qp_type)?;
         if detached == Detached::GroupEmpty {
-            // The membership goes with the group; a network that forgot it already does no harm.
+            // The membership ends with the group; an error of a network that has forgotten it does no harm.
             let _ = engine.port.leave(group.into());
         }
         Ok(())
     }
 
-    /// Says whether a queue pair gets the datagrams that it sends to a group of its own; it does unless told.
+    /// Sets whether a queue pair gets the datagrams that it sends to a group of its own; by default it does.
     ///
     /// # Errors
     /// Not UD, or no such queue pair.
-    pub fn hear_own_mcast(&self, qpn: Qpn, hears: bool) -> Result<(), HcaError> {
+    pub fn set_multicast_loopback(&self, qpn: Qpn, is_on: bool) -> Result<(), HcaError> {
         let mut engine = self.core.lock();
         let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
         if !qp_type.joins_groups() {
             let reason = "only UD queue pairs take part in multicast";
-            return Err(pumice_ground::error::ResourceError::invalid(reason).into());
+            return Err(pumice_platform::error::ResourceError::invalid(reason).into());
         }
-        engine.resources.groups.hear_itself(qpn, hears);
+        engine.resources.groups.set_loopback(qpn, is_on);
         Ok(())
     }
 
-    /// Adds an address to the port that it names, or takes it away; raises GID_CHANGE if the table changed.
+    /// Adds an address to the port that it names, or removes it; raises GID_CHANGE if the table changed.
     ///
     /// # Errors
-    /// The table is full; there is no such port.
+    /// The table is full; no such port exists.
     pub fn change_gid(&self, entry: GidEntry, present: bool) -> Result<bool, HcaError> {
         let mut engine = self.core.lock();
         let port_num = entry.port_num;
@@ -252,16 +258,15 @@ impl Hca {
         Ok(changed)
     }
 
-    /// Makes the addresses of the ports these: those that stay keep their indices, new ones get the first
-    /// free.
-    /// One GID_CHANGE if anything changed.
+    /// Replaces the addresses of the ports: those that stay keep their indices, new ones get the first free.
+    /// One GID_CHANGE is raised if anything changed.
     pub fn set_gids(&self, entries: Vec<GidEntry>) -> bool {
         self.core.lock().follow_addresses(entries, self.core.clock.now_ns())
     }
 }
 
-/// Why the network does not let a port into a group: what the operating system says, or the port's own
-/// sentence.
+/// Returns the error for a port that the network does not let into a group: that of the operating system, or
+/// the port's own sentence.
 fn not_joined(error: &std::io::Error) -> ResourceError {
     match error.raw_os_error() {
         Some(errno) => ResourceError::Os { what: "join the multicast group", errno },

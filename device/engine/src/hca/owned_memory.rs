@@ -3,19 +3,19 @@
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-use pumice_ground::table::Handle;
-use pumice_objects::memory::RegionKeys;
+use crate::memory::RegionKeys;
+use pumice_platform::table::Handle;
 use pumice_transport::types::{Access, RemoteTarget, Sge};
 
 use super::{Hca, HcaError};
 
-/// Zeroed, 8-byte aligned memory and its registration. What the device does to registered memory it
-/// does under the engine's lock; reading and writing here take the same lock, so no access is torn.
+/// Zeroed, 8-byte aligned memory and its registration. The device accesses registered memory under the
+/// engine's lock; reading and writing here take the same lock, so no access is torn.
 pub struct OwnedMemory {
     hca: Arc<Hca>,
     keys: RegionKeys,
     iova: u64,
-    /// Emptied by `drop` alone.
+    /// The memory; only `drop` empties it.
     words: Option<Box<[UnsafeCell<u64>]>>,
 }
 
@@ -25,8 +25,8 @@ unsafe impl Send for OwnedMemory {}
 unsafe impl Sync for OwnedMemory {}
 
 impl OwnedMemory {
-    /// Registers `length` new bytes, rounded up to a multiple of 8, whose first one peers and
-    /// scatter/gather elements call `iova`.
+    /// Registers `length` new bytes, rounded up to a multiple of 8, whose first one peers and scatter/gather
+    /// elements call `iova`.
     ///
     /// # Errors
     /// As [`Hca::reg_mr`].
@@ -45,22 +45,22 @@ impl OwnedMemory {
         Ok(OwnedMemory { hca: Arc::clone(hca), keys, iova, words: Some(words) })
     }
 
-    /// Bytes registered.
+    /// Returns the number of bytes registered.
     pub fn len(&self) -> usize {
         self.words.as_ref().map_or(0, |words| words.len() * 8)
     }
 
-    /// Whether there are none; there always are.
+    /// Reports whether the memory is empty, which it never is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A scatter/gather element over part of it; the range is checked when it is used.
+    /// Returns a scatter/gather element over part of the memory; the range is checked when it is used.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge { address: self.iova.wrapping_add(offset), length, lkey: self.keys.lkey }
     }
 
-    /// How peers name the byte at `offset`.
+    /// Returns the address and the key by which peers name the byte at `offset`.
     pub fn target(&self, offset: u64) -> RemoteTarget {
         RemoteTarget { address: self.iova.wrapping_add(offset), rkey: self.keys.rkey }
     }
@@ -71,7 +71,7 @@ impl OwnedMemory {
         (end <= words.len() * 8).then(|| words.as_ptr().cast::<u8>().cast_mut().wrapping_add(offset))
     }
 
-    /// Copies bytes from `offset` into `out`; false, and nothing copied, if they are not all inside.
+    /// Copies bytes from `offset` into `out`. Returns false, and copies nothing, if they are not all inside.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
         let Some(pointer) = self.pointer(offset, out.len()) else { return false };
         let _engine = self.hca.core.lock();
@@ -80,7 +80,7 @@ impl OwnedMemory {
         true
     }
 
-    /// Copies `bytes` to `offset`; false, and nothing copied, if they do not fit.
+    /// Copies `bytes` to `offset`. Returns false, and copies nothing, if they do not fit.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> bool {
         let Some(pointer) = self.pointer(offset, bytes.len()) else { return false };
         let _engine = self.hca.core.lock();
@@ -101,7 +101,7 @@ impl Drop for OwnedMemory {
 
 #[cfg(test)]
 mod tests {
-    use pumice_ports::FabricConfig;
+    use pumice_fabric::FabricConfig;
 
     use super::*;
     use crate::world::World;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use pumice_ground::error::ResourceError;
-use pumice_objects::address_handle;
-use pumice_ports::{Peer, Port};
-use pumice_profile::addresses::pkey_table::PkeyTable;
-use pumice_profile::addresses::ports::{DevicePort, Ports};
+use pumice_model::addresses::address_handle;
+use pumice_model::addresses::pkey_table::PkeyTable;
+use pumice_model::addresses::ports::{DevicePort, Ports};
+use pumice_model::port::limits::Peer;
+use pumice_model::port::traits::Port;
+use pumice_platform::error::ResourceError;
 use pumice_transport::path::Path;
 use pumice_transport::qp::{
     AlternatePath, AttributeMask, ModifyError, QpAttributes, QueuePair, ResolvedPath,
@@ -16,12 +17,12 @@ use pumice_transport::wire::{Qpn, source_port};
 
 use crate::engine::{read_limit_packets, window_limit_packets};
 
-/// What paths of queue pairs are made from.
+/// The parts from which paths of queue pairs are made.
 pub(super) struct Paths<'a> {
     ports: &'a Ports,
     port: &'a mut dyn Port,
     now_ns: u64,
-    /// The UDP source port that was computed for a path, and the one that it has instead.
+    /// The UDP source port that was computed for a path, and the one that replaces it.
     pub(super) replaced: Option<(u16, u16)>,
 }
 
@@ -30,13 +31,13 @@ impl<'a> Paths<'a> {
         Paths { ports, port, now_ns, replaced: None }
     }
 
-    /// The path of an address vector from a queue pair to another one.
+    /// Returns the path of an address vector from a queue pair to another one.
     fn path(&mut self, vector: &AddressVector, local: Qpn, remote: Qpn) -> Result<Path, ResourceError> {
         let mut path = address_handle::resolve(vector, self.ports)?;
         let peer = Peer { address: path.flow.destination, process: remote.process() };
         let computed = match path.flow_label {
             // One batch in a ring carries the packets of many connections.
-            0 if self.port.gathers_flows(peer) => source_port::FIRST,
+            0 if self.port.coalesces_flows(peer) => source_port::FIRST,
             //= statement:5
             //| A queue pair sends from the port that its flow label or both queue pair numbers say.
             label => source_port::of_connection(label, local, remote),
@@ -50,7 +51,7 @@ impl<'a> Paths<'a> {
         Ok(path)
     }
 
-    /// The path that attributes have for a connected queue pair, with what its way takes.
+    /// Returns the path that attributes give a connected queue pair, with the limits of the way.
     pub(super) fn resolved(
         &mut self,
         qp: &QueuePair,
@@ -74,7 +75,7 @@ impl<'a> Paths<'a> {
         })
     }
 
-    /// The partition and the alternate path that attributes name by indices of the tables of a port.
+    /// Returns the partition and the alternate path that attributes name by indices of the tables of a port.
     pub(super) fn named_by_tables(
         &mut self,
         port: Option<&DevicePort>,
@@ -100,7 +101,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// The queue pair that a queue pair is connected to when attributes have been applied.
+/// Returns the queue pair that a queue pair is connected to when attributes have been applied.
 fn remote_of(qp: &QueuePair, attributes: &QpAttributes, mask: AttributeMask) -> Qpn {
     Qpn::new(match mask.contains(AttributeMask::DEST_QPN) {
         true => attributes.dest_qp_num,
@@ -108,8 +109,8 @@ fn remote_of(qp: &QueuePair, attributes: &QpAttributes, mask: AttributeMask) -> 
     })
 }
 
-/// The empty entry of the GID table that is behind a destination which is no address: programs give their
-/// peers what `ibv_query_gid` said of the index, and get it back.
+/// Returns the empty entry of the GID table that is behind a destination which is no address: programs give
+/// their peers what `ibv_query_gid` returned for the index, and get it back.
 pub(super) fn empty_gid_entry(
     ports: &Ports,
     attributes: &QpAttributes,
@@ -123,7 +124,7 @@ pub(super) fn empty_gid_entry(
     ports.get(vector.port_num)?.gids.entry(vector.sgid_index).err()
 }
 
-/// The key at an index; an empty entry is no partition.
+/// Returns the key at an index; an empty entry is no partition.
 fn partition(pkeys: &PkeyTable, index: u16) -> Result<u16, ResourceError> {
     match pkeys.pkey(index.into())? {
         0 => {

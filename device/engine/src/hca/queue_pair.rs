@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-use pumice_ground::error::ResourceError;
-use pumice_ground::table::Handle;
-use pumice_objects::completion_queue::CompletionQueue;
-use pumice_objects::memory::MappingCheck;
-use pumice_ports::Peer;
-use pumice_profile::addresses::gid_table::GidTable;
-use pumice_profile::addresses::ports::{DevicePort, Ports};
+use crate::memory::MappingCheck;
+use crate::objects::completion_queue::CompletionQueue;
+use pumice_model::addresses::gid_table::GidTable;
+use pumice_model::addresses::ports::{DevicePort, Ports};
+use pumice_model::port::limits::Peer;
+use pumice_model::profile::PostCall;
+use pumice_platform::error::ResourceError;
+use pumice_platform::table::Handle;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Host;
 use pumice_transport::path::Flow;
@@ -16,19 +17,19 @@ use pumice_transport::qp::{
     AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, SrdOrder,
 };
 use pumice_transport::types::{
-    OwnService, QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion,
+    QpCapacity, QpState, QpType, RecvRequest, SendRequest, VendorService, WorkCompletion,
 };
 use pumice_transport::wire::Qpn;
 
 use super::paths::{Paths, empty_gid_entry};
-use super::{Hca, HcaError, TargetRegistration};
+use super::{Hca, HcaError, MrcAttributes, TargetRegistration, mrc_twin};
 use crate::engine::{Acknowledge, QpEntry};
 use crate::resources::{MappingCheckPolicy, QpSetup};
 
 /// Checks a change of state and attributes before anything of it is done.
 ///
 /// # Errors
-/// Which attribute is missing, not allowed or wrong, or which entry of the GID table is empty.
+/// An attribute is missing, not allowed or wrong, or an entry of the GID table is empty.
 fn check_transition(
     ports: &Ports,
     qp: &QueuePair,
@@ -45,51 +46,51 @@ fn check_transition(
     Ok(())
 }
 
-/// What to make a queue pair of (`ibv_create_qp_ex`).
+/// The parameters of a new queue pair (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]
 pub struct QpInit {
     /// Transport service.
     pub qp_type: QpType,
-    /// Protection domain; all but XRC targets.
+    /// Protection domain; for all but XRC targets.
     pub pd: Option<Handle>,
-    /// Completion queue of sends; all but XRC targets.
+    /// Completion queue of sends; for all but XRC targets.
     pub send_cq: Option<Handle>,
-    /// Completion queue of receives; RC, UC, UD.
+    /// Completion queue of receives; for RC, UC, UD.
     pub recv_cq: Option<Handle>,
     /// Shared receive queue, instead of a receive queue of its own.
     pub srq: Option<Handle>,
-    /// XRC domain; XRC targets and queue pairs of OFED 1.x.
+    /// XRC domain; for XRC targets and queue pairs of OFED 1.x.
     pub xrcd: Option<Handle>,
-    /// Sizes asked for.
+    /// The requested sizes.
     pub capacity: QpCapacity,
-    /// All send requests make completions.
+    /// True if all send requests make completions.
     pub signal_all: bool,
-    /// What the application calls it: comes back in asynchronous events.
+    /// The application's value for the queue pair, which asynchronous events carry.
     pub cookie: u64,
 }
 
 impl Hca {
-    /// Makes a queue pair in RESET; its number and the sizes granted.
+    /// Creates a queue pair in RESET. Returns its number and the granted sizes.
     ///
     /// # Errors
     /// An object is missing or of the wrong kind, a size is out of range, no number is free. Raw packets: the
     /// process may not send any (EPERM), or there is no Ethernet (`NotSupported`).
     pub fn create_qp(&self, init: &QpInit) -> Result<(Qpn, QpCapacity), HcaError> {
-        self.create_own_qp(init, None)
+        self.create_vendor_qp(init, None)
     }
 
-    /// Makes a queue pair of a vendor's own service, of the type of that.
+    /// Creates a queue pair of a vendor's own service, with the type of that service.
     ///
     /// # Errors
     /// As [`Hca::create_qp`].
-    pub fn create_own_qp(
+    pub fn create_vendor_qp(
         &self,
         init: &QpInit,
-        own: Option<OwnService>,
+        own: Option<VendorService>,
     ) -> Result<(Qpn, QpCapacity), HcaError> {
         let mut engine = self.core.lock();
         let most = self.limits.max_qp;
-        if engine.queue_pairs.count() >= most {
+        if engine.queue_pair_count() >= most {
             let table = format!("the device has all of its {most} queue pairs");
             return Err(ResourceError::no_memory(table).into());
         }
@@ -109,7 +110,7 @@ impl Hca {
             xrcd: init.xrcd,
             capacity: init.capacity,
         });
-        // With no queue pair there is no way to the interfaces.
+        // Without a queue pair the sockets on the interfaces are closed.
         let attached = attached.inspect_err(|_| engine.resources.leave_ethernet(qpn))?;
         if let (true, Some(ethernet)) = (init.qp_type.is_raw(), &mut engine.resources.ethernet) {
             ethernet.put(qpn, 0);
@@ -122,25 +123,30 @@ impl Hca {
             has_srq: init.srq.is_some(),
             port_mtu_bytes: engine.resources.ports.longest_mtu().bytes(),
             congestion: self.congestion.clone(),
+            adaptive_timeout: self.adaptive_timeout,
         });
-        if let Some(own) = own.or_else(|| OwnService::plain(init.qp_type)) {
+        if let Some(own) = own.or_else(|| VendorService::plain(init.qp_type)) {
             let order = match self.srd_order {
                 // Each queue pair has an order of its own, the same in every run.
                 SrdOrder::Seed(seed) => SrdOrder::Seed(seed ^ u64::from(attached.context.ordinal) << 32),
                 order => order,
             };
-            qp.set_own(own, order);
+            qp.set_vendor_service(own, order);
         }
-        let sharing = match engine.share(&qp) {
+        let room = qp.make_room().map_err(|_| {
+            let entries = attached.capacity.max_send_wr;
+            HcaError::from(ResourceError::no_memory(format!("{entries} send requests; ask for fewer")))
+        });
+        let sharing = match room.and_then(|()| Ok(engine.share(&qp)?)) {
             Ok(sharing) => sharing,
             Err(error) => {
                 engine.resources.detach_qp(qpn)?;
-                return Err(error.into());
+                return Err(error);
             }
         };
         engine.queue_pairs.insert(index.into(), QpEntry::new(qp, sharing));
         drop(engine);
-        self.note_objects();
+        self.publish_object_counts();
         Ok((qpn, attached.capacity))
     }
 
@@ -152,24 +158,29 @@ impl Hca {
     pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), HcaError> {
         let account = {
             let mut engine = self.core.lock_own()?;
+            if engine.mrc.by_number(qpn).is_some() {
+                drop(engine);
+                return self.destroy_mrc_qp(qpn);
+            }
             let (index, _) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
             if engine.resources.is_target(qpn) {
                 drop(engine);
                 return self.close_target(TargetRegistration::of_creator(qpn));
             }
-            engine.unshare(qpn);
+            engine.end_sharing(qpn);
             let account = engine.resources.detach_qp(qpn)?;
+            mrc_twin::end(&mut engine, qpn);
             if let Some(mut entry) = engine.queue_pairs.remove(index) {
                 engine.release_budget(&mut entry);
             }
             account
         };
-        self.note_objects();
+        self.publish_object_counts();
         account.wait_all_acked();
         Ok(())
     }
 
-    /// The limits of a queue pair that is on a port; one that is not there is refused by its number.
+    /// Returns the limits of a queue pair on a port; a port that does not exist is refused by its number.
     fn modify_limits(&self, ports: &Ports, port: Option<&DevicePort>) -> ModifyLimits {
         ModifyLimits {
             active_mtu: port.map_or_else(|| ports.longest_mtu(), DevicePort::active_mtu),
@@ -185,9 +196,30 @@ impl Hca {
     /// Changes state and attributes of a queue pair; on failure nothing has changed.
     ///
     /// # Errors
-    /// Which attribute is missing, not allowed or wrong, and for which transition; an address
-    /// vector that leads nowhere; an unknown number.
+    /// An attribute is missing, not allowed or wrong for the transition; an address vector that leads
+    /// nowhere; an unknown number.
     pub fn modify_qp(
+        &self,
+        qpn: Qpn,
+        attributes: &QpAttributes,
+        mask: AttributeMask,
+    ) -> Result<(), HcaError> {
+        if self.core.lock().mrc.by_number(qpn).is_some() {
+            return self.modify_mrc_qp(qpn, attributes, mask, &MrcAttributes::default());
+        }
+        self.modify_other_qp(qpn, attributes, mask)?;
+        if self.carries_by_mrc {
+            let mut engine = self.core.lock();
+            let now_ns = self.core.clock.now_ns();
+            mrc_twin::follow(&mut engine, qpn, now_ns);
+            engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
+            self.core.note_deadline(&engine, now_ns);
+        }
+        Ok(())
+    }
+
+    /// Changes a queue pair that is none of MRC, as [`Hca::modify_qp`] does.
+    fn modify_other_qp(
         &self,
         qpn: Qpn,
         attributes: &QpAttributes,
@@ -198,7 +230,7 @@ impl Hca {
         let unknown = HcaError::UnknownQueuePair { qpn };
         let in_entry = |error| HcaError::Entry { qpn, error };
         let (index, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
-        // As another process may have left it.
+        // Another process may have changed the queue pair.
         entry
             .with(&mut engine.resources.host(MappingCheck::Assumed), |_, _| ())
             .map_err(|why| why.error(qpn))?;
@@ -207,7 +239,7 @@ impl Hca {
         let port = engine.resources.ports.get(port_num);
         let limits = self.modify_limits(&engine.resources.ports, port);
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
-        // Checked first: a missing attribute is said before an address vector is looked at.
+        // The check comes first: a missing attribute is reported before an address vector is resolved.
         check_transition(&engine.resources.ports, &entry.qp, attributes, mask, &limits)?;
         if self.port_count > 1 {
             check_paths_port(&entry.qp, attributes, mask, port_num).map_err(in_entry)?;
@@ -257,38 +289,43 @@ impl Hca {
         Ok(())
     }
 
-    /// How many queue pairs this device made before it; `None`: the number is not known.
+    /// Returns the ordinal of a queue pair: how many this device created before it; `None`: the number is not
+    /// known.
     pub fn ordinal_of(&self, qpn: Qpn) -> Option<u32> {
         self.core.lock_own().ok()?.resources.ordinal_of(qpn)
     }
 
-    /// All attributes of a queue pair now.
+    /// Returns all present attributes of a queue pair.
     ///
     /// # Errors
     /// Unknown number.
     pub fn query_qp(&self, qpn: Qpn) -> Result<QpAttributes, HcaError> {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
+        if let Some((_, entry)) = engine.mrc.by_number(qpn) {
+            return Ok(entry.query());
+        }
         let (_, entry) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
         Ok(entry
             .with(&mut engine.resources.host(MappingCheck::Assumed), |qp, _| qp.query())
             .map_err(|why| why.error(qpn))?)
     }
 
-    /// The address from which a queue pair of SRD got the newest message of another one; none: it got none.
+    /// Returns the address from which a queue pair of SRD got the newest message of another one; `None`: it
+    /// got none.
     pub fn srd_source(&self, qpn: Qpn, from: Qpn) -> Option<IpAddr> {
         let mut engine = self.core.lock();
         engine.queue_pairs.by_number(qpn)?.1.qp.srd_source(from)
     }
 
-    /// Whether WRITEs with immediate data that arrive at a queue pair take no receive request.
+    /// Reports whether WRITEs with immediate data that arrive at a queue pair take no receive request.
     pub fn takes_unsolicited(&self, qpn: Qpn) -> bool {
         let mut engine = self.core.lock();
         engine.queue_pairs.by_number(qpn).is_some_and(|(_, entry)| entry.qp.takes_unsolicited())
     }
 
-    /// A stream of an initiator of DC that has failed works again. False: it is none in RTS that was made
-    /// with streams.
+    /// Resets a failed stream of a DC initiator, so that it works again. Returns false if the queue pair is
+    /// not one in RTS that was created with streams.
     pub fn reset_dc_stream(&self, qpn: Qpn, stream: u16) -> bool {
         let mut engine = self.core.lock();
         let Some((_, entry)) = engine.queue_pairs.by_number(qpn) else { return false };
@@ -299,37 +336,46 @@ impl Hca {
         works
     }
 
-    /// The send queue of a queue pair stops in SQD after data that does not fit its signatures.
+    /// Makes the send queue of a queue pair stop in SQD after data that does not fit its signatures.
     pub fn stop_at_bad_signature(&self, qpn: Qpn) {
         if let Some((_, entry)) = self.core.lock().queue_pairs.by_number(qpn) {
             entry.qp.stop_at_bad_signature();
         }
     }
 
-    /// Cancels the send requests with this identifier that have not begun, and says how many they are.
-    /// `None`: the queue pair's send queue is not drained in SQD.
+    /// Makes a queue pair place data out of order from now on; its messages take receives in any order.
+    pub fn place_out_of_order(&self, qpn: Qpn) {
+        let mut engine = self.core.lock();
+        engine.resources.place_out_of_order(qpn);
+        if let Some((_, entry)) = engine.queue_pairs.by_number(qpn) {
+            entry.qp.place_out_of_order();
+        }
+    }
+
+    /// Cancels the send requests with this identifier that have not begun, and returns their number. `None`:
+    /// the queue pair's send queue is not drained in SQD.
     pub fn cancel_sends(&self, qpn: Qpn, wr_id: u64) -> Option<u32> {
         self.core.lock().queue_pairs.by_number(qpn)?.1.qp.cancel_sends(wr_id)
     }
 
-    /// A number that no queue pair gets until it is released, for programs that tell peers of one that does
-    /// not exist.
+    /// Reserves a number that no queue pair gets until it is released, for programs that tell peers of one
+    /// that does not exist.
     ///
     /// # Errors
-    /// All are in use.
+    /// All numbers are in use.
     pub fn reserve_number(&self) -> Result<Qpn, HcaError> {
         let index = self.core.lock().queue_pairs.reserve_index()?;
         Ok(Qpn::of(self.process, index))
     }
 
-    /// Ends that. False: the number is not reserved.
+    /// Releases a reserved number. Returns false if the number is not reserved.
     pub fn release_number(&self, qpn: Qpn) -> bool {
         qpn.process() == self.process && self.core.lock().queue_pairs.release_index(qpn.index())
     }
 
-    /// A queue pair of RC or UC in RTS sends from this UDP port from now on. False: it is none, or the port
-    /// cannot be had: another socket has it, or the peer knows the queue pair by the port of RoCE, which is
-    /// all that it has then.
+    /// Makes a queue pair of RC or UC in RTS send from this UDP port from now on. Returns false if it is no
+    /// such queue pair, or the port is not available: another socket has it, or the peer knows the queue pair
+    /// by the port of RoCE, which is then the only possible one.
     pub fn set_source_port(&self, qpn: Qpn, source_port: u16) -> bool {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
@@ -350,8 +396,8 @@ impl Hca {
     /// Posts a send request and sends as much of it as may leave now.
     ///
     /// # Errors
-    /// Malformed, wrong state, or the queue is full: an entry is free only once its completion, or a
-    /// later one of the same queue, was polled.
+    /// Malformed, wrong state, or the queue is full: an entry is free only once its completion, or a later
+    /// one of the same queue, was polled.
     pub fn post_send(&self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), HcaError> {
         self.post_sends(qpn, std::slice::from_ref(request)).map_err(|(_, error)| error)
     }
@@ -364,16 +410,16 @@ impl Hca {
         self.post(qpn, requests, false, false)
     }
 
-    /// As [`Hca::post_sends`] of the beginning of a list, which may leave with the rest of it: the caller
-    /// posts that at once, and if there is none after all, posts no request.
+    /// Posts the beginning of a list as [`Hca::post_sends`] does, but it may leave with the rest of the list:
+    /// the caller posts that at once, and if there is none after all, posts no request.
     ///
     /// # Errors
-    /// As there. Those before it have been sent.
+    /// As [`Hca::post_sends`]. The requests before the refused one have been sent.
     pub fn post_begun(&self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<(), (usize, HcaError)> {
         self.post(qpn, requests, false, true)
     }
 
-    /// As [`Hca::post_sends`], all of them or none.
+    /// Posts send requests as [`Hca::post_sends`] does, all of them or none.
     ///
     /// # Errors
     /// The position of the first request that was refused, and why; nothing is posted.
@@ -381,7 +427,7 @@ impl Hca {
         self.post(qpn, requests, true, false)
     }
 
-    // With constants for `whole` and `begun`, this is the body of each of its callers.
+    // With constants for `whole` and `begun`, this function is inlined into each of its callers.
     #[inline(always)]
     fn post(
         &self,
@@ -393,17 +439,18 @@ impl Hca {
         let mut guard = self.core.lock_own().map_err(|inherited| (0, inherited.into()))?;
         let engine = &mut *guard;
         let Some((index, entry)) = engine.queue_pairs.by_number(qpn) else {
-            return Err((0, HcaError::UnknownQueuePair { qpn }));
+            return self.post_mrc_sends(engine, qpn, requests);
         };
         let depth = entry.qp.capacity().max_send_wr;
-        let polled = engine.resources.cq_common.polled_sends.count(qpn.value());
+        let polled = engine.resources.cq_common.freed_send_slots.count(qpn.value());
+        let call = if whole { PostCall::WrComplete } else { PostCall::PostSend };
         // A target has no send queue that could be full: the request itself is wrong.
         let has_queue = entry.qp.qp_type().has_send_queue();
         if whole && requests.len() > 1 {
-            // What follows refuses the first request of a series only, of which nothing is posted then.
+            // Only the first request of a series can be refused below, when nothing of it is posted yet.
             let free = depth.saturating_sub(entry.posted_sends.wrapping_sub(polled));
             check_series(&entry.qp, requests, free)
-                .map_err(|(position, error)| (position, HcaError::Post { qpn, error }))?;
+                .map_err(|(position, error)| (position, self.refused_send(qpn, error, call)))?;
         }
         let mut outcome = Ok(());
         for (position, request) in requests.iter().enumerate() {
@@ -414,26 +461,43 @@ impl Hca {
                 entry.qp.post_send(request, &mut engine.resources.host(MappingCheck::Assumed))
             };
             if let Err(error) = posted {
-                outcome = Err((position, HcaError::Post { qpn, error }));
+                outcome = Err((position, self.refused_send(qpn, error, call)));
                 break;
             }
             entry.posted_sends = entry.posted_sends.wrapping_add(1);
         }
-        if begun && outcome.is_ok() && engine.keeps_beginning(index) {
+        if begun && outcome.is_ok() && engine.holds_beginning(index) {
             return Ok(());
         }
         let now_ns = self.core.clock.now_ns();
         engine.posted(index, now_ns);
-        // Requests first, then what is owed to peers: an ACK must not delay a reply.
+        // Requests leave first, then answers: an ACK must not delay a reply.
         engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
         self.core.note_deadline(engine, now_ns);
         outcome
     }
 
+    /// Returns the refusal of a send request, with the errno that the imitated device's library returns.
+    #[cold]
+    pub fn refused_send(&self, qpn: Qpn, error: PostError, call: PostCall) -> HcaError {
+        HcaError::Post { qpn, errno: self.provider.errno_of_send(&error, call), error }
+    }
+
+    /// Returns the refusal of a send request with `given` bytes of inline data, which are more than the
+    /// device takes.
+    #[cold]
+    pub fn refused_inline(&self, qpn: Qpn, given: u64, call: PostCall) -> HcaError {
+        let mut engine = self.core.lock();
+        let capacity = engine.queue_pairs.by_number(qpn).map(|(_, entry)| *entry.qp.capacity());
+        let allowed = capacity.map_or(self.limits.max_inline_data, |capacity| capacity.max_inline_data);
+        drop(engine);
+        self.refused_send(qpn, PostError::InlineTooLong { given, allowed }, call)
+    }
+
     /// Posts a receive request to a queue pair's own receive queue.
     ///
     /// # Errors
-    /// RESET, an SRQ in its place, full, too many elements.
+    /// The queue pair is in RESET or uses an SRQ, the queue is full, or the request has too many elements.
     pub fn post_recv(&self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), HcaError> {
         self.post_recvs(qpn, std::slice::from_ref(request)).map_err(|(_, error)| error)
     }
@@ -446,14 +510,21 @@ impl Hca {
         let mut guard = self.core.lock_own().map_err(|inherited| (0, inherited.into()))?;
         let engine = &mut *guard;
         let Some((_, entry)) = engine.queue_pairs.by_number(qpn) else {
-            return Err((0, HcaError::UnknownQueuePair { qpn }));
+            return self.post_mrc_recvs(engine, qpn, requests);
         };
         if entry.qp.state() == QpState::Reset {
-            return Err((0, HcaError::Post { qpn, error: PostError::ReceiveInReset }));
+            let error = PostError::ReceiveInReset;
+            return Err((0, HcaError::Post { qpn, error, errno: libc::EINVAL }));
         }
         let mut outcome = Ok(());
         for (position, request) in requests.iter().enumerate() {
             if let Err(error) = engine.resources.post_recv(entry.qp.context(), request) {
+                let is_long = request.sges.len() > entry.qp.capacity().max_recv_sge as usize;
+                let errno = engine.resources.failures.provider.errno_of_long_receive();
+                let error = match error {
+                    ResourceError::Invalid { what } if is_long => ResourceError::Refused { what, errno },
+                    error => error,
+                };
                 outcome = Err((position, error.into()));
                 break;
             }
@@ -462,14 +533,14 @@ impl Hca {
         outcome
     }
 
-    /// Takes completions, oldest first, into `out`: how many. An empty queue drives the engine once.
-    /// In a process that was forked from the one of the device there is nothing.
+    /// Takes completions, oldest first, into `out`, and returns their number. An empty queue drives the
+    /// engine once. In a process that was forked from the one of the device there are none.
     #[inline]
     pub fn poll_cq(&self, cq: &CompletionQueue, out: &mut [WorkCompletion]) -> usize {
         if !self.is_own() {
             return 0;
         }
-        let most = cq.most_of(out.len());
+        let most = cq.max_returned(out.len());
         let out = out.get_mut(..most).unwrap_or_default();
         let count = cq.poll(out);
         if count > 0 || out.is_empty() {
@@ -483,8 +554,8 @@ impl Hca {
         count
     }
 
-    /// As [`Hca::poll_cq`], for one completion and when it was made, in ns of [`Hca::clock`]; 0 if the
-    /// queue does not stamp.
+    /// Takes one completion as [`Hca::poll_cq`] does, with the time when it was made, in ns of
+    /// [`Hca::clock`]; 0 if the queue does not stamp.
     pub fn poll_cq_stamped(&self, cq: &CompletionQueue) -> Option<(WorkCompletion, u64)> {
         if !self.is_own() {
             return None;
@@ -501,10 +572,10 @@ impl Hca {
     }
 }
 
-/// Whether requests that belong together can be posted, all of them; `free`: entries of the send queue.
+/// Checks whether requests that belong together can all be posted; `free`: entries of the send queue.
 ///
 /// # Errors
-/// The position of the first one that cannot, and why.
+/// The position of the first one that cannot be posted, and why.
 #[cold]
 fn check_series(qp: &QueuePair, requests: &[SendRequest<'_>], free: u32) -> Result<(), (usize, PostError)> {
     for (position, request) in requests.iter().enumerate() {
@@ -519,16 +590,16 @@ fn check_series(qp: &QueuePair, requests: &[SendRequest<'_>], free: u32) -> Resu
     Ok(())
 }
 
-/// The port that a queue pair is on when attributes have been applied.
+/// Returns the port that a queue pair is on when attributes have been applied.
 fn port_after(qp: &QueuePair, attributes: &QpAttributes, mask: AttributeMask) -> u8 {
     if mask.contains(AttributeMask::PORT) {
         return attributes.port_num;
     }
-    // In RESET it is on none yet: the first stands for it.
+    // In RESET the queue pair is on no port yet, and the first one is used.
     qp.query().port_num.max(1)
 }
 
-/// The path of a connected queue pair begins at the port that the queue pair is on.
+/// Checks that the path of a connected queue pair begins at the port that the queue pair is on.
 fn check_paths_port(
     qp: &QueuePair,
     attributes: &QpAttributes,

@@ -1,13 +1,13 @@
-//! XRC targets that several have open (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`).
+//! XRC targets that several owners have open (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`).
 
-use pumice_ground::table::Handle;
-use pumice_share::xrc::CREATOR;
+use pumice_fabric::xrc::CREATOR;
+use pumice_platform::table::Handle;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError};
 
-/// Names a hold on an XRC target.
+/// A registration for an XRC target, which keeps the target open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TargetRegistration {
     /// The target.
@@ -16,7 +16,7 @@ pub struct TargetRegistration {
 }
 
 impl TargetRegistration {
-    /// The hold of the one who made the target with [`Hca::create_qp`].
+    /// Returns the registration of the one who created the target with [`Hca::create_qp`].
     pub const fn of_creator(qpn: Qpn) -> TargetRegistration {
         TargetRegistration { qpn, id: CREATOR }
     }
@@ -27,10 +27,10 @@ impl Hca {
     /// events come with `cookie` as well.
     ///
     /// # Errors
-    /// Invalid: there is no such target in this XRC domain.
+    /// Invalid: no such target exists in this XRC domain.
     pub fn open_target(&self, xrcd: Handle, qpn: Qpn, cookie: u64) -> Result<TargetRegistration, HcaError> {
         let mut engine = self.core.lock();
-        engine.meet_target(qpn);
+        engine.adopt_target(qpn);
         let id = engine.resources.register_target(xrcd, qpn, cookie)?.id;
         if let Err(why) = engine.register_process(qpn) {
             let closed = engine.resources.unregister_target(qpn, id)?;
@@ -46,7 +46,7 @@ impl Hca {
     /// registration's asynchronous events are acknowledged.
     ///
     /// # Errors
-    /// Invalid: it was closed before.
+    /// Invalid: the registration was closed before.
     pub fn close_target(&self, registration: TargetRegistration) -> Result<(), HcaError> {
         let account = {
             let mut engine = self.core.lock_own()?;
@@ -60,10 +60,10 @@ impl Hca {
         Ok(())
     }
 
-    /// Changes state and attributes of an XRC target that need not be open here: its number and domain do.
+    /// Changes state and attributes of an XRC target by its number and domain; it need not be open here.
     ///
     /// # Errors
-    /// As [`Hca::modify_qp`]; there is no such target in this XRC domain.
+    /// As [`Hca::modify_qp`]; no such target exists in this XRC domain.
     pub fn modify_target(
         &self,
         xrcd: Handle,
@@ -71,22 +71,22 @@ impl Hca {
         attributes: &QpAttributes,
         mask: AttributeMask,
     ) -> Result<(), HcaError> {
-        self.meet(xrcd, qpn)?;
+        self.adopt(xrcd, qpn)?;
         self.modify_qp(qpn, attributes, mask)
     }
 
-    /// All attributes of an XRC target, as [`Hca::modify_target`].
+    /// Returns all attributes of an XRC target, which is named as in [`Hca::modify_target`].
     ///
     /// # Errors
-    /// There is no such target in this XRC domain.
+    /// No such target exists in this XRC domain.
     pub fn query_target(&self, xrcd: Handle, qpn: Qpn) -> Result<QpAttributes, HcaError> {
-        self.meet(xrcd, qpn)?;
+        self.adopt(xrcd, qpn)?;
         self.query_qp(qpn)
     }
 
-    fn meet(&self, xrcd: Handle, qpn: Qpn) -> Result<(), HcaError> {
+    fn adopt(&self, xrcd: Handle, qpn: Qpn) -> Result<(), HcaError> {
         let mut engine = self.core.lock();
-        engine.meet_target(qpn);
+        engine.adopt_target(qpn);
         Ok(engine.resources.check_target(xrcd, qpn)?)
     }
 }

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pumice_ground::outside;
-use pumice_objects::completion_channel::{CompletionChannel, CqEvent};
-use pumice_objects::completion_queue::CompletionQueue;
+use crate::objects::completion_channel::{CompletionChannel, CqEvent};
+use crate::objects::completion_queue::CompletionQueue;
+use pumice_platform::outside;
 
 use super::Hca;
 
 impl Hca {
-    /// Arms a completion queue: one event on its channel at the next completion (with
-    /// `solicited_only`, at the next solicited or unsuccessful one). Completions already there do
-    /// not fire, with one exception: see [`CompletionQueue::arm`].
+    /// Arms a completion queue: one event comes on its channel at the next completion (with `solicited_only`,
+    /// at the next solicited or unsuccessful one). Existing completions make no event, with one exception:
+    /// see [`CompletionQueue::arm`].
     pub fn req_notify_cq(&self, cq: &CompletionQueue, solicited_only: bool) {
         if self.is_own() {
-            // An adapter delivers what has arrived before the queue is armed. Elsewhere another thread does
-            // that at times.
-            if outside::world::is_here() {
+            // An adapter delivers what has arrived before the queue is armed. Outside of a simulated world
+            // another thread does that at times.
+            if outside::world::is_in_world() {
                 self.drive();
             }
             cq.arm(solicited_only);
@@ -27,7 +27,7 @@ impl Hca {
 
     /// Blocks until a completion event comes or the time is up. The calling thread drives the engine while it
     /// waits, so a packet costs one wake-up and not two. In a process that was forked from the one of the
-    /// device there is nothing to wait for.
+    /// device there is no event to wait for.
     pub fn wait_cq_event(
         &self,
         channel: &Arc<CompletionChannel>,
@@ -36,8 +36,8 @@ impl Hca {
         self.is_own().then(|| self.core.wait_event(channel, timeout, false))?
     }
 
-    /// As [`Hca::wait_cq_event`], but a signal handler that ran in this thread ends the wait with `None`, as
-    /// it ends read(2).
+    /// Blocks as [`Hca::wait_cq_event`] does, but a signal handler that ran in this thread ends the wait with
+    /// `None`, as it ends read(2).
     pub fn wait_cq_event_or_signal(
         &self,
         channel: &Arc<CompletionChannel>,

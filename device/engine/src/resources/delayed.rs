@@ -1,31 +1,31 @@
-//! Work requests that have been carried out, and completions of them that come later.
+//! Executed work requests, and their completions that come later.
 
 use pumice_transport::host::{Ended, QpContext};
 use pumice_transport::types::WcStatus;
 
 use super::tables::Resources;
-use crate::decisions::{DelayedCompletion, Made};
+use crate::decisions::{DelayedCompletion, PendingCompletion};
 
 impl Resources {
-    /// An event of the completion queue with this index comes by then.
+    /// Delays an event of the completion queue with this index until `due_ns`.
     #[cold]
     pub(super) fn delay_event(&mut self, cq: u32, due_ns: u64) {
         self.decisions.delayed.push_event(cq, due_ns);
     }
 
-    /// How a work request ends that has been carried out; `None`: with success.
+    /// Decides how an executed work request ends; `None`: with success.
     #[cold]
     pub(super) fn judge(&mut self, qp: &QpContext, ended: &Ended) -> Option<WcStatus> {
         self.decisions.work(qp, ended, &self.events)
     }
 
-    /// Puts a completion off, if that was decided or one before it waits; else gives it back.
+    /// Delays a completion, if that was decided or an earlier one is delayed; else returns it.
     #[cold]
-    pub(super) fn delay(&mut self, qp: &QpContext, made: Made) -> Option<Made> {
+    pub(super) fn delay(&mut self, qp: &QpContext, made: PendingCompletion) -> Option<PendingCompletion> {
         self.decisions.delay(qp, made)
     }
 
-    /// Completions whose time has come are made.
+    /// Makes the delayed completions that are due.
     #[cold]
     pub(super) fn expire_delayed(&mut self, now_ns: u64) {
         while let Some(one) = self.decisions.delayed.pop_due(now_ns) {
@@ -40,7 +40,8 @@ impl Resources {
         self.decisions.delayed.note_due(now_ns);
     }
 
-    /// A program that is told of an event of a queue pair finds the completions that came before it.
+    /// Makes the delayed completions of a queue pair before an event of it, so that a program that gets the
+    /// event finds them.
     #[cold]
     pub(super) fn end_wait_of(&mut self, ordinal: u32) {
         for key in [(ordinal, false), (ordinal, true)] {
@@ -51,8 +52,8 @@ impl Resources {
     }
 
     fn complete_delayed(&mut self, one: DelayedCompletion) {
-        // It is made now, and not when the packets came that were handled last.
-        self.moment.end();
+        // The completion is made now, and not when the packets came that were handled last.
+        self.batch_time.end();
         self.complete_in_turn(&one.qp, one.made);
     }
 }

@@ -1,8 +1,8 @@
-//! Raw packet queue pairs: what their protocol sees of Ethernet.
+//! The Ethernet side of raw packet queue pairs.
 
-use pumice_ground::error::ResourceError;
-use pumice_objects::memory::MappingCheck;
-use pumice_ports::ethernet::Ethernet;
+use crate::memory::MappingCheck;
+use pumice_fabric::ethernet::Ethernet;
+use pumice_platform::error::ResourceError;
 use pumice_transport::host::{FrameData, FrameError, QpContext};
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
@@ -13,7 +13,7 @@ impl Resources {
     /// Sends a frame of a raw packet queue pair.
     ///
     /// # Errors
-    /// It is no length of a frame on this interface, or its buffers cannot be read.
+    /// The length is not that of a frame on this interface, or the buffers cannot be read.
     #[cold]
     pub(super) fn send_frame_of(
         &mut self,
@@ -23,7 +23,7 @@ impl Resources {
         check: MappingCheck,
     ) -> Result<(), FrameError> {
         if let FrameData::Buffers(sges) = data
-            && self.has_buffered()
+            && self.has_any_stores()
         {
             self.drain_before_gather(qp.pd, sges, 0, length_bytes as usize);
         }
@@ -40,7 +40,7 @@ impl Resources {
         if ethernet.send(qp.qpn) { Ok(()) } else { Err(FrameError::Length) }
     }
 
-    /// A raw packet queue pair can be destroyed.
+    /// Checks that a raw packet queue pair can be destroyed.
     ///
     /// # Errors
     /// `Busy`: flow rules name it.
@@ -53,21 +53,22 @@ impl Resources {
         }
     }
 
-    /// The frames of a raw packet queue pair leave and arrive at this port. Other queue pairs have none.
+    /// Sets the port at which the frames of a raw packet queue pair leave and arrive. Other queue pairs have
+    /// none.
     pub(crate) fn put_frames_at(&mut self, qpn: Qpn, qp_type: QpType, port_num: u8) {
         if let (true, Some(ethernet)) = (qp_type.is_raw(), &mut self.ethernet) {
             ethernet.put(qpn, port_num);
         }
     }
 
-    /// A queue pair is gone. With the last raw packet queue pair go the ways to the interfaces.
+    /// Removes a queue pair. With the last raw packet queue pair the sockets on the interfaces are closed.
     pub(crate) fn leave_ethernet(&mut self, qpn: Qpn) {
         if self.ethernet.as_mut().is_some_and(|ethernet| ethernet.forget(qpn)) {
             self.ethernet = None;
         }
     }
 
-    /// The ways to the interfaces, for a call about flow rules.
+    /// Returns the sockets on the interfaces, for a call about flow rules.
     ///
     /// # Errors
     /// `Invalid`: there is no raw packet queue pair.

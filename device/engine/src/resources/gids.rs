@@ -1,8 +1,8 @@
 //! The addresses of a device's ports.
 
-use pumice_objects::async_event::AsyncElement;
-use pumice_profile::addresses::gid_table::GidEntry;
-use pumice_profile::addresses::ports::DevicePort;
+use pumice_model::addresses::gid_table::GidEntry;
+use pumice_model::addresses::ports::DevicePort;
+use pumice_model::event::async_event::AsyncElement;
 use pumice_transport::host::Counter;
 use pumice_transport::qp::Arrival;
 use pumice_transport::types::{AsyncEventType, Gid};
@@ -11,8 +11,8 @@ use pumice_transport::wire::{Packet, Qpn};
 use super::tables::Resources;
 
 impl Resources {
-    /// Makes the addresses of the ports these, each at the port that it names, and says of each port so if
-    /// anything changed there.
+    /// Replaces the addresses of the ports, each at the port that it names, and raises GID_CHANGE of each
+    /// port whose addresses changed. Returns whether any did.
     pub fn set_gids(&mut self, entries: Vec<GidEntry>) -> bool {
         let numbers: Vec<u8> = self.ports.iter().map(|(number, _)| number).collect();
         let mut changed = false;
@@ -37,7 +37,7 @@ impl Resources {
             port.gids.remove(gid);
         }
         for entry in entries {
-            // What does not fit in the table has no index until another address goes.
+            // An address that does not fit in the table has no index until another one is removed.
             changed |= port.gids.add(entry).unwrap_or(false);
         }
         port.follow_mtu();
@@ -49,7 +49,7 @@ impl Resources {
         changed
     }
 
-    /// A queue pair is on a port: what happens to it is counted there, too.
+    /// Records the port of a queue pair, so that its events are counted there, too.
     pub(crate) fn put_at_port(&mut self, qpn: Qpn, port_num: u8) {
         let counters =
             usize::from(port_num).checked_sub(1).and_then(|index| self.port_counters.get(index)).cloned();
@@ -58,9 +58,15 @@ impl Resources {
         }
     }
 
-    /// Whether a packet comes to an address of a port. One for a queue pair of another port is dropped.
+    /// Reports whether a packet comes to an address of a port, and drops it if not: it is for a queue pair of
+    /// another port.
     #[cold]
-    pub(crate) fn comes_to(&mut self, port_num: u8, arrival: &Arrival<'_>, packet: &Packet<'_>) -> bool {
+    pub(crate) fn is_addressed_to_port(
+        &mut self,
+        port_num: u8,
+        arrival: &Arrival<'_>,
+        packet: &Packet<'_>,
+    ) -> bool {
         let comes = self.ports.number_of(arrival.flow.destination) == Some(port_num);
         if !comes {
             self.drop_packet(Counter::RxWrongAddress, arrival.flow.source, Some(packet));
@@ -68,37 +74,38 @@ impl Resources {
         comes
     }
 
-    /// GID_CHANGE of a port; PORT_ERR before it if the last address that had a carrier has gone, PORT_ACTIVE
-    /// after it if there was none.
+    /// Raises GID_CHANGE of a port; before it PORT_ERR if the last address that had a carrier has gone, after
+    /// it PORT_ACTIVE if there was none.
     pub(crate) fn raise_gid_change(&self, port_num: u8, had_carrier: bool) {
         let has_carrier = self.ports.get(port_num).is_some_and(DevicePort::has_carrier);
         if had_carrier && !has_carrier {
-            self.raise_of_port(port_num, AsyncEventType::PortErr);
+            self.raise_port_async_event(port_num, AsyncEventType::PortErr);
         }
-        self.raise_of_port(port_num, AsyncEventType::GidChange);
+        self.raise_port_async_event(port_num, AsyncEventType::GidChange);
         if !had_carrier && has_carrier {
-            self.raise_of_port(port_num, AsyncEventType::PortActive);
+            self.raise_port_async_event(port_num, AsyncEventType::PortActive);
         }
     }
 
-    /// A cable was pulled or put in somewhere. A port that a fault plan has taken down stays so.
+    /// Raises PORT_ERR or PORT_ACTIVE because a cable was pulled or plugged in. A port that a fault plan has
+    /// taken down stays down.
     fn raise_carrier_change(&self, port_num: u8, had_carrier: bool) {
         if self.ports.get(port_num).is_none_or(|port| port.is_down) {
             return;
         }
         let event = if had_carrier { AsyncEventType::PortErr } else { AsyncEventType::PortActive };
-        self.raise_of_port(port_num, event);
+        self.raise_port_async_event(port_num, event);
     }
 
-    fn raise_of_port(&self, port_num: u8, event: AsyncEventType) {
+    fn raise_port_async_event(&self, port_num: u8, event: AsyncEventType) {
         self.async_events.raise(event, AsyncElement::Port(port_num));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use pumice_ground::limits::Limits;
-    use pumice_profile::addresses::pkey_table::PkeyTable;
+    use pumice_model::addresses::pkey_table::PkeyTable;
+    use pumice_platform::limits::Limits;
     use pumice_transport::types::Mtu;
 
     use super::*;

@@ -4,14 +4,15 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
-use pumice_events::{Event, Topics};
-use pumice_objects::async_event::AsyncElement;
-use pumice_objects::completion_queue::Pushed;
-use pumice_objects::memory::MappingCheck;
-use pumice_objects::srq::{Srq, Taken};
-use pumice_transport::event::{Departure, QpEvent, Topic};
+use crate::memory::MappingCheck;
+use crate::objects::completion_queue::CqPushOutcome;
+use crate::objects::srq::{Srq, SrqTake};
+use pumice_model::event::async_event::AsyncElement;
+use pumice_model::event::{Event, Topics};
+use pumice_transport::event::{OutgoingPacket, QpEvent, Topic};
 use pumice_transport::host::{
-    Counter, Ended, FrameData, FrameError, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey,
+    CountedOperation, Counter, Ended, FrameData, FrameError, Host, MemoryError, NoRecv, QpContext, RecvWqe,
+    RemoteKey,
 };
 use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, Fate, KeyConfiguration, MemoryFault, Sge, WcOpcode,
@@ -20,16 +21,17 @@ use pumice_transport::types::{
 use pumice_transport::wire::Packet;
 
 use super::tables::{Receives, Resources};
-use crate::decisions::{Made, Target};
+use crate::decisions::{PendingCompletion, Target};
 
-/// The device, for one call into the protocol: the call's copies are checked like this.
+/// The device, for one call into the protocol: its copies are checked as `check` says.
 pub(crate) struct DeviceHost<'a> {
     resources: &'a mut Resources,
     check: MappingCheck,
 }
 
 impl Resources {
-    /// What a queue pair's protocol sees; `check` is how its copies treat memory that may be unmapped.
+    /// Returns the device as a queue pair's protocol sees it; `check` decides how its copies treat memory
+    /// that may be unmapped.
     #[inline]
     pub(crate) fn host(&mut self, check: MappingCheck) -> DeviceHost<'_> {
         DeviceHost { resources: self, check }
@@ -55,7 +57,7 @@ impl DerefMut for DeviceHost<'_> {
 impl Host for DeviceHost<'_> {
     #[inline]
     fn gather(&mut self, pd: u32, sges: &[Sge], offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        if self.has_buffered() {
+        if self.has_any_stores() {
             self.drain_before_gather(pd, sges, offset, out.len());
         }
         self.memory.gather(pd, sges, offset, out, self.check)
@@ -97,7 +99,9 @@ impl Host for DeviceHost<'_> {
 
     #[inline]
     fn remote_read(&mut self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        self.drain_stores();
+        if self.has_any_stores() {
+            self.store_before_answer(key, address, out.len() as u64);
+        }
         self.memory.remote_read(key, address, out, self.check)
     }
 
@@ -107,7 +111,9 @@ impl Host for DeviceHost<'_> {
         address: u64,
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError> {
-        self.drain_stores();
+        if self.has_any_stores() {
+            self.store_before_answer(key, address, 8);
+        }
         self.memory.remote_atomic(key, address, operation)
     }
 
@@ -117,7 +123,9 @@ impl Host for DeviceHost<'_> {
         range: Option<(u64, u64)>,
         access: Access,
     ) -> Result<(), MemoryError> {
-        self.drain_stores();
+        if self.has_any_stores() {
+            self.store_before_answer(key, 0, 0);
+        }
         self.memory.remote_flush(key, range, access)
     }
 
@@ -171,23 +179,27 @@ impl Host for DeviceHost<'_> {
     }
 
     fn take_recv(&mut self, qp: &QpContext, xrc_srqn: Option<u32>, into: &mut RecvWqe) -> Result<(), NoRecv> {
-        let place = match xrc_srqn {
-            Some(number) => self.xrc_srq_place(qp, number)?,
+        let slot = match xrc_srqn {
+            Some(number) => self.xrc_srq_index(qp, number)?,
             None => qp.recv_queue,
         };
+        let other = self.choose_receive(qp, slot);
         let Resources { receives, async_events, .. } = &mut *self.resources;
-        let taken = match receives.at_mut(place).ok_or(NoRecv::Empty)? {
+        let taken = match receives.at_mut(slot).ok_or(NoRecv::Empty)? {
             Receives::Own(queue) => {
+                if let Some(index) = other.filter(|index| *index > 0) {
+                    queue.bring_forward(index);
+                }
                 into.pd = qp.pd;
                 into.cq = qp.recv_cq;
-                if queue.take(into) { Taken::Request } else { Taken::Empty }
+                if queue.take(into) { SrqTake::Request } else { SrqTake::Empty }
             }
             Receives::Shared(srq) => {
                 into.cq = srq.xrc().map_or(qp.recv_cq, |xrc| xrc.cq);
                 let taken = srq.take(into);
                 //= statement:44
                 //| SRQ_LIMIT_REACHED tells that the limit was crossed.
-                if taken == Taken::BelowLimit {
+                if taken == SrqTake::BelowLimit {
                     let element = AsyncElement::Srq { cookie: srq.cookie() };
                     async_events.raise_for(AsyncEventType::SrqLimitReached, element, srq.account());
                 }
@@ -198,12 +210,12 @@ impl Host for DeviceHost<'_> {
         if memory.has_signatures() {
             into.length_bytes = into.sges.iter().map(|sge| memory.wire_bytes_of(sge, false)).sum();
         }
-        if taken == Taken::Empty { Err(NoRecv::Empty) } else { Ok(()) }
+        if taken == SrqTake::Empty { Err(NoRecv::Empty) } else { Ok(()) }
     }
 
     fn srq_protection_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv> {
-        let place = self.xrc_srq_place(qp, xrc_srqn)?;
-        self.shared(place).map(Srq::pd).ok_or(NoRecv::NoSuchSrq)
+        let slot = self.xrc_srq_index(qp, xrc_srqn)?;
+        self.shared(slot).map(Srq::pd).ok_or(NoRecv::NoSuchSrq)
     }
 
     fn address_handle(&mut self, pd: u32, peer: IpAddr) -> Option<u16> {
@@ -222,18 +234,21 @@ impl Host for DeviceHost<'_> {
                 qp_num: qp.qpn.value(),
                 ..WorkCompletion::default()
             };
-            self.complete(qp, Made { cq: qp.recv_cq, completion, released: 0, solicited: false });
+            self.complete(
+                qp,
+                PendingCompletion { cq: qp.recv_cq, completion, released: 0, solicited: false },
+            );
         }
     }
 
     #[inline]
     fn complete_send(&mut self, qp: &QpContext, completion: WorkCompletion, released: u32) {
-        self.complete(qp, Made { cq: qp.send_cq, completion, released, solicited: false });
+        self.complete(qp, PendingCompletion { cq: qp.send_cq, completion, released, solicited: false });
     }
 
     #[inline]
     fn complete_recv(&mut self, qp: &QpContext, cq: u32, completion: WorkCompletion, solicited: bool) {
-        self.complete(qp, Made { cq, completion, released: 0, solicited });
+        self.complete(qp, PendingCompletion { cq, completion, released: 0, solicited });
     }
 
     #[inline]
@@ -243,6 +258,15 @@ impl Host for DeviceHost<'_> {
 
     fn judge(&mut self, qp: &QpContext, ended: &Ended) -> Option<WcStatus> {
         self.resources.judge(qp, ended)
+    }
+
+    #[inline]
+    fn counts(&self) -> bool {
+        self.counts_completions
+    }
+
+    fn ended(&mut self, qp: &QpContext, operation: CountedOperation, succeeded: bool) {
+        self.count_ended(qp, operation, succeeded);
     }
 
     fn event(&mut self, qp: &QpContext, event: AsyncEventType) {
@@ -266,27 +290,28 @@ impl Host for DeviceHost<'_> {
     }
 
     #[inline(always)]
-    fn tell(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
-        self.resources.tell(qp, event.topic(), event);
+    fn emit_uncounted(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
+        self.resources.emit_uncounted(qp, event.topic(), event);
     }
 
     #[inline]
     fn decides(&self) -> bool {
-        self.decisions.asks_about_packets()
+        self.decisions.decides_packets()
     }
 
     fn halted(&mut self, qp: &QpContext) {
         self.resources.decisions.halted(qp);
     }
 
-    fn fate(&mut self, qp: &QpContext, departure: &Departure<'_>) -> Fate {
+    fn fate(&mut self, qp: &QpContext, departure: &OutgoingPacket<'_>) -> Fate {
         let Resources { decisions, events, .. } = &mut *self.resources;
         decisions.packet(qp, departure, events)
     }
 }
 
 impl Resources {
-    /// Whether stores may wait. With signatures they do not: fields are calculated from what is stored.
+    /// Reports whether stores may be deferred. With signatures they may not: fields are calculated from
+    /// stored data.
     #[inline]
     fn shuffles_stores(&mut self) -> bool {
         if !self.is_shuffled() {
@@ -299,13 +324,24 @@ impl Resources {
         true
     }
 
-    /// Whether anything subscribes to events of this topic.
+    /// Decides which of the posted receives the next message of a queue pair takes, if a seed decides that.
+    #[inline]
+    fn choose_receive(&mut self, qp: &QpContext, slot: u32) -> Option<u32> {
+        if !self.is_shuffled() || !qp.out_of_order {
+            return None;
+        }
+        let Some(Receives::Own(queue)) = self.receives.at_mut(slot) else { return None };
+        let posted = queue.len();
+        Some(self.receive_to_take(qp, posted))
+    }
+
+    /// Reports whether anything subscribes to events of this topic.
     #[inline]
     pub(crate) fn listens(&self, topic: Topic) -> bool {
         self.topics.intersects(Topics::from_bits_retain(topic.bit()))
     }
 
-    /// Something happened to a queue pair.
+    /// Emits an event of a queue pair, and counts it.
     #[inline]
     pub(crate) fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>) {
         if let Some((counter, amount)) = event.counter() {
@@ -317,42 +353,42 @@ impl Resources {
         }
         let topic = event.topic();
         if self.listens(topic) {
-            self.tell(qp, topic, &event);
+            self.emit_uncounted(qp, topic, &event);
         }
     }
 
-    /// The same of an event that counts nothing, if a subscriber listens to its topic.
+    /// Emits an event that counts nothing, if a subscriber listens to its topic.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
-        // Without another call, for whose sake registers would be saved.
-        if let Some(subscriber) = self.events.only_one(topic)
-            && let Some(at_ns) = self.moment.shared(topic)
+    pub(crate) fn emit_uncounted(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
+        // The usual case is handled without another call, for which registers would have to be saved.
+        if let Some(subscriber) = self.events.single_subscriber(topic)
+            && let Some(at_ns) = self.batch_time.shared(topic)
         {
-            subscriber.hear(at_ns, &Event::Qp { qp, event });
+            subscriber.on_event(at_ns, &Event::Qp { qp, event });
         } else {
-            self.tell_all(qp, topic, event);
+            self.emit_to_subscribers(qp, topic, event);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn tell_all(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
-        let at_ns = self.moment.of(topic, || self.events.now_ns());
+    fn emit_to_subscribers(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
+        let at_ns = self.batch_time.of(topic, || self.events.now_ns());
         if !self.events.deliver(at_ns, Topics::from_bits_retain(topic.bit()), &Event::Qp { qp, event }) {
-            // The one that listened has left, which takes no lock of the engine.
+            // A subscriber has left, for which it takes no lock of the engine.
             self.follow_subscribers();
         }
     }
 
-    /// Why something just went wrong, for the operator's log.
+    /// Reports the cause of a problem for the operator's log.
     #[cold]
     pub(crate) fn log(&mut self, qp: &QpContext, cause: Cause) {
         self.emit(qp, QpEvent::Logged(&cause));
     }
 
-    /// Counts a packet that is dropped before a queue pair sees it, and tells of it. `packet`: if it could be
-    /// parsed.
+    /// Counts a packet that is dropped before a queue pair sees it, and emits an event. `packet`: if it could
+    /// be parsed.
     #[cold]
     pub(crate) fn drop_packet(&mut self, reason: Counter, source: IpAddr, packet: Option<&Packet<'_>>) {
         self.count(reason, 1);
@@ -370,7 +406,13 @@ impl Resources {
     }
 
     #[inline]
-    fn complete(&mut self, qp: &QpContext, mut made: Made) {
+    fn complete(&mut self, qp: &QpContext, mut made: PendingCompletion) {
+        if made.completion.status != WcStatus::Success {
+            self.number_failure(&mut made);
+        }
+        if self.counts_completions && made.completion.opcode.is_recv() {
+            self.count_ended(qp, CountedOperation::Receive, made.completion.status == WcStatus::Success);
+        }
         if self.decisions.delays() {
             let Some(changed) = self.delay(qp, made) else { return };
             made = changed;
@@ -378,10 +420,19 @@ impl Resources {
         self.complete_in_turn(qp, made);
     }
 
-    /// Makes a completion now, unless stores before it wait.
+    /// Gives a failed completion the number by which the adapter's library names the cause, if it has none.
+    #[cold]
+    fn number_failure(&self, made: &mut PendingCompletion) {
+        let completion = &mut made.completion;
+        if completion.vendor_err == 0 {
+            completion.vendor_err = self.failures.vendor_err(completion.status, completion.opcode.is_recv());
+        }
+    }
+
+    /// Makes a completion now, unless stores before it are buffered.
     #[inline]
-    pub(super) fn complete_in_turn(&mut self, qp: &QpContext, made: Made) {
-        if !self.has_buffered() {
+    pub(super) fn complete_in_turn(&mut self, qp: &QpContext, made: PendingCompletion) {
+        if !self.has_any_stores() {
             return self.complete_now(qp, &made);
         }
         if let Some(made) = self.complete_buffered(qp, made) {
@@ -390,38 +441,41 @@ impl Resources {
     }
 
     #[inline]
-    pub(super) fn complete_now(&mut self, qp: &QpContext, made: &Made) {
+    pub(super) fn complete_now(&mut self, qp: &QpContext, made: &PendingCompletion) {
         // A completion is long: it is copied into its queue from where it was made.
-        let Made { cq, ref completion, released, solicited } = *made;
+        let PendingCompletion { cq, ref completion, released, solicited } = *made;
+        if self.decisions.has_deferred_stores() {
+            self.store_before_completion(qp, made);
+        }
         if self.listens(Topic::Completions) {
-            self.tell(qp, Topic::Completions, &QpEvent::Completed { completion, cq, released });
+            self.emit_uncounted(qp, Topic::Completions, &QpEvent::Completed { completion, cq, released });
         }
         let Some(entry) = self.cqs.at(cq) else { return };
         self.new_completions = true;
         match entry.cq.push_of(qp.ordinal, *completion, released, solicited) {
-            Pushed::Stored => {}
-            Pushed::Overwrote => {
+            CqPushOutcome::Stored => {}
+            CqPushOutcome::Overwrote => {
                 let depth = entry.cq.depth();
                 self.log(qp, Cause::CompletionLost { cq, depth });
             }
-            Pushed::EventBy(due_ns) => self.delay_event(cq, due_ns),
+            CqPushOutcome::EventBy(due_ns) => self.delay_event(cq, due_ns),
             //= statement:36
             //| An overrun raises CQ_ERR and ends all queue pairs of the completion queue.
-            Pushed::Overrun => self.cq_overran(cq, qp.qpn),
-            Pushed::InError => self.qp_ruined(qp.qpn, cq),
+            CqPushOutcome::Overrun => self.cq_overran(cq, qp.qpn),
+            CqPushOutcome::InError => self.qp_ruined(qp.qpn, cq),
         }
     }
 
-    /// Place of the XRC SRQ with this number, if it is of the queue pair's XRC domain.
-    fn xrc_srq_place(&self, qp: &QpContext, number: u32) -> Result<u32, NoRecv> {
+    /// Returns the index of the XRC SRQ with this number, if it is of the queue pair's XRC domain.
+    fn xrc_srq_index(&self, qp: &QpContext, number: u32) -> Result<u32, NoRecv> {
         let index = (number & 0xffff).wrapping_sub(1);
-        let place = *self.xrc_srqs.at(index).ok_or(NoRecv::NoSuchSrq)?;
-        let xrc = self.shared(place).and_then(Srq::xrc).ok_or(NoRecv::NoSuchSrq)?;
-        if xrc.number == number && xrc.xrcd == qp.xrcd { Ok(place) } else { Err(NoRecv::NoSuchSrq) }
+        let slot = *self.xrc_srqs.at(index).ok_or(NoRecv::NoSuchSrq)?;
+        let xrc = self.shared(slot).and_then(Srq::xrc).ok_or(NoRecv::NoSuchSrq)?;
+        if xrc.number == number && xrc.xrcd == qp.xrcd { Ok(slot) } else { Err(NoRecv::NoSuchSrq) }
     }
 
-    fn shared(&self, place: u32) -> Option<&Srq> {
-        match self.receives.at(place)? {
+    fn shared(&self, slot: u32) -> Option<&Srq> {
+        match self.receives.at(slot)? {
             Receives::Shared(srq) => Some(srq),
             Receives::Own(_) => None,
         }

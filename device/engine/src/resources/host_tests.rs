@@ -1,16 +1,16 @@
-//! What the device does for a queue pair's protocol: completions, events, receive requests.
+//! The services of the device for a queue pair's protocol: completions, events, receive requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pumice_events::{Event, Subscriber, Subscribers, Topics};
-use pumice_ground::clock::Clock;
-use pumice_ground::limits::Limits;
-use pumice_ground::table::Handle;
-use pumice_objects::async_event::AsyncElement;
-use pumice_objects::completion_queue::CompletionQueue;
-use pumice_objects::memory::MappingCheck;
-use pumice_objects::srq::SrqChange;
+use crate::memory::MappingCheck;
+use crate::objects::completion_queue::CompletionQueue;
+use crate::objects::srq::SrqChange;
+use pumice_model::event::async_event::AsyncElement;
+use pumice_model::event::{Event, Subscriber, Subscribers, Topics};
+use pumice_platform::clock::Clock;
+use pumice_platform::limits::Limits;
+use pumice_platform::table::Handle;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::{Counter, Host as _, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::types::{
@@ -114,7 +114,7 @@ fn an_overrun_ruins_every_queue_pair_of_the_queue_once() {
     assert_eq!(std::mem::take(&mut device.resources.qp_failures), expected);
     assert_eq!(polled(&small), [(1, WcStatus::Success)]);
 
-    // The other completion queue still takes what is flushed.
+    // The other completion queue still takes flushed requests.
     device.resources.post_recv(&first, &RecvRequest { wr_id: 9, sges: &[] }).unwrap();
     device.host().flush_recv_queue(&first);
     assert_eq!(polled(&large), [(9, WcStatus::WrFlushErr)]);
@@ -122,7 +122,7 @@ fn an_overrun_ruins_every_queue_pair_of_the_queue_once() {
     assert_eq!(polled(&large), [(7, WcStatus::Success)]);
     assert_eq!((device.events(), device.resources.qp_failures.len()), (vec![], 0));
 
-    // A queue pair that comes later learns it at its first completion.
+    // A queue pair that is attached later is failed at its first completion.
     let late = device.qp(QpType::Rc, small.handle(), large.handle(), None);
     device.host().complete_send(&late, completion(&late, 1), 1);
     assert_eq!(
@@ -140,11 +140,11 @@ fn destroying_or_resetting_a_queue_pair_removes_its_completions_and_their_count(
     device.resources.post_recv(&qp, &RecvRequest { wr_id: 8, sges: &[] }).unwrap();
     device.host().complete_send(&qp, completion(&qp, 1), 2);
     assert_eq!(polled(&cq).len(), 1);
-    assert_eq!(device.resources.cq_common.polled_sends.count(qp.qpn.value()), 2);
+    assert_eq!(device.resources.cq_common.freed_send_slots.count(qp.qpn.value()), 2);
     device.host().complete_send(&qp, completion(&qp, 2), 1);
     device.host().complete_send(&other, completion(&other, 3), 1);
     device.resources.reset_qp(qp.qpn);
-    assert_eq!(device.resources.cq_common.polled_sends.count(qp.qpn.value()), 0);
+    assert_eq!(device.resources.cq_common.freed_send_slots.count(qp.qpn.value()), 0);
     assert_eq!(device.host().take_recv(&qp, None, &mut RecvWqe::default()), Err(NoRecv::Empty));
     device.host().complete_send(&qp, completion(&qp, 4), 1);
     device.resources.detach_qp(qp.qpn).unwrap();
@@ -231,7 +231,7 @@ fn an_xrc_target_finds_the_srqs_of_its_domain_by_number() {
     assert_eq!(polled(&cq), [(6, WcStatus::Success)]);
 }
 
-/// CQ_ERR, and SRQ_ERR of the SRQs of XRC that complete there: they cannot tell of their receives any
+/// CQ_ERR also brings SRQ_ERR of the XRC SRQs that complete there: their receives cannot be reported any
 /// more.
 #[test]
 fn an_srq_whose_completion_queue_overran_has_failed() {
@@ -259,7 +259,7 @@ fn an_srq_whose_completion_queue_overran_has_failed() {
     assert_eq!(events.len(), 3, "and QP_FATAL: {events:?}");
 }
 
-/// Hears why queue pairs fail and messages are dropped.
+/// A subscriber that collects why queue pairs fail and messages are dropped.
 struct Causes(Arc<Mutex<Vec<(Qpn, Cause)>>>);
 
 impl Subscriber for Causes {
@@ -267,7 +267,7 @@ impl Subscriber for Causes {
         Topics::LOG
     }
 
-    fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+    fn on_event(&self, _at_ns: u64, event: &Event<'_>) {
         if let Event::Qp { qp, event: QpEvent::Logged(cause) } = event {
             self.0.lock().unwrap().push((qp.qpn, **cause));
         }
@@ -309,7 +309,7 @@ fn memory_counters_and_the_log_pass_through() {
     let cause = Cause::MessageDropped {
         psn: Psn::new(1),
         reason: "test",
-        detail: pumice_transport::types::Detail::None,
+        detail: pumice_transport::types::FailureDetail::None,
     };
     resources.log(&qp, cause);
     assert_eq!(*log.lock().unwrap(), [(qp.qpn, cause)]);
@@ -321,7 +321,7 @@ fn a_type_2_window_dies_with_its_queue_pair() {
     let access = Access::LOCAL_WRITE | Access::MW_BIND;
     // SAFETY: the range is never accessed.
     let region = unsafe { device.resources.register_region(device.pd, 0x1000, 8, 0x1000, access) }.unwrap();
-    let window = device.resources.alloc_window(device.pd, pumice_objects::memory::WindowType::Type2).unwrap();
+    let window = device.resources.alloc_window(device.pd, crate::memory::WindowType::Type2).unwrap();
     let cq = device.cq(1);
     let qp = device.qp(QpType::Rc, cq.handle(), cq.handle(), None);
     let bind = WindowBind {

@@ -1,24 +1,24 @@
-//! What a fault plan makes happen to the objects and to the port of a device.
+//! Incidents of the objects and ports of a device.
 
-use pumice_ground::link_rate::{Speed, Width};
-use pumice_ground::ordinal::Ordinal;
-use pumice_objects::async_event::AsyncElement;
+use pumice_model::event::async_event::AsyncElement;
+use pumice_platform::link_rate::{Speed, Width};
+use pumice_platform::ordinal::Ordinal;
 use pumice_transport::types::{AsyncEventType, Cause};
 use pumice_transport::wire::Qpn;
 
 use super::tables::{QpFailure, Receives, Resources};
 
 impl Resources {
-    /// A queue pair goes to ERR, with this event.
+    /// Moves a queue pair to ERR, with this event.
     pub(crate) fn end_queue_pair(&mut self, qpn: Qpn, event: AsyncEventType) {
         self.raise_qp_event(qpn, event);
         self.qp_failures.push(QpFailure { qpn, cause: Cause::Planned });
     }
 
-    /// The completion queue with this ordinal fails, and with it the queue pairs that complete there.
+    /// Fails the completion queue with this ordinal, and the queue pairs that complete there.
     pub(crate) fn fail_cq(&mut self, ordinal: u32) {
         let found = {
-            let is_meant = |own: u32| Ordinal(own).is_meant_by(Ordinal(ordinal));
+            let is_meant = |own: u32| Ordinal(own).matches_selector(Ordinal(ordinal));
             self.cqs.iter().find(|(_, entry)| entry.ordinal.is_some_and(is_meant))
         };
         let Some(index) = found.map(|(handle, entry)| {
@@ -30,8 +30,8 @@ impl Resources {
         self.cq_failed(index);
     }
 
-    /// SRQ_LIMIT_REACHED of the shared receive queue with this ordinal, whose limit is disarmed.
-    pub(crate) fn reach_srq_limit(&mut self, ordinal: u32) {
+    /// Raises SRQ_LIMIT_REACHED of the shared receive queue with this ordinal, and disarms its limit.
+    pub(crate) fn raise_srq_limit(&mut self, ordinal: u32) {
         let Some(index) = self.srq_index(ordinal) else { return };
         let Resources { receives, async_events, .. } = self;
         let Some(Receives::Shared(srq)) = receives.at_mut(index) else { return };
@@ -40,7 +40,7 @@ impl Resources {
         async_events.raise_for(AsyncEventType::SrqLimitReached, element, srq.account());
     }
 
-    /// The shared receive queue with this ordinal fails, and with it the queue pairs that take from it.
+    /// Fails the shared receive queue with this ordinal, and the queue pairs that take from it.
     pub(crate) fn fail_srq(&mut self, ordinal: u32) {
         let Some(index) = self.srq_index(ordinal) else { return };
         let Resources { receives, async_events, .. } = self;
@@ -56,34 +56,34 @@ impl Resources {
     }
 
     fn srq_index(&self, ordinal: u32) -> Option<u32> {
-        let is_meant = |own: u32| Ordinal(own).is_meant_by(Ordinal(ordinal));
+        let is_meant = |own: u32| Ordinal(own).matches_selector(Ordinal(ordinal));
         let is_it =
             |receives: &Receives| matches!(receives, Receives::Shared(srq) if is_meant(srq.ordinal()));
         self.receives.iter().find(|(_, receives)| is_it(receives)).map(|(handle, _)| handle.index)
     }
 
-    /// Two entries of the GID table change their addresses.
+    /// Swaps the addresses of two entries of the GID table.
     pub(crate) fn move_gid(&mut self, port_num: u8, from: u32, to: u32) {
         if self.ports.get_mut(port_num).is_some_and(|port| port.gids.exchange(from, to)) {
             self.raise_gid_change(port_num, true);
         }
     }
 
-    /// The cable of a port is out: nothing passes until this time of the clock, and no event tells of it.
-    pub(crate) fn cable_went_out(&mut self, port_num: u8, until_ns: u64) {
+    /// Pulls the cable of a port: nothing passes until this time of the clock, and no event is raised.
+    pub(crate) fn unplug_cable(&mut self, port_num: u8, until_ns: u64) {
         let Some(port) = self.ports.get_mut(port_num) else { return };
         port.is_cable_out = true;
         self.cut_off(port_num, until_ns);
     }
 
-    /// The cable of a port is in again.
-    pub(crate) fn cable_came_in(&mut self, port_num: u8) {
+    /// Plugs in the cable of a port again.
+    pub(crate) fn plug_in_cable(&mut self, port_num: u8) {
         if let Some(port) = self.ports.get_mut(port_num) {
             port.is_cable_out = false;
         }
     }
 
-    /// Nothing passes a port until this time of the clock.
+    /// Stops all traffic of a port until this time of the clock.
     fn cut_off(&self, port_num: u8, until_ns: u64) {
         // The only port has all addresses, also those that it gets meanwhile.
         let own = match self.ports.get(port_num) {
@@ -93,7 +93,7 @@ impl Resources {
         self.decisions.cut_off(port_num, own, until_ns);
     }
 
-    /// The link was trained again, at another rate: for a moment the port was down.
+    /// Retrains the link at another rate: for a moment the port was down.
     pub(crate) fn change_rate(&mut self, port_num: u8, speed: Option<Speed>, width: Option<Width>) {
         let Some(port) = self.ports.get_mut(port_num) else { return };
         let (speed_before, width_before) = port.changed_rate;
@@ -105,15 +105,15 @@ impl Resources {
         }
     }
 
-    /// All queue pairs go to ERR, without an event for each.
+    /// Moves all queue pairs to ERR, without an event for each.
     pub(crate) fn flush_queue_pairs(&mut self) {
         let all = self.qps.iter().flatten().map(|attachment| attachment.context.qpn);
         let all: Vec<Qpn> = all.collect();
         self.qp_failures.extend(all.into_iter().map(|qpn| QpFailure { qpn, cause: Cause::Planned }));
     }
 
-    /// A port is down: nothing passes it until this time of the clock.
-    pub(crate) fn port_went_down(&mut self, port_num: u8, until_ns: u64) {
+    /// Takes a port down: nothing passes it until this time of the clock.
+    pub(crate) fn set_port_down(&mut self, port_num: u8, until_ns: u64) {
         let Some(port) = self.ports.get_mut(port_num) else { return };
         let was_down = std::mem::replace(&mut port.is_down, true);
         self.cut_off(port_num, until_ns);
@@ -122,8 +122,8 @@ impl Resources {
         }
     }
 
-    /// A port is up again.
-    pub(crate) fn port_came_up(&mut self, port_num: u8) {
+    /// Brings a port up again.
+    pub(crate) fn set_port_up(&mut self, port_num: u8) {
         let Some(port) = self.ports.get_mut(port_num) else { return };
         let was_down = std::mem::replace(&mut port.is_down, false);
         let is_cable_in = !port.is_cable_out;

@@ -1,20 +1,21 @@
-//! What queue pairs count beside the device, and other objects as processes of the same user see them.
+//! The counters of queue pairs, and other objects as processes of the same user see them.
 
-use pumice_events::inspect::{CqView, SrqView};
-use pumice_events::recording::RegionNow;
-use pumice_objects::memory::RegionInfo;
+use crate::memory::RegionInfo;
+use pumice_model::inspect::{CqView, SrqView};
+use pumice_model::recording::RegionSnapshot;
 use pumice_transport::host::Counter;
-use pumice_transport::types::Cause;
+use pumice_transport::types::{Access, Cause};
 use pumice_transport::wire::Qpn;
 
 use super::tables::{Receives, Resources};
-use super::tally::Tally;
+use super::tally::QpTally;
 
 impl Resources {
-    /// The completion queues from a number on.
+    /// Returns the completion queues from a number on.
     pub(crate) fn cqs_from(&self, number: u32) -> impl Iterator<Item = CqView> {
-        let view = |(handle, entry): (pumice_ground::table::Handle, &super::tables::CqEntry)| CqView {
+        let view = |(handle, entry): (pumice_platform::table::Handle, &super::tables::CqEntry)| CqView {
             number: handle.index,
+            ordinal: entry.ordinal,
             depth: entry.cq.depth(),
             filled: entry.cq.len() as u32,
             armed: entry.cq.is_armed(),
@@ -24,21 +25,23 @@ impl Resources {
         self.cqs.iter().skip_while(move |(handle, _)| handle.index < number).map(view)
     }
 
-    /// Tells each registration of memory.
-    pub(crate) fn look_at_regions(&self, tell: &mut dyn FnMut(&RegionNow)) {
-        for (key, RegionInfo { address, length, iova, stays_mapped, .. }) in self.memory.regions() {
-            tell(&RegionNow { key, address, length, iova, stays_mapped });
+    /// Calls `visit` with each registration of memory.
+    pub(crate) fn for_each_region(&self, visit: &mut dyn FnMut(&RegionSnapshot)) {
+        for (key, region) in self.memory.regions() {
+            let RegionInfo { address, length, iova, stays_mapped, access, .. } = region;
+            let relaxed = access.contains(Access::RELAXED_ORDERING);
+            visit(&RegionSnapshot { key, address, length, iova, stays_mapped, relaxed });
         }
     }
 
-    /// Tells each completion queue, and how many completions wait there, while no thread polls it.
-    pub(crate) fn look_at_cqs(&self, tell: &mut dyn FnMut(u32, u32)) {
+    /// Calls `visit` with each completion queue and the number of its completions, while no thread polls it.
+    pub(crate) fn for_each_cq(&self, visit: &mut dyn FnMut(u32, u32)) {
         for (handle, entry) in self.cqs.iter() {
-            entry.cq.look(|waiting| tell(handle.index, u32::try_from(waiting).unwrap_or(u32::MAX)));
+            entry.cq.look(|waiting| visit(handle.index, u32::try_from(waiting).unwrap_or(u32::MAX)));
         }
     }
 
-    /// The shared receive queues from a number on.
+    /// Returns the shared receive queues from a number on.
     pub(crate) fn srqs_from(&self, number: u32) -> impl Iterator<Item = SrqView> {
         self.receives.iter().filter_map(move |(handle, receives)| match receives {
             Receives::Shared(srq) if handle.index >= number => Some(SrqView {
@@ -54,7 +57,8 @@ impl Resources {
         })
     }
 
-    /// Receive requests in the receive queue of this number, if it is a queue pair's own.
+    /// Returns the number of receive requests in the receive queue of this number, if it is a queue pair's
+    /// own.
     pub(crate) fn own_receives(&self, number: u32) -> Option<u32> {
         match self.receives.at(number)? {
             Receives::Own(queue) => Some(queue.len()),
@@ -83,8 +87,8 @@ impl Resources {
         }
     }
 
-    /// What a queue pair has counted; nothing for an XRC target, which may be several processes.
-    pub(crate) fn tally(&self, qpn: Qpn) -> Option<&Tally> {
+    /// Returns the counts of a queue pair; `None` for an XRC target, which several processes may share.
+    pub(crate) fn tally(&self, qpn: Qpn) -> Option<&QpTally> {
         self.attachment(qpn).map(|attachment| &attachment.tally)
     }
 }

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use pumice_events::{Event, Topics};
-use pumice_ground::error::ResourceError;
-use pumice_ground::table::Handle;
-use pumice_objects::memory::{
+use crate::memory::{
     Advice, DeviceMemory, FileMapping, IndirectKeyInit, PageRange, RegionChange, RegionInfo, RegionKeys,
     SignatureError, WindowKeys, WindowType,
 };
+use pumice_model::event::{Event, Topics};
+use pumice_platform::error::ResourceError;
+use pumice_platform::table::Handle;
 use pumice_transport::types::{Access, Sge};
 
 use super::tables::Resources;
 
 impl Resources {
-    /// Registers memory; see [`register`](pumice_objects::memory::RegionTable::register).
+    /// Registers memory; see [`register`](crate::memory::RegionTable::register).
     ///
     /// # Safety
-    /// As [`register`](pumice_objects::memory::RegionTable::register).
+    /// As [`register`](crate::memory::RegionTable::register).
     ///
     /// # Errors
-    /// As [`register`](pumice_objects::memory::RegionTable::register); a stale PD.
+    /// As [`register`](crate::memory::RegionTable::register); a stale PD.
     pub unsafe fn register_region(
         &mut self,
         pd: Handle,
@@ -33,17 +33,17 @@ impl Resources {
         // SAFETY: the caller vouches for the range.
         let keys = unsafe { self.memory.register(pd.index, address, length, iova, access) }?;
         self.use_pd(pd);
-        self.tell_registered(&keys);
+        self.emit_registered(&keys);
         Ok(keys)
     }
 
     /// Changes a region; `pd` moves it to another protection domain, and `change.pd` is not used.
     ///
     /// # Safety
-    /// As [`rereg`](pumice_objects::memory::RegionTable::rereg).
+    /// As [`rereg`](crate::memory::RegionTable::rereg).
     ///
     /// # Errors
-    /// As [`rereg`](pumice_objects::memory::RegionTable::rereg); a stale PD.
+    /// As [`rereg`](crate::memory::RegionTable::rereg); a stale PD.
     pub unsafe fn rereg_region(
         &mut self,
         region: Handle,
@@ -62,12 +62,12 @@ impl Resources {
             self.use_pd(pd);
             self.release_pd(old_pd);
         }
-        self.tell_registered(&keys);
+        self.emit_registered(&keys);
         Ok(keys)
     }
 
-    /// Says that a region is of mapped files; see
-    /// [`set_of_files`](pumice_objects::memory::RegionTable::set_of_files).
+    /// Marks a region as one of mapped files; see
+    /// [`set_of_files`](crate::memory::RegionTable::set_of_files).
     ///
     /// # Errors
     /// `Invalid`: a stale handle.
@@ -88,14 +88,15 @@ impl Resources {
         Ok(())
     }
 
-    /// Tells of memory that is registered now.
-    fn tell_registered(&self, keys: &RegionKeys) {
+    /// Emits an event for memory that was registered.
+    fn emit_registered(&self, keys: &RegionKeys) {
         if !self.events.listen(Topics::REGIONS) {
             return;
         }
-        if let Ok(RegionInfo { address, length, iova, stays_mapped, .. }) = self.memory.region(keys.handle) {
-            let key = keys.rkey;
-            self.events.emit(&Event::RegionRegistered { key, address, length, iova, stays_mapped });
+        if let Ok(region) = self.memory.region(keys.handle) {
+            let RegionInfo { address, length, iova, stays_mapped, access, .. } = region;
+            let (key, relaxed) = (keys.rkey, access.contains(Access::RELAXED_ORDERING));
+            self.events.emit(&Event::RegionRegistered { key, address, length, iova, stays_mapped, relaxed });
         }
     }
 
@@ -110,7 +111,7 @@ impl Resources {
         Ok(keys)
     }
 
-    /// The key of a memory window now; none: a stale handle.
+    /// Returns the present key of a memory window; `None`: a stale handle.
     pub fn window_key(&self, window: Handle) -> Option<u32> {
         self.memory.window_key(window)
     }
@@ -126,8 +127,8 @@ impl Resources {
         Ok(())
     }
 
-    /// Makes an indirect key; see
-    /// [`make_indirect_key`](pumice_objects::memory::RegionTable::make_indirect_key).
+    /// Creates an indirect key; see
+    /// [`make_indirect_key`](crate::memory::RegionTable::make_indirect_key).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -142,7 +143,8 @@ impl Resources {
         Ok(keys)
     }
 
-    /// The first error in the data of an indirect key that was not asked for yet; the outer none: no key.
+    /// Takes the first error in the data of an indirect key since the last call; the outer `None`: no such
+    /// key exists.
     pub fn take_signature_error(&mut self, key: u32) -> Option<Option<SignatureError>> {
         self.memory.take_signature_error(key)
     }
@@ -159,7 +161,7 @@ impl Resources {
     }
 
     /// Registers device memory; see
-    /// [`register_device_memory`](pumice_objects::memory::RegionTable::register_device_memory).
+    /// [`register_device_memory`](crate::memory::RegionTable::register_device_memory).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -174,11 +176,11 @@ impl Resources {
         self.pds.require(pd)?;
         let keys = self.memory.register_device_memory(pd.index, memory, offset, length, access)?;
         self.use_pd(pd);
-        self.tell_registered(&keys);
+        self.emit_registered(&keys);
         Ok(keys)
     }
 
-    /// Registers a part of a file; see [`register_file`](pumice_objects::memory::RegionTable::register_file).
+    /// Registers a part of a file; see [`register_file`](crate::memory::RegionTable::register_file).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -192,11 +194,12 @@ impl Resources {
         self.pds.require(pd)?;
         let keys = self.memory.register_file(pd.index, mapping, iova, access)?;
         self.use_pd(pd);
-        self.tell_registered(&keys);
+        self.emit_registered(&keys);
         Ok(keys)
     }
 
-    /// Makes a null region; see [`register_nothing`](pumice_objects::memory::RegionTable::register_nothing).
+    /// Creates a null region; see
+    /// [`register_nothing`](crate::memory::RegionTable::register_nothing).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -207,10 +210,10 @@ impl Resources {
         Ok(keys)
     }
 
-    /// The region at a place of the table, if it is of domain `pd`.
+    /// Returns the region at a table index, if it is of domain `pd`.
     ///
     /// # Errors
-    /// `Invalid`: there is none, or it is of another domain.
+    /// `Invalid`: no region has this index, or it is of another domain.
     pub fn region_at(&self, pd: Handle, index: u32) -> Result<(RegionKeys, RegionInfo), ResourceError> {
         self.pds.require(pd)?;
         let (keys, info) = self.memory.region_at(index)?;
@@ -222,7 +225,8 @@ impl Resources {
         Ok((keys, info))
     }
 
-    /// The memory that advice is about; see [`advised`](pumice_objects::memory::RegionTable::advised).
+    /// Returns the memory that advice is about; see
+    /// [`advised`](crate::memory::RegionTable::advised).
     ///
     /// # Errors
     /// As there; a stale PD.

@@ -1,12 +1,14 @@
-//! All objects of a device, and who uses whom.
+//! All objects of a device, and the references between them.
 //!
-//! The engine owns this behind its one lock. What an application touches without that lock (CQs,
-//! channels, asynchronous events, counters) is handed out as `Arc`s with small locks of their own.
+//! The engine owns this behind its one lock. The objects that an application touches without that lock (CQs,
+//! channels, asynchronous events, counters) are handed out as `Arc`s with small locks of their own.
 //!
-//! **Invariant**: an object that is used cannot be destroyed (EBUSY), so a queue pair's context may
-//! name its objects by bare index.
+//! **Invariant**: an object that is used cannot be destroyed (EBUSY), so a queue pair's context may name its
+//! objects by bare index.
 
+mod batch_time;
 mod buffered;
+mod completion_counters;
 mod delayed;
 mod ethernet;
 mod gids;
@@ -17,7 +19,6 @@ mod incidents;
 mod inspect;
 mod mapping_check;
 mod memory;
-mod moment;
 mod plan;
 mod presence;
 mod protection_domains;

@@ -1,31 +1,31 @@
-//! What decides about the device's objects, which may change while the program runs.
+//! The decisions about the device's objects, which may change while the program runs.
 
-use pumice_events::Topics;
-use pumice_faults::Moment;
-use pumice_faults::calls::CallKey;
-use pumice_faults::live::{LiveAnswer, LiveOrder};
+use pumice_faults::ProcessProgress;
+use pumice_model::event::Topics;
+use pumice_model::fates::call::CallKey;
+use pumice_model::fates::live::{FaultCommand, FaultReply};
 
 use super::tables::Resources;
 use crate::decisions::Decisions;
 
 impl Resources {
-    /// From now on these decide what happens. Before objects are made.
+    /// Sets the decisions, before objects are created.
     pub(crate) fn set_decisions(&mut self, decisions: Decisions) {
         self.cq_common.shuffle = decisions.shuffle();
         self.decisions = decisions;
         self.follow_decisions();
     }
 
-    /// Others may listen now than before.
+    /// Updates the topics to the present subscribers.
     pub(crate) fn follow_subscribers(&mut self) {
         self.topics = self.events.topics();
-        // What is sent is described to those who decide.
-        if self.decisions.asks_about_packets() {
+        // The arbiter gets a description of every packet that is sent.
+        if self.decisions.decides_packets() {
             self.topics |= Topics::PACKETS | Topics::ANSWERS;
         }
     }
 
-    /// What is asked about now may be something else than before.
+    /// Updates what the decisions have to be asked about.
     fn follow_decisions(&mut self) {
         self.follow_subscribers();
         self.cq_common.pacer = self.decisions.pacer();
@@ -37,20 +37,20 @@ impl Resources {
         }
     }
 
-    /// Another process of this user wants the plan to change.
-    pub(crate) fn change_plan(&mut self, order: &LiveOrder, moment: Moment) -> LiveAnswer {
-        let answer = self.decisions.obey(order, moment, &self.events);
+    /// Applies an order of another process of this user to the fault plan.
+    pub(crate) fn change_plan(&mut self, order: &FaultCommand, progress: ProcessProgress) -> FaultReply {
+        let answer = self.decisions.apply_command(order, progress, &self.events);
         self.follow_decisions();
         answer
     }
 
-    /// A time has come for which something waits.
+    /// Makes the incidents due whose time has come.
     #[cold]
-    pub(crate) fn time_came(&mut self, now_ns: u64) {
-        self.decisions.time_came(now_ns, &self.events);
+    pub(crate) fn advance_to_time(&mut self, now_ns: u64) {
+        self.decisions.advance_to_time(now_ns, &self.events);
     }
 
-    /// A call has returned: whether something is to befall the device.
+    /// Records that a call has returned. Returns whether an incident is due for the device.
     pub fn called(&mut self, key: &CallKey<'_>) -> bool {
         self.decisions.called(key, &self.events)
     }

@@ -1,18 +1,19 @@
-//! Whether the device is there, or a fault plan has pulled it out or moved its addresses.
+//! The presence of the device, which a fault plan can unplug or move to other addresses.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether the device is there. What was opened before it left stays dead, also when it is back.
+/// The presence of the device. What was opened before it left stays dead, also when it is back.
 #[derive(Debug, Default)]
 pub struct Presence {
-    /// When it is back, in ns of the device's clock, plus one; 0: it has not left.
+    /// The time at which the device is back, in ns of its clock, plus one; 0: it has not left.
     back: AtomicU64,
-    /// How often the network's addresses were led to another adapter.
+    /// Number of times that the network's addresses were led to another adapter.
     address_changes: AtomicU64,
 }
 
 impl Presence {
-    /// The device leaves, and is back at this time; `u64::MAX`: never. False: it had left already.
+    /// Records that the device leaves, and is back at this time; `u64::MAX`: never. Returns false if it had
+    /// left already.
     pub(crate) fn leave(&self, back_ns: u64) -> bool {
         let back = back_ns.saturating_add(1);
         self.back.compare_exchange(0, back, Ordering::AcqRel, Ordering::Acquire).is_ok()
@@ -22,12 +23,12 @@ impl Presence {
         self.address_changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often a fault plan has led the network's addresses to another adapter.
+    /// Returns how often a fault plan has led the network's addresses to another adapter.
     pub fn address_changes(&self) -> u64 {
         self.address_changes.load(Ordering::Acquire)
     }
 
-    /// When the device is back, if it has left, in ns of its clock; `u64::MAX`: never.
+    /// Returns when the device is back, if it has left, in ns of its clock; `u64::MAX`: never.
     pub fn back_ns(&self) -> Option<u64> {
         match self.back.load(Ordering::Acquire) {
             0 => None,

@@ -1,18 +1,18 @@
-//! Protection domains of a device, and address handles, which are of no other use here.
+//! Protection domains of a device, and its address handles, which are used only with domains.
 
 use std::net::IpAddr;
 
-use pumice_ground::error::ResourceError;
-use pumice_ground::table::Handle;
-use pumice_objects::address_handle;
+use pumice_model::addresses::address_handle;
+use pumice_platform::error::ResourceError;
+use pumice_platform::table::Handle;
 use pumice_transport::path::Path;
 use pumice_transport::types::AddressVector;
 
-use super::tables::{AddressHandle, ProtectionDomain, Resources};
+use super::tables::{AddressHandleEntry, ProtectionDomain, Resources};
 use super::users::check_unused;
 
 impl Resources {
-    /// Makes a protection domain.
+    /// Creates a protection domain.
     ///
     /// # Errors
     /// `NoMemory`: the table is full.
@@ -23,7 +23,7 @@ impl Resources {
     /// Destroys a protection domain.
     ///
     /// # Errors
-    /// `Busy`: something belongs to it. `Invalid`: a stale handle.
+    /// `Busy`: objects belong to it. `Invalid`: a stale handle.
     pub fn dealloc_pd(&mut self, pd: Handle) -> Result<(), ResourceError> {
         let users = self.pds.require(pd)?.users;
         let name = format!("protection domain {}", pd.index);
@@ -34,8 +34,8 @@ impl Resources {
         Ok(())
     }
 
-    /// Makes an address handle: its name here, and the path for the datagrams that use it. Keep
-    /// `pd` with it: a UD queue pair only sends along address handles of its own domain.
+    /// Creates an address handle. Returns its handle, and the path for the datagrams that use it. Keep `pd`
+    /// with it: a UD queue pair only sends along address handles of its own domain.
     ///
     /// # Errors
     /// As [`address_handle::resolve`]; a stale PD. `NoMemory`: the table is full.
@@ -43,30 +43,32 @@ impl Resources {
         self.pds.require(pd)?;
         let path = address_handle::resolve(vector, &self.ports)?;
         let handle =
-            self.ahs.insert(AddressHandle { pd, destination: path.flow.destination, number: None })?;
+            self.ahs.insert(AddressHandleEntry { pd, destination: path.flow.destination, number: None })?;
         self.use_pd(pd);
         Ok((handle, path))
     }
 
-    /// The number of the address handles of a domain that lead to an address. None: there are none.
+    /// Returns the number of the address handles of a domain that lead to an address; `None` if there are
+    /// none.
     pub(super) fn ah_number_to(&mut self, pd: u32, destination: IpAddr) -> Option<u16> {
-        let leads = |ah: &AddressHandle| ah.pd.index == pd && ah.destination == destination;
+        let leads = |ah: &AddressHandleEntry| ah.pd.index == pd && ah.destination == destination;
         let known = self.ahs.iter().filter(|(_, ah)| leads(ah)).find_map(|(_, ah)| ah.number);
         if known.is_some() {
             return known;
         }
         let (first, _) = self.ahs.iter().find(|(_, ah)| leads(ah))?;
         let is_free = |number: &u16| self.ahs.iter().all(|(_, ah)| ah.number != Some(*number));
-        // The last number stands for none.
+        // The last number means that there is none.
         let own = u16::try_from(first.index).ok().filter(|number| *number != u16::MAX);
         let number = own.into_iter().chain(0..u16::MAX).find(is_free)?;
         self.ahs.get_mut(first)?.number = Some(number);
         Some(number)
     }
 
-    /// The number of an address handle, which it keeps. `None`: the domain or the handle was destroyed.
+    /// Returns the number of an address handle, which it keeps. `None`: the domain or the handle was
+    /// destroyed.
     pub fn ah_number(&mut self, ah: Handle) -> Option<u16> {
-        let AddressHandle { pd, destination, number } = *self.ahs.get(ah)?;
+        let AddressHandleEntry { pd, destination, number } = *self.ahs.get(ah)?;
         let number = number.or_else(|| self.ah_number_to(pd.index, destination))?;
         self.ahs.get_mut(ah)?.number = Some(number);
         Some(number)
@@ -100,9 +102,9 @@ impl Resources {
 mod tests {
     use std::net::IpAddr;
 
-    use pumice_ground::limits::Limits;
-    use pumice_objects::memory::{RegionChange, WindowType};
-    use pumice_profile::addresses::gid_table::GidEntry;
+    use crate::memory::{RegionChange, WindowType};
+    use pumice_model::addresses::gid_table::GidEntry;
+    use pumice_platform::limits::Limits;
     use pumice_transport::types::{Access, Gid, Mtu};
 
     use super::*;

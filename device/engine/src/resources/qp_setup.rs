@@ -1,37 +1,37 @@
-//! What a queue pair is to be attached to, and whether it can be.
+//! The objects that a new queue pair is attached to, and their checks.
 
-use pumice_ground::error::ResourceError;
-use pumice_ground::table::Handle;
+use pumice_platform::error::ResourceError;
+use pumice_platform::table::Handle;
 use pumice_transport::types::{QpCapacity, QpType};
 use pumice_transport::wire::Qpn;
 
 use super::tables::{Resources, check_size};
 
-/// What to attach a queue pair to (`ibv_create_qp_ex`).
+/// The objects and sizes of a queue pair (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]
 pub struct QpSetup {
-    /// Its number; the low 16 bits are not in use by another.
+    /// The number; its low 16 bits are not used by another queue pair.
     pub qpn: Qpn,
-    /// Its kind.
+    /// The service type.
     pub qp_type: QpType,
-    /// What the application calls it.
+    /// The application's value for the queue pair.
     pub cookie: u64,
-    /// Protection domain; all but XRC targets.
+    /// Protection domain; for all but XRC targets.
     pub pd: Option<Handle>,
-    /// Completion queue of sends; all but targets of XRC and DC.
+    /// Completion queue of sends; for all but targets of XRC and DC.
     pub send_cq: Option<Handle>,
-    /// Completion queue of receives; RC, UC, UD.
+    /// Completion queue of receives; for RC, UC, UD.
     pub recv_cq: Option<Handle>,
     /// Shared receive queue, instead of a receive queue of its own.
     pub srq: Option<Handle>,
-    /// XRC domain; XRC targets and queue pairs of OFED 1.x.
+    /// XRC domain; for XRC targets and queue pairs of OFED 1.x.
     pub xrcd: Option<Handle>,
-    /// Sizes asked for.
+    /// The requested sizes.
     pub capacity: QpCapacity,
 }
 
 impl Resources {
-    /// The objects that the type needs are there, and those that it does not use are left out.
+    /// Checks that the objects exist that the type needs; those that it does not use are left out.
     pub(super) fn check_setup(&self, setup: &QpSetup) -> Result<QpSetup, ResourceError> {
         let kind = setup.qp_type.name();
         let mut used = *setup;
@@ -81,7 +81,7 @@ impl Resources {
         Ok(used)
     }
 
-    /// The sizes that are granted: those asked for are within their limits.
+    /// Returns the granted sizes: the requested ones, which must be within their limits.
     pub(super) fn check_capacity(&self, setup: &QpSetup) -> Result<QpCapacity, ResourceError> {
         let limits = &self.limits;
         let mut capacity = setup.capacity;

@@ -1,33 +1,33 @@
-//! What a queue pair is attached to. The queue pairs themselves belong to the engine.
+//! The attachment of queue pairs to their objects. The queue pairs themselves belong to the engine.
 
 use std::sync::Arc;
 
-use pumice_events::Event;
-use pumice_ground::error::ResourceError;
-use pumice_ground::table::Handle;
-use pumice_objects::async_event::AsyncElement;
-use pumice_objects::event_account::EventAccount;
-use pumice_objects::memory::MappingCheck;
-use pumice_objects::recv_queue::RecvQueue;
-use pumice_share::xrc::{CREATOR, TargetClosed, TargetHost as _, TargetOpened};
+use crate::memory::MappingCheck;
+use crate::objects::recv_queue::RecvQueue;
+use pumice_fabric::xrc::{CREATOR, TargetClosed, TargetHost as _, TargetOpened};
+use pumice_model::event::Event;
+use pumice_model::event::async_event::AsyncElement;
+use pumice_platform::error::ResourceError;
+use pumice_platform::event_account::EventAccount;
+use pumice_platform::table::Handle;
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use super::qp_setup::QpSetup;
-use super::tables::{Attachment, NO_OBJECT, QpFailure, Receives, Resources};
-use super::tally::Tally;
+use super::tables::{NO_OBJECT, QpAttachment, QpFailure, Receives, Resources};
+use super::tally::QpTally;
 use super::users::cq_use;
 
 /// An attached queue pair.
 #[derive(Debug, Clone)]
 pub struct QpAttached {
-    /// What the protocol hands back to the device.
+    /// The context that the protocol hands back to the device.
     pub context: QpContext,
-    /// Sizes granted: those asked for, 0 for the queues that it has not.
+    /// The granted sizes: the requested ones, 0 for queues that the queue pair does not have.
     pub capacity: QpCapacity,
-    /// Account of its asynchronous events.
+    /// The account of the queue pair's asynchronous events.
     pub account: Arc<EventAccount>,
 }
 
@@ -39,6 +39,19 @@ impl Resources {
     /// `Invalid`: an object is missing, stale or of the wrong kind for the type; a size is beyond
     /// its limit; the number is in use. `NoMemory`: a table is full.
     pub fn attach_qp(&mut self, setup: &QpSetup) -> Result<QpAttached, ResourceError> {
+        self.attach_service(setup, setup.qp_type.name())
+    }
+
+    /// Attaches a queue pair as [`Resources::attach_qp`] does, whose transport service is another one than
+    /// that of its type.
+    ///
+    /// # Errors
+    /// As [`Resources::attach_qp`].
+    pub(crate) fn attach_service(
+        &mut self,
+        setup: &QpSetup,
+        service: &'static str,
+    ) -> Result<QpAttached, ResourceError> {
         let qp_index = usize::from(setup.qpn.index());
         if self.qps.get(qp_index).is_some_and(Option::is_some) || self.is_target(setup.qpn) {
             return Err(ResourceError::invalid(format!("queue pair number {} is in use", setup.qpn)));
@@ -53,7 +66,8 @@ impl Resources {
         let recv_queue = match (setup.srq, setup.recv_cq) {
             (Some(srq), _) => srq.index,
             (None, Some(_)) => {
-                let queue = RecvQueue::new(capacity.max_recv_wr, capacity.max_recv_sge);
+                let mut queue = RecvQueue::new(capacity.max_recv_wr, capacity.max_recv_sge);
+                queue.make_room()?;
                 self.receives.insert(Receives::Own(queue))?.index
             }
             (None, None) => NO_OBJECT,
@@ -71,6 +85,7 @@ impl Resources {
             recv_queue,
             xrcd,
             ordinal: self.next_ordinal(),
+            out_of_order: false,
         };
         setup.pd.into_iter().for_each(|pd| self.use_pd(pd));
         setup.xrcd.into_iter().for_each(|xrcd| self.xrc.use_open(xrcd));
@@ -79,15 +94,16 @@ impl Resources {
             srq.attach();
         }
         let account = Arc::new(EventAccount::new());
-        let attachment = Attachment {
+        let attachment = QpAttachment {
             context,
             cookie: setup.cookie,
             srq: setup.srq,
             xrcd: setup.xrcd,
             account: Arc::clone(&account),
             fatal: false,
-            tally: Tally::default(),
+            tally: QpTally::default(),
             port_counters: None,
+            counters: Vec::new(),
         };
         if self.qps.len() <= qp_index {
             self.qps.resize_with(qp_index + 1, || None);
@@ -95,15 +111,15 @@ impl Resources {
         if let Some(entry) = self.qps.get_mut(qp_index) {
             *entry = Some(Box::new(attachment));
         }
-        self.cq_common.polled_sends.reset(setup.qpn.value());
+        self.cq_common.freed_send_slots.reset(setup.qpn.value());
         self.decisions.made(&context);
-        self.events.emit(&Event::QpCreated { qp: &context, service: setup.qp_type.name() });
+        self.events.emit(&Event::QpCreated { qp: &context, service });
         Ok(QpAttached { context, capacity, account })
     }
 
     /// Detaches a queue pair that is being destroyed (an XRC target: closes it for its creator): its unpolled
-    /// completions, its unread events, its receive queue and its bindings of type-2 windows are gone. Without
-    /// the engine's lock, call [`EventAccount::wait_all_acked`] on the result afterwards.
+    /// completions, its unread events, its receive queue and its bindings of type-2 windows are removed.
+    /// Without the engine's lock, call [`EventAccount::wait_all_acked`] on the result afterwards.
     ///
     /// # Errors
     /// `Busy`: it is attached to multicast groups, or flow rules name it. `Invalid`: it is not attached.
@@ -128,7 +144,7 @@ impl Resources {
         }
         self.check_no_rules(qpn)?;
         self.leave_ethernet(qpn);
-        self.groups.hear_itself(qpn, true);
+        self.groups.set_loopback(qpn, true);
         self.reset_qp(qpn);
         self.memory.unbind_windows_of(qpn);
         let taken = self.qps.get_mut(usize::from(qpn.index())).and_then(Option::take);
@@ -157,8 +173,15 @@ impl Resources {
         Ok(attachment.account)
     }
 
-    /// Forgets what a queue pair that moves to RESET has pending: posted receives, unpolled
-    /// completions, used send queue entries.
+    /// Makes a queue pair place data out of order.
+    pub fn place_out_of_order(&mut self, qpn: Qpn) {
+        if let Some(attachment) = self.attachment_mut(qpn) {
+            attachment.context.out_of_order = true;
+        }
+    }
+
+    /// Forgets what a queue pair that moves to RESET has pending: posted receives, unpolled completions, used
+    /// send queue entries.
     pub fn reset_qp(&mut self, qpn: Qpn) {
         self.drain_stores();
         if let Some(fatal) = self.xrc.targets.fatal_mut(qpn) {
@@ -171,23 +194,28 @@ impl Resources {
         let QpContext { send_cq, recv_cq, .. } = context;
         for cq in [Some(send_cq), Some(recv_cq).filter(|cq| *cq != send_cq)].into_iter().flatten() {
             if let Some(entry) = self.cqs.at(cq) {
-                entry.cq.remove_of(qpn.value());
+                match self.completions_outlive_qp {
+                    //= linux:rxe_qp.c#rxe_qp_do_cleanup
+                    //| Completions stay in their queues when the queue pair is destroyed.
+                    true => entry.cq.orphan(qpn.value()),
+                    false => entry.cq.remove_of(qpn.value()),
+                }
             }
         }
-        // After the completions: a poll can no longer release entries of the past.
-        self.cq_common.polled_sends.reset(qpn.value());
+        // The count is reset after the completions: a poll can no longer release entries of the past.
+        self.cq_common.freed_send_slots.reset(qpn.value());
         if let Some(Receives::Own(queue)) = self.receives.at_mut(context.recv_queue) {
             queue.clear();
         }
         self.qp_failures.retain(|failure| failure.qpn != qpn);
     }
 
-    /// The ordinal of a queue pair; `None`: the number is not known.
+    /// Returns the ordinal of a queue pair; `None`: the number is not known.
     pub fn ordinal_of(&self, qpn: Qpn) -> Option<u32> {
         self.attachment(qpn).map(|attachment| attachment.context.ordinal)
     }
 
-    /// The ordinal of the next queue pair, which this thread makes.
+    /// Returns the ordinal of the next queue pair, which this thread creates.
     pub(super) fn next_ordinal(&mut self) -> u32 {
         self.qps_made.add().0
     }
@@ -195,14 +223,15 @@ impl Resources {
     /// Posts a request to a queue pair's own receive queue.
     ///
     /// # Errors
-    /// `Invalid`: too many elements, or it has an SRQ or no receive queue at all. `NoMemory`: full.
+    /// `Invalid`: too many elements, or the queue pair has an SRQ or no receive queue at all. `NoMemory`: the
+    /// queue is full.
     #[inline]
     pub fn post_recv(&mut self, qp: &QpContext, request: &RecvRequest<'_>) -> Result<(), ResourceError> {
         match self.receives.at_mut(qp.recv_queue) {
             Some(Receives::Own(queue)) => {
                 queue.post(request)?;
                 if self.listens(Topic::Posts) {
-                    self.tell(qp, Topic::Posts, &QpEvent::RecvPosted { request });
+                    self.emit_uncounted(qp, Topic::Posts, &QpEvent::RecvPosted { request });
                 }
                 Ok(())
             }
@@ -216,16 +245,16 @@ impl Resources {
         }
     }
 
-    /// Notes whether an unreliable queue pair runs out of receive requests: its next messages would be lost.
+    /// Records whether an unreliable queue pair runs out of receive requests: its next messages would be
+    /// lost.
     pub(crate) fn note_receives(&mut self, qp: &QpContext) {
         if self.is_short(qp.recv_queue) {
             self.short_receives = Some((qp.recv_queue, qp.recv_cq));
         }
     }
 
-    /// Whether a queue that was noted is still short, and its program is not known to wait for an event: a
-    /// program that has armed its completion queue posts more requests when a completion wakes it, and not
-    /// before.
+    /// Reports whether a recorded queue is still short, and its program is not known to wait for an event: a
+    /// program that has armed its completion queue posts more requests only after a completion has woken it.
     pub(crate) fn short_of_receives(&mut self) -> bool {
         self.short_receives = self.short_receives.filter(|(queue, _)| self.is_short(*queue));
         self.short_receives.is_some_and(|(_, cq)| !self.cqs.at(cq).is_some_and(|entry| entry.cq.is_armed()))
@@ -239,7 +268,7 @@ impl Resources {
         }
     }
 
-    /// Whether a queue pair takes its receives from an SRQ.
+    /// Reports whether a queue pair takes its receives from an SRQ.
     pub fn uses_srq(&self, qp: &QpContext) -> bool {
         matches!(self.receives.at(qp.recv_queue), Some(Receives::Shared(_)))
     }
@@ -252,7 +281,7 @@ impl Resources {
         self.raise_attached_event(qpn, event);
     }
 
-    /// As [`Resources::raise_qp_event`], of one that is no target.
+    /// Raises an event as [`Resources::raise_qp_event`] does, of a queue pair that is no target.
     pub(super) fn raise_attached_event(&self, qpn: Qpn, event: AsyncEventType) {
         if let Some(attachment) = self.attachment(qpn) {
             let element = AsyncElement::Qp { qpn: qpn.value(), cookie: attachment.cookie };
@@ -267,13 +296,13 @@ impl Resources {
         self.qp_ruined(culprit, cq);
     }
 
-    /// The same without one that caused it.
+    /// Marks a completion queue as failed, without a queue pair that caused it.
     pub(super) fn cq_failed(&mut self, cq: u32) {
         if let Some(entry) = self.cqs.at(cq) {
             let element = AsyncElement::Cq { cookie: entry.cq.cookie() };
             self.async_events.raise_for(AsyncEventType::CqErr, element, entry.cq.async_account());
         }
-        // An SRQ of XRC that completes there cannot tell of its receives any more.
+        // An XRC SRQ that completes there cannot report its receives any more.
         for (_, receives) in self.receives.iter() {
             if let Receives::Shared(srq) = receives
                 && srq.xrc().is_some_and(|xrc| xrc.cq == cq)
@@ -295,7 +324,7 @@ impl Resources {
         attached.into_iter().for_each(|qpn| self.qp_ruined(qpn, cq));
     }
 
-    /// A completion of this queue pair was lost: QP_FATAL, once, and ERR by the engine.
+    /// Fails a queue pair because a completion of it was lost: QP_FATAL, once, and ERR by the engine.
     pub(super) fn qp_ruined(&mut self, qpn: Qpn, cq: u32) {
         let depth = self.cqs.at(cq).map_or(0, |entry| entry.cq.depth());
         let fatal = match self.attachment_mut(qpn) {
@@ -312,17 +341,17 @@ impl Resources {
         let completes = self.attachment(qpn).and_then(|attachment| {
             cq_use(attachment.context.send_cq == cq, attachment.context.recv_cq == cq)
         });
-        // A target has no completion queue of its own: what completes there are receives of an SRQ.
+        // A target has no completion queue of its own: its completions are those of receives of an SRQ.
         let completes = completes.unwrap_or(CqUse::Receives);
         self.qp_failures.push(QpFailure { qpn, cause: Cause::CqOverrun { cq, depth, completes } });
     }
 
-    pub(super) fn attachment(&self, qpn: Qpn) -> Option<&Attachment> {
+    pub(super) fn attachment(&self, qpn: Qpn) -> Option<&QpAttachment> {
         let attachment = self.qps.get(usize::from(qpn.index()))?.as_deref()?;
         (attachment.context.qpn == qpn).then_some(attachment)
     }
 
-    pub(super) fn attachment_mut(&mut self, qpn: Qpn) -> Option<&mut Attachment> {
+    pub(super) fn attachment_mut(&mut self, qpn: Qpn) -> Option<&mut QpAttachment> {
         let attachment = self.qps.get_mut(usize::from(qpn.index()))?.as_deref_mut()?;
         (attachment.context.qpn == qpn).then_some(attachment)
     }

@@ -1,7 +1,7 @@
 //! Attaching and detaching queue pairs.
 
-use pumice_ground::limits::Limits;
-use pumice_objects::memory::MappingCheck;
+use crate::memory::MappingCheck;
+use pumice_platform::limits::Limits;
 use pumice_transport::types::QpType;
 
 use super::*;
@@ -29,7 +29,7 @@ fn objects() -> Objects {
 }
 
 impl Objects {
-    /// Everything that a queue pair could be attached to, but no SRQ.
+    /// Returns a setup with everything that a queue pair could be attached to, but no SRQ.
     fn setup(&self, qp_type: QpType) -> QpSetup {
         QpSetup {
             qpn: Qpn::new(0x01_0011),
@@ -112,7 +112,7 @@ fn missing_wrong_and_oversized_arguments_are_refused() {
         assert_eq!(error.errno(), libc::EINVAL, "{error}");
         assert!(error.to_string().contains(part), "{error}");
     }
-    // Nothing was left in use.
+    // The failed calls left nothing in use.
     o.resources.destroy_cq(o.other_cq).unwrap();
     o.resources.destroy_srq(o.srq).unwrap();
 }

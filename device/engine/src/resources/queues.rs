@@ -2,62 +2,81 @@
 
 use std::sync::Arc;
 
-use pumice_events::Event;
-use pumice_ground::clock::Clock;
-use pumice_ground::error::ResourceError;
-use pumice_ground::table::{Handle, check_room};
-use pumice_objects::completion_channel::CompletionChannel;
-use pumice_objects::completion_queue::CompletionQueue;
-use pumice_objects::event_account::EventAccount;
-use pumice_objects::srq::{Srq, SrqAttributes, SrqChange, XrcSrq};
+use crate::objects::completion_channel::CompletionChannel;
+use crate::objects::completion_queue::{CompletionQueue, CqPushOutcome};
+use crate::objects::srq::{Srq, SrqAttributes, SrqChange, XrcSrq};
+use pumice_model::event::Event;
+use pumice_platform::clock::Clock;
+use pumice_platform::error::ResourceError;
+use pumice_platform::event_account::EventAccount;
+use pumice_platform::table::{Handle, check_room};
 use pumice_transport::event::Topic;
-use pumice_transport::types::RecvRequest;
+use pumice_transport::types::{RecvRequest, WorkCompletion};
 
 use super::tables::{CqEntry, NO_OBJECT, Receives, Resources, check_size};
 use super::users::check_unused;
 
-/// What to make a completion queue of (`ibv_create_cq`).
+/// The parameters of a completion queue (`ibv_create_cq`).
 #[derive(Debug, Clone, Default)]
 pub struct CqSetup {
-    /// Entries.
+    /// Number of entries.
     pub depth: u32,
-    /// Completion vector; they are all alike.
+    /// Completion vector; all vectors are alike.
     pub comp_vector: u32,
-    /// What the application calls the queue.
+    /// The application's value for the queue.
     pub cookie: u64,
-    /// Where it reports to.
+    /// The channel that the queue's events come to.
     pub channel: Option<Arc<CompletionChannel>>,
-    /// Stamps its completions.
+    /// The clock that stamps its completions.
     pub clock: Option<Clock>,
-    /// Arming fires at once for completions that came after the application's last poll found nothing, as
-    /// adapters do that compare with what was polled.
+    /// True if arming makes an event at once for completions that came after the application's last poll
+    /// found nothing, as in adapters that compare with what was polled.
     pub fires_late: bool,
-    /// A full queue loses its oldest completion, and does not fail.
+    /// True if a full queue loses its oldest completion instead of failing.
     pub overwrites: bool,
-    /// Fault plans do not count it: the program has not made it.
+    /// True if fault plans do not count the queue, because the program has not created it.
     pub uncounted: bool,
 }
 
-/// What to make a shared receive queue of (`ibv_create_srq_ex`).
+/// The parameters of a shared receive queue (`ibv_create_srq_ex`).
 #[derive(Debug, Clone, Copy)]
 pub struct SrqSetup {
     /// Protection domain of its buffers.
     pub pd: Handle,
-    /// Requests that fit.
+    /// Most requests in the queue.
     pub max_wr: u32,
     /// Most elements of one request.
     pub max_sge: u32,
-    /// What the application calls the queue.
+    /// The application's value for the queue.
     pub cookie: u64,
     /// For an XRC SRQ: its XRC domain and its completion queue.
     pub xrc: Option<(Handle, Handle)>,
 }
 
 impl Resources {
-    /// Makes a completion queue.
+    /// Adds an entry that is no completion of a queue pair to a completion queue. Returns false if it is full
+    /// or gone.
+    pub(crate) fn push_note(&mut self, cq: u32, note: WorkCompletion) -> bool {
+        let Some(entry) = self.cqs.at(cq) else { return false };
+        if entry.cq.len() >= entry.cq.depth() as usize {
+            return false;
+        }
+        self.new_completions = true;
+        match entry.cq.push_of(0, note, 0, true) {
+            CqPushOutcome::Stored | CqPushOutcome::Overwrote => true,
+            CqPushOutcome::EventBy(due_ns) => {
+                self.delay_event(cq, due_ns);
+                true
+            }
+            CqPushOutcome::Overrun | CqPushOutcome::InError => false,
+        }
+    }
+
+    /// Creates a completion queue.
     ///
     /// # Errors
-    /// `Invalid`: a depth or completion vector out of range. `NoMemory`: the table is full, or there is none.
+    /// `Invalid`: a depth or completion vector out of range. `NoMemory`: the table is full, or there is no
+    /// memory.
     pub fn create_cq(&mut self, setup: CqSetup) -> Result<Arc<CompletionQueue>, ResourceError> {
         //= linux:rxe_cq.c#rxe_cq_chk_attr
         //| The depth of a completion queue is at least 1 and at most the limit of the device.
@@ -84,17 +103,22 @@ impl Resources {
     /// Changes the depth of a completion queue.
     ///
     /// # Errors
-    /// `Invalid`: out of range, less than what waits in it, or a stale handle.
+    /// `Invalid`: out of range, less than the number of its completions, or a stale handle.
     pub fn resize_cq(&mut self, cq: Handle, depth: u32) -> Result<(), ResourceError> {
         check_size("completion queue depth", depth, 1, self.limits.max_cqe)?;
-        // A completion that waits may be in the queue already.
+        // A delayed completion may count as being in the queue already.
         self.drain_stores();
         self.cqs.require(cq)?.cq.resize(depth)
     }
 
-    /// The completion queue with this handle.
+    /// Returns the completion queue with this handle.
     pub fn cq(&self, cq: Handle) -> Option<&Arc<CompletionQueue>> {
         self.cqs.get(cq).map(|entry| &entry.cq)
+    }
+
+    /// Reports whether queue pairs or XRC SRQs use a completion queue; false if there is no such queue.
+    pub fn cq_is_used(&self, cq: Handle) -> bool {
+        self.cqs.get(cq).is_some_and(|entry| entry.users > 0)
     }
 
     /// Destroys a completion queue. Without the engine's lock, call
@@ -117,7 +141,7 @@ impl Resources {
         Ok(queue)
     }
 
-    /// Makes a shared receive queue.
+    /// Creates a shared receive queue.
     ///
     /// # Errors
     /// `Invalid`: a size out of range, a stale handle. `NoMemory`: a table is full.
@@ -139,9 +163,11 @@ impl Resources {
             None => None,
         };
         let SrqSetup { pd, max_wr, max_sge, cookie, .. } = *setup;
-        let srq = Srq::new(pd.index, max_wr, max_sge, cookie, xrc.map(|(side, ..)| side));
-        let srq = srq.numbered(self.srqs_made.add().0);
-        let made = self.receives.insert(Receives::Shared(Box::new(srq)));
+        let mut srq = Srq::new(pd.index, max_wr, max_sge, cookie, xrc.map(|(side, ..)| side));
+        let made = srq.make_room().and_then(|()| {
+            let srq = srq.numbered(self.srqs_made.add().0);
+            self.receives.insert(Receives::Shared(Box::new(srq)))
+        });
         match (&made, xrc) {
             (Ok(handle), Some((_, place, xrcd, cq))) => {
                 if let Some(index) = self.xrc_srqs.get_mut(place) {
@@ -184,7 +210,7 @@ impl Resources {
         Ok(())
     }
 
-    /// The shared receive queue with this handle.
+    /// Returns the shared receive queue with this handle.
     ///
     /// # Errors
     /// `Invalid`: a stale handle.
@@ -195,7 +221,7 @@ impl Resources {
         }
     }
 
-    /// Sizes and armed limit of a shared receive queue.
+    /// Returns the sizes and the armed limit of a shared receive queue.
     ///
     /// # Errors
     /// `Invalid`: a stale handle.
@@ -256,7 +282,7 @@ fn not_shared() -> ResourceError {
 
 #[cfg(test)]
 mod tests {
-    use pumice_ground::limits::Limits;
+    use pumice_platform::limits::Limits;
 
     use super::*;
 

@@ -3,34 +3,40 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pumice_events::counters::Counters;
-use pumice_events::{Subscribers, Topics};
-use pumice_ground::error::ResourceError;
-use pumice_ground::limits::Limits;
-use pumice_ground::object_summary::ObjectSummary;
-use pumice_ground::ordinal::ObjectOrdinals;
-use pumice_ground::table::{Handle, Table};
-use pumice_objects::async_event::AsyncEventQueue;
-use pumice_objects::completion_queue::{CompletionQueue, CqCommon};
-use pumice_objects::event_account::EventAccount;
-use pumice_objects::memory::RegionTable;
-use pumice_objects::recv_queue::RecvQueue;
-use pumice_objects::srq::Srq;
-use pumice_ports::ethernet::Ethernet;
-use pumice_profile::addresses::multicast::MulticastGroups;
-use pumice_profile::addresses::pkey_table::PkeyTable;
-use pumice_profile::addresses::ports::{DevicePort, Ports};
-use pumice_share::xrc::XrcDomains;
+use crate::memory::RegionTable;
+use crate::objects::completion_counter::CompletionCounter;
+use crate::objects::completion_queue::{CompletionQueue, CqCommon};
+use crate::objects::recv_queue::RecvQueue;
+use crate::objects::srq::Srq;
+use pumice_fabric::ethernet::Ethernet;
+use pumice_fabric::xrc::XrcDomains;
+use pumice_model::addresses::multicast::MulticastGroups;
+use pumice_model::addresses::pkey_table::PkeyTable;
+use pumice_model::addresses::ports::{DevicePort, Ports};
+use pumice_model::counters::Counters;
+use pumice_model::event::async_event::AsyncEventQueue;
+use pumice_model::event::{Subscribers, Topics};
+use pumice_model::profile::Failures;
+use pumice_platform::error::ResourceError;
+use pumice_platform::event_account::EventAccount;
+use pumice_platform::limits::Limits;
+use pumice_platform::object_summary::ObjectSummary;
+use pumice_platform::ordinal::ObjectOrdinals;
+use pumice_platform::room::try_new_list;
+use pumice_platform::table::{Handle, Table};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::{ProcessIndex, Qpn};
 
-use super::moment::Moment;
+use super::batch_time::BatchTime;
 use super::presence::Presence;
-use super::tally::Tally;
+use super::tally::QpTally;
 use crate::decisions::Decisions;
 
-/// In a [`QpContext`]: there is no such object.
+/// Number of queue pair indices: the low 16 bits of a queue pair number are its index.
+const QP_INDICES: usize = 1 << 16;
+
+/// The index in a [`QpContext`] that means that there is no such object.
 pub const NO_OBJECT: u32 = u32::MAX;
 
 /// A queue pair that must go to ERR because of something outside of it.
@@ -38,7 +44,7 @@ pub const NO_OBJECT: u32 = u32::MAX;
 pub struct QpFailure {
     /// The queue pair.
     pub qpn: Qpn,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
 }
 
@@ -48,92 +54,99 @@ pub struct Resources {
     pub(super) memory: RegionTable,
     pub(super) pds: Table<ProtectionDomain>,
     pub(crate) xrc: XrcDomains,
-    pub(super) ahs: Table<AddressHandle>,
+    pub(super) ahs: Table<AddressHandleEntry>,
     pub(super) cqs: Table<CqEntry>,
     pub(super) receives: Table<Receives>,
-    /// Places of XRC SRQs in `receives`; the index plus one is the low part of the SRQ's number.
+    /// Indices of XRC SRQs in `receives`; the index in this table plus one is the low part of the SRQ's
+    /// number.
     pub(super) xrc_srqs: Table<u32>,
-    /// Shared receive queues among `receives`.
+    /// Number of shared receive queues among `receives`.
     pub(super) srq_count: u32,
     pub(super) number_base: u32,
-    pub(super) qps: Vec<Option<Box<Attachment>>>,
+    /// True if completions of queue pairs that are destroyed or reset stay in the completion queues.
+    pub completions_outlive_qp: bool,
+    pub(super) qps: Vec<Option<Box<QpAttachment>>>,
     /// The subscribers of events, and the topics that any of them listens to.
     pub(super) events: Arc<Subscribers>,
     pub(super) topics: Topics,
-    /// The time of packets.
-    pub(crate) moment: Moment,
-    /// Queue pairs made so far.
+    /// The time that packets of one batch share.
+    pub(crate) batch_time: BatchTime,
+    /// Ordinals of queue pairs created so far.
     pub(super) qps_made: ObjectOrdinals,
-    /// Completion queues made so far.
+    /// Ordinals of completion queues created so far.
     pub(super) cqs_made: ObjectOrdinals,
-    /// Completion queues that plans count, and shared receive queues, made so far.
+    /// Ordinals of completion queues that fault plans count, and of shared receive queues, created so far.
     pub(super) cqs_counted: ObjectOrdinals,
-    /// Those of the library's own that are there.
+    /// Number of existing completion queues that the library created for itself.
     pub(super) cqs_uncounted: u32,
     pub(super) srqs_made: ObjectOrdinals,
-    /// Whether the device is there.
+    /// The presence of the device.
     pub(crate) presence: Arc<Presence>,
     /// The ports: addresses, partitions, state.
     pub ports: Ports,
     /// Multicast groups; attach queue pairs here.
     pub groups: MulticastGroups,
-    /// Counters, shared with the ports.
+    /// The counters, shared with the ports.
     pub counters: Arc<Counters>,
     /// The counters of the ports, in order, on a device with two.
     pub(crate) port_counters: Vec<Arc<Counters>>,
     /// Asynchronous events, shared with the application.
     pub async_events: Arc<AsyncEventQueue>,
-    /// Send queue entries that polling freed, and how many queues are armed: shared with the completion
+    /// The state that completion queues share: send queue entries that polling freed, and the number of armed
     /// queues.
     pub(crate) cq_common: CqCommon,
-    /// Queue pairs that a completion queue's overrun ruined. The engine takes them after every call
-    /// into the protocol and moves them to ERR; their QP_FATAL is raised already. Never longer than
-    /// the number of attached queue pairs.
+    /// The queue pairs that a completion queue's overrun failed. The engine takes them after every call into
+    /// the protocol and moves them to ERR; their QP_FATAL is raised already. Never longer than the number of
+    /// attached queue pairs.
     pub qp_failures: Vec<QpFailure>,
-    /// Who decides about packets, work and stores, and what waits because of that.
+    /// The decisions about packets, work and stores, and what is delayed because of them.
     pub(crate) decisions: Decisions,
-    /// A completion was made since the engine last cleared this.
+    /// The `vendor_err` numbers of failures.
+    pub(crate) failures: Failures,
+    /// True if a completion was made since the engine last cleared this.
     pub new_completions: bool,
-    /// What raw packet queue pairs send and receive by, if there are any.
+    /// True if a queue pair ever had a completion counter.
+    pub(super) counts_completions: bool,
+    /// The sockets of raw packet queue pairs, if there are any.
     pub(crate) ethernet: Option<Box<Ethernet>>,
-    /// The receive queue of UC or UD messages that was short of requests last, and the completion queue that
-    /// tells of it.
+    /// The receive queue of UC or UD messages that was short of requests last, and its completion queue.
     pub(super) short_receives: Option<(u32, u32)>,
 }
 
-/// How many objects a device has.
+/// The number of objects of a device, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ObjectCounts {
-    /// Protection domains.
+    /// Number of protection domains.
     pub pds: usize,
-    /// Memory regions and windows.
+    /// Number of memory regions and windows.
     pub regions_and_windows: usize,
-    /// Address handles.
+    /// Number of address handles.
     pub ahs: usize,
-    /// Completion queues.
+    /// Number of completion queues.
     pub cqs: usize,
-    /// Receive queues, shared ones included.
+    /// Number of receive queues, including shared ones.
     pub receive_queues: usize,
-    /// XRC domains.
+    /// Number of XRC domains.
     pub xrcds: usize,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub qps: usize,
-    /// Multicast groups with members.
+    /// Number of multicast groups with members.
     pub groups: usize,
 }
 
-/// A protection domain: nothing but its users.
+/// A protection domain: only the number of its users.
 #[derive(Debug, Default)]
 pub(super) struct ProtectionDomain {
     pub(super) users: u32,
 }
 
 #[derive(Debug)]
-pub(super) struct AddressHandle {
+pub(super) struct AddressHandleEntry {
     pub(super) pd: Handle,
-    /// Where it leads to.
+    /// The address that the handle leads to.
     pub(super) destination: IpAddr,
-    /// What the device calls it, once that was asked for, and all of its domain that lead there.
+    /// The number of this handle, once that was asked for, and of all others of its domain that lead to the
+    /// same address.
     pub(super) number: Option<u16>,
 }
 
@@ -141,27 +154,36 @@ pub(super) struct AddressHandle {
 pub(super) struct CqEntry {
     pub(super) cq: Arc<CompletionQueue>,
     pub(super) users: u32,
-    /// How many were made before; `None`: plans do not count it.
+    /// Number of completion queues created before this one; `None`: fault plans do not count it.
     pub(super) ordinal: Option<u32>,
 }
 
 /// A queue pair as the device's tables see it.
 #[derive(Debug)]
-pub(super) struct Attachment {
+pub(super) struct QpAttachment {
     pub(super) context: QpContext,
     pub(super) cookie: u64,
     pub(super) srq: Option<Handle>,
     pub(super) xrcd: Option<Handle>,
     pub(super) account: Arc<EventAccount>,
-    /// QP_FATAL was raised and the engine told.
+    /// True if QP_FATAL was raised and the engine informed.
     pub(super) fatal: bool,
-    /// What happened to it that does not happen to every packet.
-    pub(super) tally: Tally,
+    /// The counts of rare events of the queue pair.
+    pub(super) tally: QpTally,
     /// The counters of its port, on a device with two.
     pub(super) port_counters: Option<Arc<Counters>>,
+    /// The completion counters in which its operations count.
+    pub(super) counters: Vec<AttachedCounter>,
 }
 
-/// Where receive requests come from.
+/// A completion counter, and the operations that count in it.
+#[derive(Debug)]
+pub(super) struct AttachedCounter {
+    pub(super) counter: Arc<CompletionCounter>,
+    pub(super) operations: u32,
+}
+
+/// A source of receive requests.
 #[derive(Debug)]
 pub(super) enum Receives {
     Own(RecvQueue),
@@ -169,18 +191,18 @@ pub(super) enum Receives {
 }
 
 impl Resources {
-    /// A device without objects whose events have no listener.
+    /// Returns a device without objects whose events have no subscriber.
     ///
     /// # Errors
-    /// `Os`: no file descriptor is to be had.
+    /// `Os`: no file descriptor is available. `NoMemory`.
     pub fn new(limits: Limits) -> Result<Resources, ResourceError> {
         Resources::with_subscribers(limits, Arc::default())
     }
 
-    /// A device without objects.
+    /// Returns a device without objects.
     ///
     /// # Errors
-    /// `Os`: no file descriptor is to be had.
+    /// `Os`: no file descriptor is available. `NoMemory`.
     pub fn with_subscribers(limits: Limits, events: Arc<Subscribers>) -> Result<Resources, ResourceError> {
         let max_srq = limits.max_srq.min(0xffff);
         Ok(Resources {
@@ -194,9 +216,10 @@ impl Resources {
             xrc_srqs: Table::new("XRC SRQ", max_srq),
             srq_count: 0,
             number_base: 0,
-            qps: Vec::new(),
+            completions_outlive_qp: false,
+            qps: try_new_list(QP_INDICES, "queue pairs")?,
             topics: events.topics(),
-            moment: Moment::default(),
+            batch_time: BatchTime::default(),
             qps_made: ObjectOrdinals::default(),
             cqs_made: ObjectOrdinals::default(),
             cqs_counted: ObjectOrdinals::default(),
@@ -212,28 +235,30 @@ impl Resources {
             events,
             qp_failures: Vec::new(),
             decisions: Decisions::default(),
+            failures: Failures::default(),
             new_completions: false,
+            counts_completions: false,
             ethernet: None,
             short_receives: None,
         })
     }
 
-    /// Who listens to events.
+    /// Returns the subscribers of events.
     pub(crate) fn subscribers(&self) -> Arc<Subscribers> {
         Arc::clone(&self.events)
     }
 
-    /// Queue pairs made so far.
+    /// Returns the number of queue pairs created so far.
     pub(crate) fn queue_pairs_made(&self) -> u32 {
         self.qps_made.count()
     }
 
-    /// What the device is made for.
+    /// Returns the limits of the device.
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// How many objects there are now.
+    /// Returns the number of present objects, by kind.
     pub fn counts(&self) -> ObjectCounts {
         ObjectCounts {
             pds: self.pds.len(),
@@ -247,29 +272,31 @@ impl Resources {
         }
     }
 
-    /// What other processes are told of these objects, and of as many queue pairs and identifiers.
+    /// Returns the summary of the objects for other processes, with the given numbers of queue pairs and
+    /// identifiers.
     pub(crate) fn summary(&self, qps: u64, cm_ids: u64) -> ObjectSummary {
         let cqs = self.cqs.len().saturating_sub(self.cqs_uncounted as usize);
         ObjectSummary([self.pds.len() as u64, cqs as u64, qps, cm_ids, self.memory.region_count() as u64])
     }
 
-    /// Regions and windows, to look at.
+    /// Returns the table of regions and windows.
     pub const fn memory(&self) -> &RegionTable {
         &self.memory
     }
 
-    /// The process whose numbers queue pairs have.
+    /// Returns the process index in the queue pair numbers.
     pub(crate) const fn process(&self) -> ProcessIndex {
         ProcessIndex::new((self.number_base >> 16) as u8)
     }
 
-    /// Sets the upper 8 bits of the XRC SRQ numbers made from now on: this process's index, as
-    /// in its QPNs.
+    /// Sets the upper 8 bits of the XRC SRQ numbers assigned from now on: this process's index, as in its
+    /// QPNs.
     pub const fn set_number_base(&mut self, base: u32) {
         self.number_base = base & 0x00ff_0000;
     }
 
-    /// Chooses the keys of the regions and windows made from now on. Only before the first one.
+    /// Chooses the keys of the regions and windows created from now on. It may be called only before the
+    /// first one.
     pub fn set_first_key(&mut self, seed: u64) {
         self.memory.set_first_key(seed);
     }
@@ -287,7 +314,7 @@ impl std::fmt::Debug for Resources {
     }
 }
 
-/// `value` of an attribute must lie in `least..=most`.
+/// Checks that `value` of an attribute lies in `least..=most`.
 pub(super) fn check_size(what: &str, value: u32, least: u32, most: u32) -> Result<(), ResourceError> {
     if (least..=most).contains(&value) {
         return Ok(());

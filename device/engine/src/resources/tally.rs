@@ -1,27 +1,27 @@
-//! What each queue pair counts beside the device: rare events only, so that packets cost nothing.
+//! The counts of each queue pair: rare events only, so that packets cost nothing.
 
 use pumice_transport::host::Counter;
 use pumice_transport::types::Cause;
 
-/// What happened to a queue pair since it was made.
+/// The counts of a queue pair since it was created.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tally {
-    /// Packets sent again.
+pub(crate) struct QpTally {
+    /// Number of packets sent again.
     pub(crate) repeated_packets: u64,
-    /// Acknowledgement timers that expired.
+    /// Number of acknowledgement timers that expired.
     pub(crate) timeouts: u64,
     pub(crate) rnr_naks_sent: u64,
     pub(crate) rnr_naks_received: u64,
-    /// Other NAKs.
+    /// Number of other NAKs.
     pub(crate) naks_sent: u64,
     pub(crate) naks_received: u64,
-    /// Packets for it that were dropped.
+    /// Number of packets for the queue pair that were dropped.
     pub(crate) dropped: u64,
-    /// Why something went wrong last.
+    /// The cause of the last problem.
     pub(crate) last_error: Option<Box<Cause>>,
 }
 
-impl Tally {
+impl QpTally {
     pub(super) fn note(&mut self, counter: Counter, amount: u64) {
         let count = match counter {
             Counter::RetransmittedPackets => &mut self.repeated_packets,
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn counters_of_the_device_are_sorted_into_those_of_a_queue_pair() {
-        let mut tally = Tally::default();
+        let mut tally = QpTally::default();
         for (counter, amount) in [
             (Counter::RetransmittedPackets, 5),
             (Counter::Timeout, 1),
@@ -67,7 +67,7 @@ mod tests {
         ] {
             tally.note(counter, amount);
         }
-        let Tally { repeated_packets, timeouts, rnr_naks_sent, rnr_naks_received, .. } = tally;
+        let QpTally { repeated_packets, timeouts, rnr_naks_sent, rnr_naks_received, .. } = tally;
         assert_eq!((repeated_packets, timeouts, rnr_naks_sent, rnr_naks_received), (5, 1, 2, 3));
         assert_eq!((tally.naks_sent, tally.naks_received, tally.dropped), (1, 4, 6));
     }

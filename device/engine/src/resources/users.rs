@@ -1,12 +1,12 @@
 //! The users of an object: names for the sentence that says why it cannot be destroyed.
 
-use pumice_ground::error::ResourceError;
-use pumice_ground::table::Handle;
+use pumice_platform::error::ResourceError;
+use pumice_platform::table::Handle;
 use pumice_transport::types::CqUse;
 
 use super::tables::{Receives, Resources};
 
-/// Users that a sentence names; of the others it says how many there are.
+/// Number of users that a sentence names; of the others it only gives the number.
 const NAMED: usize = 6;
 
 /// Refuses to destroy an object that has users.
@@ -32,7 +32,8 @@ pub(super) fn check_unused(
 }
 
 impl Resources {
-    /// Memory regions, windows, queue pairs, SRQs and address handles of a protection domain.
+    /// Returns the names of memory regions, windows, queue pairs, SRQs and address handles of a protection
+    /// domain.
     pub(super) fn users_of_pd(&self, pd: u32) -> Vec<String> {
         let mut names = self.memory.names_in(pd);
         let attached = self.qps.iter().flatten().filter(|attachment| attachment.context.pd == pd);
@@ -52,7 +53,7 @@ impl Resources {
         names
     }
 
-    /// Queue pairs whose requests complete in a completion queue, and XRC SRQs.
+    /// Returns the names of queue pairs whose requests complete in a completion queue, and of XRC SRQs.
     pub(super) fn users_of_cq(&self, cq: u32) -> Vec<String> {
         let mut names = Vec::new();
         for attachment in self.qps.iter().flatten() {
@@ -71,13 +72,13 @@ impl Resources {
         names
     }
 
-    /// Queue pairs that take their receives from an SRQ.
+    /// Returns the names of queue pairs that take their receives from an SRQ.
     pub(super) fn users_of_srq(&self, srq: Handle) -> Vec<String> {
         let attached = self.qps.iter().flatten().filter(|attachment| attachment.srq == Some(srq));
         attached.map(|attachment| format!("QP {}", attachment.context.qpn)).collect()
     }
 
-    /// SRQs and queue pairs that were made with an open XRC domain.
+    /// Returns the names of SRQs and queue pairs that were created with an open XRC domain.
     pub(super) fn users_of_xrcd(&self, xrcd: Handle) -> Vec<String> {
         let attached = self.qps.iter().flatten().filter(|attachment| attachment.xrcd == Some(xrcd));
         let mut names: Vec<String> =
@@ -96,7 +97,8 @@ impl Resources {
     }
 }
 
-/// What of a queue pair completes in a queue that is its send queue's or its receive queue's.
+/// Returns which requests of a queue pair complete in a queue that is its send completion queue, its receive
+/// completion queue, or both.
 pub(super) const fn cq_use(sends: bool, receives: bool) -> Option<CqUse> {
     match (sends, receives) {
         (true, true) => Some(CqUse::Both),

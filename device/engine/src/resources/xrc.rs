@@ -1,9 +1,9 @@
 //! XRC domains and targets among the objects of a device.
 
-use pumice_ground::error::ResourceError;
-use pumice_ground::table::Handle;
-use pumice_ports::Commons;
-use pumice_share::xrc::{TargetClosed, TargetHost, TargetOpened, XrcDomains, XrcdFile};
+use pumice_fabric::xrc::{TargetClosed, TargetHost, TargetOpened, XrcDomains, XrcdFile};
+use pumice_model::port::group::SharedResources;
+use pumice_platform::error::ResourceError;
+use pumice_platform::table::Handle;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
@@ -13,7 +13,7 @@ use super::tables::{NO_OBJECT, Resources};
 use super::users::check_unused;
 
 impl Resources {
-    /// Makes an XRC domain that has no name: only this handle leads to it.
+    /// Creates an XRC domain that has no name: only this handle leads to it.
     ///
     /// # Errors
     /// `NoMemory`: the table is full.
@@ -21,8 +21,8 @@ impl Resources {
         self.xrc.open_unnamed()
     }
 
-    /// Opens the XRC domain of a file, by the rules of `ibv_open_xrcd`. Without `commons` there are no other
-    /// processes.
+    /// Opens the XRC domain of a file, by the rules of `ibv_open_xrcd`. Without `shared_resources` there are
+    /// no other processes.
     ///
     /// # Errors
     /// `Os`: EAGAIN, it is not open in any process and `create` is not set; EBADF, the descriptor is none.
@@ -30,15 +30,15 @@ impl Resources {
     pub fn open_xrcd_of_file(
         &mut self,
         file: &XrcdFile<'_>,
-        commons: Option<&Commons>,
+        shared_resources: Option<&SharedResources>,
     ) -> Result<Handle, ResourceError> {
-        self.xrc.open_of_file(file, commons)
+        self.xrc.open_of_file(file, shared_resources)
     }
 
-    /// Closes an XRC domain; it dies with its last open.
+    /// Closes an XRC domain; it is destroyed with its last open.
     ///
     /// # Errors
-    /// `Busy`: SRQs or targets were made through this handle. `Invalid`: a stale handle.
+    /// `Busy`: SRQs or targets were created through this handle. `Invalid`: a stale handle.
     pub fn close_xrcd(&mut self, xrcd: Handle) -> Result<(), ResourceError> {
         //= man:ibv_open_xrcd
         //| An XRC domain that is used cannot be closed.
@@ -46,7 +46,7 @@ impl Resources {
         self.xrc.close(xrcd)
     }
 
-    /// Makes the tables' side of a target that is not open yet.
+    /// Creates the table entries of a target that is not open yet.
     pub(super) fn insert_target(&mut self, qpn: Qpn, domain: u32, half: bool) -> QpContext {
         let none = NO_OBJECT;
         let context = QpContext {
@@ -57,12 +57,13 @@ impl Resources {
             recv_queue: none,
             xrcd: domain,
             ordinal: self.next_ordinal(),
+            out_of_order: false,
         };
         self.xrc.targets.insert(context, half);
         context
     }
 
-    /// Whether this number is a target's.
+    /// Reports whether this number is a target's.
     pub(crate) fn is_target(&self, qpn: Qpn) -> bool {
         self.xrc.targets.contains(qpn)
     }
@@ -79,7 +80,7 @@ impl Resources {
     /// as well.
     ///
     /// # Errors
-    /// `Invalid`: there is no such target in the domain of this handle.
+    /// `Invalid`: no such target exists in the domain of this handle.
     pub(crate) fn register_target(
         &mut self,
         xrcd: Handle,
@@ -92,10 +93,10 @@ impl Resources {
         Ok(opened)
     }
 
-    /// Closes a target for one of those who have it open; its unread events are gone.
+    /// Closes a target for one of its owners; the owner's unread events are dropped.
     ///
     /// # Errors
-    /// `Invalid`: there is no such registration.
+    /// `Invalid`: no such registration exists.
     pub(crate) fn unregister_target(&mut self, qpn: Qpn, id: u32) -> Result<TargetClosed, ResourceError> {
         let closed = self.xrc.targets.close(qpn, id)?;
         self.xrc.release_open(closed.xrcd);
@@ -103,7 +104,7 @@ impl Resources {
         Ok(closed)
     }
 
-    /// Raises an event of a target for all who have it open. False: this is no target's number.
+    /// Raises an event of a target for all who have it open. Returns false if this is no target's number.
     pub(super) fn raise_target_event(&mut self, qpn: Qpn, event: AsyncEventType) -> bool {
         let Some(domain) = self.xrc.targets.domain_of(qpn) else { return false };
         if self.xrc.shared(domain).is_some() {
@@ -124,7 +125,7 @@ impl TargetHost for DeviceHost<'_> {
         }
     }
 
-    fn meet_target(&mut self, qpn: Qpn, domain: u32, half: bool) -> QpContext {
+    fn adopt_target(&mut self, qpn: Qpn, domain: u32, half: bool) -> QpContext {
         self.insert_target(qpn, domain, half)
     }
 

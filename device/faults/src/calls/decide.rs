@@ -1,141 +1,111 @@
-//! Rules about calls at work: asked about each call, they say what happens to it.
+//! The rules about calls in one process: asked about each call, they decide what happens to it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use fnv::FnvBuildHasher;
 use pumice_calls::Call;
-use pumice_ground::ordinal::{CallOrdinal, Ordinal};
 
-use super::errno::errno_text;
-use super::fate::{CallFate, CallKey, TIME};
 use super::rule::{CallFault, CallRule};
-use crate::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules, Tries};
+use crate::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, RuleTally, Rules};
 use crate::plan::{FaultPlan, Rule, What};
-use crate::trigger::Occurrence;
 use crate::waits::Triggers;
+use pumice_model::fates::call::{CallFate, CallKey};
+use pumice_model::fates::fired::CallFired;
+use pumice_model::fates::trigger::Occurrence;
 
-/// Queue pairs for which a rule counts at a time.
+/// Most queue pairs for which one rule counts at the same time.
 const MAX_QUEUE_PAIRS: usize = 1 << 16;
 
-/// A rule applied to a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallFired<'a> {
-    /// The name of the rule.
-    pub rule: &'a str,
-    /// The tag of this process.
-    pub tag: &'a str,
-    /// The call.
-    pub key: CallKey<'a>,
-    /// What happens to it by this rule.
-    pub fate: CallFate,
-}
-
-impl CallFired<'_> {
-    /// What the rule did, in words.
-    pub fn sentence(&self) -> String {
-        let CallFired { rule, key: CallKey { call, ordinal, qp }, fate, .. } = self;
-        let on = qp.map_or_else(String::new, |qp| format!(" on queue pair {}", Ordinal(qp)));
-        let what = match (fate.errno, fate.incident) {
-            (Some(errno), _) => format!("fails {call} with {}", errno_text(errno)),
-            (None, Some(incident)) if *call == TIME => {
-                return format!("fault \"{rule}\" has {incident} happen after {} us", ordinal / 1000);
-            }
-            (None, Some(incident)) => format!("has {incident} happen after {call}"),
-            (None, None) => format!("delays {call} by {} us", fate.delay_ns / 1000),
-        };
-        format!("fault \"{rule}\" {what} (call {} of this name{on})", CallOrdinal(*ordinal))
-    }
-}
-
-/// What a rule of this process's is about.
+/// The calls that a rule of this process is about.
 #[derive(Debug)]
-enum Aim {
+enum CallAim {
     Calls {
         rule: CallRule,
-        /// Those of its name that can fail.
+        /// The calls that match the rule's pattern and can fail.
         calls: HashSet<Call, FnvBuildHasher>,
-        /// What it has counted; if it is about queue pairs, for each of them.
-        counts: BTreeMap<Option<u32>, Tries>,
+        /// The counts of the rule: for each queue pair if it is about queue pairs, else under `None`.
+        counts: BTreeMap<Option<u32>, RuleTally>,
     },
     /// Calls and their ordinals, with their queue pair if the rule was about queue pairs.
     Recorded(HashMap<(Call, u64), (Option<u32>, CallFate), FnvBuildHasher>),
 }
 
-/// The rules of a plan about calls at work.
+/// The rules of a plan about calls, in one process.
 #[derive(Debug)]
 pub struct CallFaults {
     seed: u64,
     tag: String,
-    rules: Rules<Aim>,
+    rules: Rules<CallAim>,
     triggers: Arc<Triggers>,
 }
 
-/// The gate that holds the rules about the calls of a process.
+/// The holder of the rules about the calls of a process.
 pub trait CallRules: Send + Sync {
-    /// Changes them; which calls have to be looked at is found out anew afterwards.
+    /// Changes the rules, and then determines anew which calls have to be asked about.
     fn change(&self, change: &mut dyn FnMut(&mut CallFaults));
 }
 
 impl CallFaults {
-    /// The rules about calls that concern a process of this tag. `triggers` are those of the plan in this
-    /// process.
+    /// Returns the rules about calls that concern a process with this tag. `triggers` are those of the plan
+    /// in this process.
     pub fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>) -> CallFaults {
-        let rules = Rules::of_plan(plan, triggers, |rule| Aim::new(rule, tag));
+        let rules = Rules::of_plan(plan, triggers, |rule| CallAim::new(rule, tag));
         CallFaults { seed: plan.seed(), tag: tag.to_owned(), rules, triggers: Arc::clone(triggers) }
     }
 
-    /// Takes a rule while the program runs, if it concerns this process: true.
-    pub(crate) fn arm(&mut self, rule: &Rule, origin: Origin<'_>) -> bool {
-        let Some(aim) = Aim::new(rule, &self.tag) else { return false };
-        self.rules.push(rule, aim, origin, &self.triggers);
+    /// Adds a rule while the program runs, if it concerns this process. Returns whether it does.
+    pub(crate) fn arm(&mut self, rule: &Rule, origin: RuleOrigin<'_>) -> bool {
+        let Some(subject) = CallAim::new(rule, &self.tag) else { return false };
+        self.rules.push(rule, subject, origin, &self.triggers);
         true
     }
 
-    /// The rules, for what is done to rules of every kind.
-    pub fn roster(&mut self) -> &mut dyn Roster {
+    /// Returns the rules, for operations that are the same for every kind.
+    pub fn roster(&mut self) -> &mut dyn RuleControl {
         &mut self.rules
     }
 
-    /// Whether there are rules: without them there is nothing to ask.
+    /// Reports whether there are rules: without them no call has to be asked about.
     pub fn is_active(&self) -> bool {
         !self.rules.is_empty()
     }
 
-    /// The seed of the plan.
+    /// Returns the seed of the plan.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The tag of this process.
+    /// Returns the tag of this process.
     pub fn tag(&self) -> &str {
         &self.tag
     }
 
-    /// The names of the rules.
+    /// Returns the names of the rules.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.rules.names()
     }
 
-    /// The names of those rules that were there when the program began.
+    /// Returns the names of the rules that existed when the program began.
     pub fn first_names(&self) -> impl Iterator<Item = &str> {
         self.rules.first_names()
     }
 
-    /// Whether any rule asks for the queue pair of a call.
+    /// Reports whether any rule depends on the queue pair of a call, or on the state that the call moves it
+    /// to.
     pub fn need_queue_pairs(&self) -> bool {
-        self.rules.all().any(|armed| match &armed.aim {
-            Aim::Calls { rule, .. } => rule.selector.qp.is_some(),
-            Aim::Recorded(calls) => calls.values().any(|(qp, _)| qp.is_some()),
+        self.rules.all().any(|armed| match &armed.subject {
+            CallAim::Calls { rule, .. } => rule.selector.qp.is_some() || rule.selector.to.is_some(),
+            CallAim::Recorded(calls) => calls.values().any(|(qp, _)| qp.is_some()),
         })
     }
 
-    /// What happens to a call, which is counted; `witness` is told of each rule that applies. The first rule
-    /// that gives an errno wins; delays add up.
+    /// Counts a call and decides what happens to it; `witness` is called with each rule that applies. The
+    /// first rule that gives an errno wins; delays add up.
     pub fn decide(&mut self, key: &CallKey<'_>, witness: &mut dyn FnMut(&CallFired<'_>)) -> CallFate {
         let mut fate = CallFate::default();
         let Some(call) = Call::of(key.call) else { return fate };
-        for armed in self.rules.awake_mut() {
+        for armed in self.rules.active_mut() {
             let Some(more) = ask(armed, call, key, self.seed, &self.tag) else { continue };
             armed.apply();
             fate.errno = fate.errno.or(more.errno);
@@ -146,67 +116,73 @@ impl CallFaults {
         fate
     }
 
-    /// A call to which nothing happened turns out not to count: it found nothing, and how often a program
-    /// looks depends on time.
+    /// Takes back the count of a call to which nothing happened and that found nothing: how often a program
+    /// polls depends on time.
     pub fn take_back(&mut self, key: &CallKey<'_>) {
         let Some(call) = Call::of(key.call) else { return };
-        for armed in self.rules.awake_mut() {
-            let Aim::Calls { rule, calls, counts } = &mut armed.aim else { continue };
+        for armed in self.rules.active_mut() {
+            let CallAim::Calls { rule, calls, counts } = &mut armed.subject else { continue };
             if !calls.contains(&call) {
                 continue;
             }
             let count = count_key(rule, key).and_then(|of_qp| counts.get_mut(&of_qp));
             if let Some(count) = count.filter(|count| count.matched > 0) {
                 count.matched -= 1;
-                armed.unmeet();
+                armed.uncount_match();
             }
         }
     }
 
-    /// The names of rules that never applied.
+    /// Returns the names of rules that never applied.
     pub fn unfired(&self) -> impl Iterator<Item = &str> {
         self.rules.unfired()
     }
 }
 
-impl Aim {
-    fn new(rule: &Rule, tag: &str) -> Option<Aim> {
+impl CallAim {
+    fn new(rule: &Rule, tag: &str) -> Option<CallAim> {
         match &rule.what {
             What::Call(call) => call.selector.is_of(tag).then(|| {
                 let (rule, calls) = ((**call).clone(), call.selector.calls());
-                Aim::Calls { rule, calls, counts: BTreeMap::new() }
+                CallAim::Calls { rule, calls, counts: BTreeMap::new() }
             }),
             What::Recorded(recording) => {
-                // What happens to the device is for the device.
+                // Incidents of the device are applied by the device.
                 let own = recording.calls.iter().filter(|one| one.tag == tag && one.fate.incident.is_none());
-                // A call that is none is never made.
+                // A recorded name that is no call of the table never matches.
                 let own = own.filter_map(|one| Some(((Call::of(&one.call)?, one.nth), (one.qp, one.fate))));
                 let own: HashMap<_, _, _> = own.collect();
-                (!own.is_empty()).then_some(Aim::Recorded(own))
+                (!own.is_empty()).then_some(CallAim::Recorded(own))
             }
             _ => None,
         }
     }
 }
 
-impl About for Aim {
+impl RuleSubject for CallAim {
     fn kind(&self) -> &'static str {
         match self {
-            Aim::Calls { rule, .. } if matches!(rule.fault, CallFault::Delay { .. }) => "slow",
-            Aim::Calls { .. } => "fail",
-            Aim::Recorded(_) => OF_A_REPORT,
+            CallAim::Calls { rule, .. } if matches!(rule.fault, CallFault::Delay { .. }) => "slow",
+            CallAim::Calls { .. } => "fail",
+            CallAim::Recorded(_) => FROM_REPORT,
         }
     }
 }
 
-/// Whether a rule applies to a call, and how.
-fn ask(armed: &mut Armed<Aim>, call: Call, key: &CallKey<'_>, seed: u64, tag: &str) -> Option<CallFate> {
+/// Decides whether a rule applies to a call, and what it does.
+fn ask(
+    armed: &mut ArmedRule<CallAim>,
+    call: Call,
+    key: &CallKey<'_>,
+    seed: u64,
+    tag: &str,
+) -> Option<CallFate> {
     let has_begun = armed.has_begun();
-    let (of_qp, mut count) = match &armed.aim {
-        Aim::Recorded(calls) => {
+    let (of_qp, mut count) = match &armed.subject {
+        CallAim::Recorded(calls) => {
             return calls.get(&(call, key.ordinal)).map(|(_, fate)| *fate);
         }
-        Aim::Calls { rule, calls, counts } => {
+        CallAim::Calls { rule, calls, counts } => {
             let is_about = has_begun && calls.contains(&call);
             let of_qp = count_key(rule, key).filter(|_| is_about)?;
             let count = counts.get(&of_qp).copied();
@@ -217,7 +193,7 @@ fn ask(armed: &mut Armed<Aim>, call: Call, key: &CallKey<'_>, seed: u64, tag: &s
         }
     };
     let applies = armed.tries(&mut count, || key.draw(seed, &armed.name, tag));
-    let Aim::Calls { rule, counts, .. } = &mut armed.aim else { return None };
+    let CallAim::Calls { rule, counts, .. } = &mut armed.subject else { return None };
     counts.insert(of_qp, count);
     applies.then(|| match rule.fault {
         CallFault::Delay { ns } => CallFate { delay_ns: ns, ..CallFate::default() },
@@ -225,16 +201,18 @@ fn ask(armed: &mut Armed<Aim>, call: Call, key: &CallKey<'_>, seed: u64, tag: &s
     })
 }
 
-/// The queue pair for which a rule counts a call of its name, or none, if it counts for all together; `None`:
-/// it is not about the call's queue pair.
+/// Returns the queue pair for which a rule counts a call of its name, or `Some(None)` if it counts for all
+/// together; `None` if the rule is not about the call's queue pair or its target state.
 fn count_key(rule: &CallRule, key: &CallKey<'_>) -> Option<Option<u32>> {
     let selector = &rule.selector;
-    selector.has_queue_pair(key.qp).then(|| key.qp.filter(|_| selector.qp.is_some()))
+    let is_about = selector.has_queue_pair(key.qp) && selector.has_target(key.to);
+    is_about.then(|| key.qp.filter(|_| selector.qp.is_some()))
 }
 
 #[cfg(test)]
 mod tests {
-    use pumice_ground::clock::Clock;
+    use pumice_platform::clock::Clock;
+    use pumice_transport::types::QpState;
 
     use super::*;
 
@@ -243,14 +221,26 @@ mod tests {
         CallFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic()))
     }
 
-    /// The ordinals of the calls that fail, of ten.
+    /// Returns the ordinals of the calls that fail, of ten.
     fn failing(faults: &mut CallFaults, call: &str, qp: Option<u32>) -> Vec<u64> {
         (1..=10)
             .filter(|ordinal| {
-                let key = CallKey { call, ordinal: *ordinal, qp };
+                let key = CallKey { call, ordinal: *ordinal, qp, to: None };
                 faults.decide(&key, &mut |_| {}).errno.is_some()
             })
             .collect()
+    }
+
+    #[test]
+    fn a_transition_of_a_queue_pair_is_counted_alone() {
+        let mut faults = faults(&["fail call=ibv_modify_qp to=rtr nth=2 errno=ETIMEDOUT"]);
+        let states = [QpState::Init, QpState::Rtr, QpState::Rts, QpState::Init, QpState::Rtr, QpState::Rts];
+        let mut failed = Vec::new();
+        for (ordinal, to) in (1..).zip(states) {
+            let key = CallKey { call: "ibv_modify_qp", ordinal, qp: None, to: Some(to) };
+            failed.extend(faults.decide(&key, &mut |_| {}).errno.map(|errno| (ordinal, errno)));
+        }
+        assert_eq!(failed, [(5, libc::ETIMEDOUT)]);
     }
 
     #[test]
@@ -265,7 +255,8 @@ mod tests {
     #[test]
     fn a_pattern_counts_all_calls_that_it_is_about() {
         let mut faults = faults(&["fail call=* nth=3"]);
-        let mut ask = |call| faults.decide(&CallKey { call, ordinal: 1, qp: None }, &mut |_| {}).errno;
+        let mut ask =
+            |call| faults.decide(&CallKey { call, ordinal: 1, qp: None, to: None }, &mut |_| {}).errno;
         assert_eq!([ask("ibv_get_device_list"), ask("ibv_open_device")], [None, None]);
         assert_eq!(ask("ibv_destroy_cq"), Some(libc::EBUSY));
         assert_eq!(ask("ibv_destroy_cq"), None);
@@ -290,7 +281,7 @@ mod tests {
     #[test]
     fn what_is_taken_back_does_not_count() {
         let mut faults = faults(&["fail call=ibv_poll_cq nth=2"]);
-        let key = CallKey { call: "ibv_poll_cq", ordinal: 1, qp: None };
+        let key = CallKey { call: "ibv_poll_cq", ordinal: 1, qp: None, to: None };
         for _ in 0..5 {
             assert!(faults.decide(&key, &mut |_| {}).is_ordinary());
             faults.take_back(&key);
@@ -309,11 +300,11 @@ mod tests {
             "fail name=other call=rdma_listen",
             "fail call=ibv_reg_mr tag=client",
         ]);
-        let mut told = Vec::new();
-        let key = CallKey { call: "ibv_reg_mr", ordinal: 1, qp: None };
-        let fate = faults.decide(&key, &mut |fired| told.push(fired.rule.to_owned()));
+        let mut applied_rules = Vec::new();
+        let key = CallKey { call: "ibv_reg_mr", ordinal: 1, qp: None, to: None };
+        let fate = faults.decide(&key, &mut |fired| applied_rules.push(fired.rule.to_owned()));
         assert_eq!(fate, CallFate { errno: Some(libc::EINVAL), delay_ns: 5_001_000, incident: None });
-        assert_eq!(told, ["slow", "slower", "fail", "fail-2"]);
+        assert_eq!(applied_rules, ["slow", "slower", "fail", "fail-2"]);
         assert_eq!(faults.unfired().collect::<Vec<_>>(), ["other"]);
     }
 

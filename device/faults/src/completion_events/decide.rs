@@ -1,86 +1,75 @@
-//! Rules about events of completion channels at work.
+//! The rules about events of completion channels in one process.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fnv::FnvHasher;
-use pumice_ground::random::Random;
+use pumice_platform::random::Random;
 
-use super::rule::{CompletionEventFate, CompletionEventKey, CompletionEventRule};
-use crate::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules, Tries};
+use super::rule::CompletionEventRule;
+use crate::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, RuleTally, Rules};
 use crate::plan::{FaultPlan, Rule, What};
-use crate::trigger::Occurrence;
 use crate::waits::Triggers;
+use pumice_model::fates::completion_event::{CompletionEventFate, CompletionEventKey};
+use pumice_model::fates::fired::CompletionEventFired;
+use pumice_model::fates::trigger::Occurrence;
 
-/// A rule applied to an event of a completion channel.
-#[derive(Debug, Clone, Copy)]
-pub struct CompletionEventFired<'a> {
-    /// The name of the rule.
-    pub rule: &'a str,
-    /// The tag of this process.
-    pub tag: &'a str,
-    /// The event.
-    pub key: CompletionEventKey,
-    /// What happens to it by this rule.
-    pub fate: CompletionEventFate,
-}
-
-/// What a rule of this process's is about.
+/// The events that a rule of this process is about.
 #[derive(Debug)]
-pub(crate) enum Aim {
+pub(crate) enum CompletionEventAim {
     Events(CompletionEventRule),
     Recorded(Vec<(CompletionEventKey, CompletionEventFate)>),
 }
 
-/// The rules of a plan about events of completion channels at work.
+/// The rules of a plan about events of completion channels, in one process.
 #[derive(Debug)]
 pub struct CompletionEventFaults {
     seed: u64,
     tag: String,
-    rules: Mutex<Rules<Aim>>,
+    rules: Mutex<Rules<CompletionEventAim>>,
     triggers: Arc<Triggers>,
 }
 
-/// What the rules have counted of one completion queue.
-pub type CompletionEventCounts = BTreeMap<usize, Tries>;
+/// The counts of the rules for one completion queue, by the number of the rule.
+pub type CompletionEventCounts = BTreeMap<usize, RuleTally>;
 
 impl CompletionEventFaults {
-    /// The part of a plan that concerns a process of this tag.
+    /// Returns the rules of a plan that concern a process with this tag.
     pub fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>) -> CompletionEventFaults {
-        let rules = Mutex::new(Rules::of_plan(plan, triggers, |rule| Aim::new(rule, tag)));
+        let rules = Mutex::new(Rules::of_plan(plan, triggers, |rule| CompletionEventAim::new(rule, tag)));
         let (seed, tag, triggers) = (plan.seed(), tag.to_owned(), Arc::clone(triggers));
         CompletionEventFaults { seed, tag, rules, triggers }
     }
 
     #[doc(hidden)]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Rules<Aim>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Rules<CompletionEventAim>> {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a rule while the program runs, if it concerns this process: true.
-    pub(crate) fn arm(&self, rule: &Rule, origin: Origin<'_>) -> bool {
-        let Some(aim) = Aim::new(rule, &self.tag) else { return false };
-        self.lock().push(rule, aim, origin, &self.triggers);
+    /// Adds a rule while the program runs, if it concerns this process. Returns whether it does.
+    pub(crate) fn arm(&self, rule: &Rule, origin: RuleOrigin<'_>) -> bool {
+        let Some(subject) = CompletionEventAim::new(rule, &self.tag) else { return false };
+        self.lock().push(rule, subject, origin, &self.triggers);
         true
     }
 
-    /// The rules, for what is done to rules of every kind.
-    pub fn with_roster(&self, look: &mut dyn FnMut(&mut dyn Roster)) {
+    /// Calls `look` with the rules, for operations that are the same for every kind.
+    pub fn with_roster(&self, look: &mut dyn FnMut(&mut dyn RuleControl)) {
         look(&mut *self.lock());
     }
 
-    /// Whether there are rules: without them there is nothing to ask.
+    /// Reports whether there are rules: without them no event has to be asked about.
     pub fn is_active(&self) -> bool {
         !self.lock().is_empty()
     }
 
-    /// The names of the rules.
+    /// Returns the names of the rules.
     pub fn names(&self) -> Vec<String> {
         self.lock().names().map(str::to_owned).collect()
     }
 
-    /// What happens to an event of a completion queue, by all rules together.
+    /// Decides what happens to an event of a completion queue, by all rules together.
     pub fn decide(
         &self,
         key: CompletionEventKey,
@@ -88,7 +77,7 @@ impl CompletionEventFaults {
         witness: &mut dyn FnMut(&CompletionEventFired<'_>),
     ) -> CompletionEventFate {
         let mut all = CompletionEventFate::default();
-        for armed in self.lock().awake() {
+        for armed in self.lock().active() {
             let count = counts.entry(armed.id).or_default();
             let Some(fate) = ask(armed, key, count, self.seed, &self.tag) else { continue };
             armed.apply();
@@ -102,42 +91,44 @@ impl CompletionEventFaults {
     }
 }
 
-impl Aim {
-    pub(crate) fn new(rule: &Rule, tag: &str) -> Option<Aim> {
+impl CompletionEventAim {
+    pub(crate) fn new(rule: &Rule, tag: &str) -> Option<CompletionEventAim> {
         match &rule.what {
-            What::CompletionEvent(rule) => rule.selector.is_of(tag).then(|| Aim::Events((**rule).clone())),
+            What::CompletionEvent(rule) => {
+                rule.selector.is_of(tag).then(|| CompletionEventAim::Events((**rule).clone()))
+            }
             What::Recorded(recording) if recording.completion_events.iter().any(|one| one.tag == tag) => {
                 let own = recording.completion_events.iter().filter(|one| one.tag == tag);
-                Some(Aim::Recorded(own.map(|one| (one.key, one.fate)).collect()))
+                Some(CompletionEventAim::Recorded(own.map(|one| (one.key, one.fate)).collect()))
             }
             _ => None,
         }
     }
 }
 
-impl About for Aim {
+impl RuleSubject for CompletionEventAim {
     fn kind(&self) -> &'static str {
         match self {
-            Aim::Events(rule) if rule.fate.more > 0 => "merge-events",
-            Aim::Events(_) => "late-event",
-            Aim::Recorded(_) => OF_A_REPORT,
+            CompletionEventAim::Events(rule) if rule.fate.more > 0 => "merge-events",
+            CompletionEventAim::Events(_) => "late-event",
+            CompletionEventAim::Recorded(_) => FROM_REPORT,
         }
     }
 }
 
-/// Whether a rule applies to an event, and how.
+/// Decides whether a rule applies to an event, and what it does.
 pub(crate) fn ask(
-    armed: &Armed<Aim>,
+    armed: &ArmedRule<CompletionEventAim>,
     key: CompletionEventKey,
-    count: &mut Tries,
+    count: &mut RuleTally,
     seed: u64,
     tag: &str,
 ) -> Option<CompletionEventFate> {
-    let rule = match &armed.aim {
-        Aim::Recorded(events) => {
+    let rule = match &armed.subject {
+        CompletionEventAim::Recorded(events) => {
             return events.iter().find(|(known, _)| *known == key).map(|(_, fate)| *fate);
         }
-        Aim::Events(rule) => rule,
+        CompletionEventAim::Events(rule) => rule,
     };
     let is_about = rule.selector.cq.is_none_or(|span| span.has(key.cq));
     if !is_about || !armed.has_begun() {
@@ -146,12 +137,13 @@ pub(crate) fn ask(
     armed.tries(count, || draw(key, seed, &armed.name, tag)).then_some(rule.fate)
 }
 
-/// What a rule draws for an event: a function of the seed, the rule's name, the process and the event.
+/// Returns the random numbers of a rule for an event: a function of the seed, the rule's name, the process
+/// and the event.
 pub(crate) fn draw(key: CompletionEventKey, seed: u64, rule: &str, tag: &str) -> Random {
     let mut hasher = FnvHasher::default();
     for text in [rule, tag, "completion event"] {
         hasher.write(text.as_bytes());
-        // It is in no UTF-8 text: it separates.
+        // The byte 0xff is in no UTF-8 text, so it separates.
         hasher.write(&[0xff]);
     }
     for number in [key.cq.into(), key.nth, seed] {

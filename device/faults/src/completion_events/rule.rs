@@ -1,58 +1,39 @@
 //! Rules about events of completion channels.
 
-use pumice_ground::ordinal::OrdinalSpan;
+use pumice_platform::ordinal::OrdinalSpan;
 
 use crate::calls::matches_tag;
 use crate::select::check_ordinals;
+use pumice_model::fates::completion_event::{CompletionEventFate, CompletionEventKey};
 
-/// Which events of completion channels a rule is about.
+/// Selects the events of completion channels that a rule is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompletionEventSelector {
     /// The tag of the process; `*` at its end stands for anything.
     pub tag: Option<String>,
-    /// Ordinals of completion queues in the process.
+    /// Ordinals of completion queues in the process; `None`: all.
     pub cq: Option<OrdinalSpan>,
 }
 
-/// What happens to an event of a completion channel.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CompletionEventFate {
-    /// It comes so much later.
-    pub delay_ns: u64,
-    /// It waits for so many completions more.
-    pub more: u32,
-    /// But no longer than this.
-    pub within_ns: u64,
-}
-
-/// Something that happens to events of completion channels.
+/// A rule about events of completion channels: which ones, and what happens to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletionEventRule {
-    /// Which events.
+    /// The events that the rule is about.
     pub selector: CompletionEventSelector,
-    /// What happens to them.
+    /// The fate of these events.
     pub fate: CompletionEventFate,
 }
 
-/// Which event of a process it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CompletionEventKey {
-    /// The ordinal of the completion queue in its process, from 0.
-    pub cq: u32,
-    /// Its ordinal among the events of the completion queue, from 1.
-    pub nth: u64,
-}
-
-/// An event of a completion channel to which something happened.
+/// An event of a completion channel that a report says a rule applied to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedCompletionEvent {
-    /// The tag of its process.
+    /// The tag of the process.
     pub tag: String,
-    /// Its device, by name; `None`: that of a process with one device.
+    /// The name of the device; `None`: the only device of the process.
     pub device: Option<String>,
-    /// Which event.
+    /// The identity of the event.
     pub key: CompletionEventKey,
-    /// What happened.
+    /// The fate of the event.
     pub fate: CompletionEventFate,
 }
 
@@ -64,10 +45,10 @@ impl CompletionEventSelector {
 }
 
 impl CompletionEventRule {
-    /// Whether the rule makes sense.
+    /// Checks that the rule can apply to an event and does something.
     ///
     /// # Errors
-    /// It can apply to nothing, or does nothing; the sentence says what to write.
+    /// The rule can apply to nothing, or does nothing; the sentence says what to write.
     pub(crate) fn check(&self) -> Result<(), String> {
         check_ordinals("cq", self.selector.cq)?;
         let CompletionEventFate { delay_ns, more, within_ns } = self.fate;

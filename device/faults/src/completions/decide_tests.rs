@@ -1,4 +1,4 @@
-use pumice_ground::clock::Clock;
+use pumice_platform::clock::Clock;
 use pumice_transport::types::{QpType, WcOpcode};
 
 use super::*;
@@ -19,7 +19,7 @@ const SEND: Ended = Ended {
 };
 const RECV: Ended = Ended { opcode: WcOpcode::Recv, ..SEND };
 
-/// The ordinals of the requests that end with an error, of ten.
+/// Returns the ordinals of the requests that end with an error, of ten.
 fn failing(faults: &mut CompletionFaults, qp: u32, ended: &Ended) -> Vec<u64> {
     (0..10).filter(|_| faults.decide(qp, ended, &mut |_| {}).status.is_some()).collect()
 }
@@ -81,17 +81,18 @@ fn chance_depends_on_the_request_and_on_no_other_rule() {
 #[test]
 fn rules_are_told_one_by_one_and_replay() {
     let lines = ["complete status=flushed message=1", "late time=2us until=\"rule complete\" message=1"];
-    let mut told = Vec::new();
+    let mut report_lines = Vec::new();
     let mut rules = faults(&lines);
     for _ in 0..3 {
-        rules.decide(4, &SEND, &mut |fired| told.push(crate::ReportLine::of_completion(fired).text()));
+        rules
+            .decide(4, &SEND, &mut |fired| report_lines.push(crate::ReportLine::of_completion(fired).text()));
     }
-    assert_eq!(told.len(), 2, "{told:?}");
-    let plan = FaultPlan::parse(&told.concat(), 1).unwrap();
+    assert_eq!(report_lines.len(), 2, "{report_lines:?}");
+    let plan = FaultPlan::parse(&report_lines.concat(), 1).unwrap();
     let mut again = CompletionFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic()));
     let mut repeated = Vec::new();
     for _ in 0..3 {
         again.decide(4, &SEND, &mut |it| repeated.push(crate::ReportLine::of_completion(it).text()));
     }
-    assert_eq!(repeated, told);
+    assert_eq!(repeated, report_lines);
 }

@@ -1,15 +1,13 @@
-//! Completions that come with another status, or late, on purpose.
+//! Completions that have another status or are delayed because a fault plan says so.
 //!
-//! A completion is named by its work request: the n-th that was carried out on its work queue. **Invariant**:
-//! no rule asks for a time or a thread, except for one that is told to wait for something.
+//! A completion is named by its work request: the n-th that was executed on its work queue. **Invariant**: no
+//! rule depends on a time or a thread, except a rule that has a trigger to wait for.
 
 mod decide;
-mod key;
 mod rule;
-mod status;
 
-pub use decide::CompletionFired;
-pub use decide::{CompletionFaults, Verdict};
-pub use key::{CompletionClass, CompletionFate, CompletionKey, WorkSide};
+pub use decide::{CompletionFaults, CompletionVerdict};
+pub use pumice_model::fates::completion::{CompletionClass, CompletionFate, CompletionKey, WorkSide};
+pub use pumice_model::fates::fired::CompletionFired;
+pub use pumice_model::fates::status::{status_from, status_name};
 pub use rule::{CompletionFault, CompletionRule, CompletionSelector};
-pub use status::{status_from, status_name};

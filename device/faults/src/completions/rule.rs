@@ -1,67 +1,68 @@
 //! Rules about completions.
 
-use pumice_ground::ordinal::OrdinalSpan;
+use pumice_platform::ordinal::OrdinalSpan;
 use pumice_transport::types::{QpType, WcStatus};
 
-use super::key::{CompletionClass, CompletionKey, WorkSide};
-use super::status::{can_end, is_of_side, status_name};
 use crate::calls::matches_tag;
 use crate::select::{Span, check_ordinals};
-use crate::trigger::Trigger;
-use crate::when::When;
+use crate::when::RuleConditions;
+use pumice_model::fates::completion::{CompletionClass, CompletionKey, WorkSide};
+use pumice_model::fates::status::{can_end, is_of_side, status_name};
+use pumice_model::fates::trigger::Trigger;
 
-/// Which completions a rule is about.
+/// Selects the completions that a rule is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompletionSelector {
     /// The tag of the process; `*` at its end stands for anything.
     pub tag: Option<String>,
     /// Ordinals of queue pairs.
     pub qp: Option<OrdinalSpan>,
-    /// How often the queue pair was reset before.
+    /// Number of times that the queue pair was reset before.
     pub connection: Option<Span>,
     /// The work queue.
     pub side: Option<WorkSide>,
-    /// What the work request did; empty: anything.
+    /// Classes of work requests; empty: all.
     pub opcode: Vec<CompletionClass>,
     /// Ordinals of work requests on their work queue, from 0.
     pub message: Option<Span>,
 }
 
-/// What happens to a completion.
+/// The fault of a rule about completions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CompletionFault {
     /// The work request ends with another status than success.
     End {
-        /// Which.
+        /// The status.
         status: WcStatus,
-        /// What the completion has as `vendor_err`.
+        /// The `vendor_err` of the completion.
         vendor_err: u32,
     },
-    /// The completion comes later, and those behind it on its work queue not before it.
+    /// The completion comes later, and those behind it on its work queue do not come before it.
     Late {
-        /// So much.
+        /// The additional time, in ns.
         delay_ns: u64,
-        /// And not before this.
+        /// The trigger before which the completion does not come.
         until: Option<Trigger>,
     },
 }
 
-/// Something that happens to completions.
+/// A rule about completions: which ones, and what happens to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletionRule {
-    /// Which completions.
+    /// The completions that the rule is about.
     pub selector: CompletionSelector,
-    /// What happens to them.
+    /// The fault of these completions.
     pub fault: CompletionFault,
 }
 
 impl CompletionSelector {
-    /// Whether it is about completions of a process with this tag.
+    /// Reports whether the selector is about completions of a process with this tag.
     pub fn is_of(&self, tag: &str) -> bool {
         self.tag.as_deref().is_none_or(|wanted| matches_tag(wanted, tag))
     }
 
-    /// Whether it is about this completion of a process that it is about.
+    /// Reports whether the selector matches this completion, which belongs to a process that the selector is
+    /// about.
     pub fn matches(&self, key: &CompletionKey) -> bool {
         let has = |span: Option<Span>, number| span.is_none_or(|span| span.has(number));
         self.qp.is_none_or(|qp| qp.has(key.qp))
@@ -90,14 +91,14 @@ impl CompletionSelector {
         Ok(())
     }
 
-    /// What the work requests do that it is about.
+    /// Returns the classes of work requests that the selector is about.
     fn classes(&self) -> impl Iterator<Item = CompletionClass> + '_ {
         let classes = CompletionClass::ALL.iter().copied();
         let is_of = |class: &CompletionClass| self.side.is_none_or(|side| side == class.side());
         classes.filter(|class| self.opcode.is_empty() || self.opcode.contains(class)).filter(is_of)
     }
 
-    /// The work queues that it may be about.
+    /// Returns the work queues that the selector can be about.
     fn sides(&self) -> impl Iterator<Item = WorkSide> + '_ {
         let by_class =
             |side: &WorkSide| self.opcode.is_empty() || self.opcode.iter().any(|class| class.side() == *side);
@@ -107,18 +108,18 @@ impl CompletionSelector {
 }
 
 impl CompletionRule {
-    /// Whether there are so many completions: each work request has one.
+    /// Checks that the selected span has as many completions as the rule needs; each work request has one.
     ///
     /// # Errors
-    /// There are not; the sentence says what to write.
-    pub(crate) fn check_count(&self, when: &When) -> Result<(), String> {
+    /// The span has fewer; the sentence says what to write.
+    pub(crate) fn check_count(&self, when: &RuleConditions) -> Result<(), String> {
         self.selector.message.map_or(Ok(()), |span| when.check_count(span, "message"))
     }
 
-    /// Whether the rule makes sense.
+    /// Checks that the rule can apply to a completion and does something.
     ///
     /// # Errors
-    /// It can apply to nothing, or does nothing; the sentence says what to write.
+    /// The rule can apply to nothing, or does nothing; the sentence says what to write.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.selector.check()?;
         match &self.fault {
@@ -132,7 +133,8 @@ impl CompletionRule {
                     let sides = sides.collect::<Vec<_>>().join(", ");
                     return Err(format!("no {sides} request ends with {status}: write the other side"));
                 }
-                // What a reliable queue pair's requests cannot end with, those of others cannot either.
+                // Requests of other services cannot end with a status that those of a reliable queue pair
+                // cannot end with.
                 let mut classes = self.selector.classes();
                 if !classes.any(|class| can_end(*status, class, QpType::Rc)) {
                     let names: Vec<&str> = self.selector.opcode.iter().map(|class| class.name()).collect();

@@ -2,22 +2,22 @@
 //!
 //! The first line of each text is a comment that says what the plan imitates.
 
-/// A plan that is ready to use.
+/// A fault plan that ships with pumice.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadyPlan {
-    /// What `--faults` calls it.
+    /// The name of the plan for `--faults`.
     pub name: &'static str,
     /// The plan, as TOML.
     pub text: &'static str,
 }
 
 impl ReadyPlan {
-    /// The plan of this name.
+    /// Returns the plan of this name.
     pub fn named(name: &str) -> Option<&'static ReadyPlan> {
         READY.iter().find(|plan| plan.name == name)
     }
 
-    /// What it imitates: the comment at its beginning, in one line.
+    /// Returns what the plan imitates: the comment at its beginning, in one line.
     pub fn imitates(&self) -> String {
         let lines = self.text.lines().map_while(|line| line.strip_prefix('#'));
         lines.map(str::trim).collect::<Vec<_>>().join(" ")
@@ -26,7 +26,7 @@ impl ReadyPlan {
 
 macro_rules! ready {
     ($($name:literal)+) => {
-        /// All of them.
+        /// All plans that ship with pumice.
         pub const READY: &[ReadyPlan] =
             &[$(ReadyPlan { name: $name, text: include_str!(concat!($name, ".toml")) }),+];
     };
@@ -49,6 +49,17 @@ ready! {
     "link-flap"
     "gid-moves-after-flap"
     "dying-adapter"
+    "peer-vanishes"
+    "silent-host-once"
+    "stale-gid-once"
+    "stale-key"
+    "no-peer-memory"
+    "out-of-objects"
+    "second-region-fails"
+    "polling-fails"
+    "posting-stops"
+    "slow-posts"
+    "event-burst"
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Reports of two runs compared: whether a rule did another thing to the same message, or the program sent
-//! another message.
+//! Comparison of the reports of two runs: whether a rule did something else to the same message, or the
+//! program sent another message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,44 +11,44 @@ use super::error::TextError;
 use super::ordinal::OrdinalField;
 use super::report::{PacketLine, ReportLine, lines};
 
-/// How two reports differ.
+/// A difference between two reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Difference {
-    /// A rule did another thing to the same message, as far as the reports show.
+    /// A rule did something else to the same message, as far as the reports show.
     Fate {
-        /// What the first report says and the other one does not.
+        /// The line that the first report has and the other one does not.
         first: Option<String>,
-        /// What the other report says and the first one does not.
+        /// The line that the other report has and the first one does not.
         other: Option<String>,
     },
     /// The process sent another message, or none, in this direction.
     Message {
-        /// Whose: process, queue pair, kind of traffic.
+        /// The direction: process, queue pair, kind of traffic.
         direction: String,
-        /// The first message of the first report that differs; `None`: it has no more.
+        /// The first message of the first report that differs; `None`: the report has no more messages.
         first: Option<String>,
-        /// The message of the other report at that index; `None`: it has no more.
+        /// The message of the other report at that index; `None`: the report has no more messages.
         other: Option<String>,
-        /// Fates of that message and of later ones that differ with it.
+        /// Number of fates of that message and of later ones that differ with it.
         fates: usize,
     },
 }
 
-/// What two reports say of the same plan.
+/// The result of comparing two reports of the same plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Sorted, they are equal byte by byte.
+    /// True if the sorted reports are equal byte by byte.
     pub is_same: bool,
-    /// How they differ; empty if it is only in what timing alone brings about.
+    /// The differences; empty if the reports differ only in what timing alone decides.
     pub differences: Vec<Difference>,
-    /// Both say which messages there were: a rule of the kind `note` was in the plan.
+    /// True if both reports say which messages there were: the plan had a rule of the kind `note`.
     pub has_notes: bool,
 }
 
-/// Packets whose order among each other is the same in every run.
+/// A direction of traffic: packets whose order among each other is the same in every run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Direction {
+struct TrafficDirection {
     tag: String,
     device: Option<String>,
     service: String,
@@ -59,9 +59,9 @@ struct Direction {
     destination: u32,
 }
 
-/// Where a packet stands in its direction, and what it is.
+/// The position of a packet in its direction, and its identity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Spot {
+struct PacketPosition {
     packet: u64,
     message: u64,
     transmission: u32,
@@ -69,26 +69,26 @@ struct Spot {
     bytes: Option<u32>,
 }
 
-/// What a report says of one direction.
+/// The content of a report about one direction.
 #[derive(Debug, Default)]
-struct Told {
-    notes: Vec<Spot>,
-    /// What rules did otherwise: the line, and where its packet stands.
-    fates: BTreeMap<String, Spot>,
+struct ReportedTraffic {
+    notes: Vec<PacketPosition>,
+    /// The lines of rules that did something, each with the position of its packet.
+    fates: BTreeMap<String, PacketPosition>,
 }
 
-/// A report, taken apart.
+/// The content of a report, by direction.
 #[derive(Debug, Default)]
 struct ParsedReport {
-    directions: BTreeMap<Direction, Told>,
-    /// Lines that are about no packet, and their process.
+    directions: BTreeMap<TrafficDirection, ReportedTraffic>,
+    /// Lines that are about no packet, each with its process.
     others: BTreeMap<String, Option<String>>,
 }
 
-/// How the other report differs from the first.
+/// Compares two reports of the same plan.
 ///
 /// # Errors
-/// A line is none of a report. The number in front says of which one: 0 or 1.
+/// A line is none of a report. The number in front tells which report it is in: 0 or 1.
 pub fn compare(first: &str, other: &str) -> Result<Comparison, (usize, TextError)> {
     let reports =
         (ParsedReport::of(first).map_err(|e| (0, e))?, ParsedReport::of(other).map_err(|e| (1, e))?);
@@ -97,8 +97,8 @@ pub fn compare(first: &str, other: &str) -> Result<Comparison, (usize, TextError
         return Ok(Comparison { is_same: true, differences: Vec::new(), has_notes });
     }
     let (mut differences, mut parted) = (Vec::new(), BTreeSet::new());
-    let nothing = Told::default();
-    let directions: BTreeSet<&Direction> =
+    let nothing = ReportedTraffic::default();
+    let directions: BTreeSet<&TrafficDirection> =
         reports.0.directions.keys().chain(reports.1.directions.keys()).collect();
     for direction in directions {
         let [one, two] = [&reports.0, &reports.1].map(|report| report.directions.get(direction));
@@ -106,7 +106,7 @@ pub fn compare(first: &str, other: &str) -> Result<Comparison, (usize, TextError
             parted.insert(direction.tag.as_str());
         }
     }
-    // What became of calls and completions follows from the messages.
+    // What happened to calls and completions follows from the messages.
     let is_due = |tag: &Option<String>| tag.as_deref().is_none_or(|tag| !parted.contains(tag));
     let only = |in_this: &ParsedReport, not_in: &ParsedReport| -> Vec<String> {
         let lines =
@@ -123,7 +123,7 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Lines that only one report has.
+/// Adds a difference for each line that only one report has.
 fn pair(first: Vec<String>, other: Vec<String>, differences: &mut Vec<Difference>) {
     differences.extend(first.into_iter().map(|line| Difference::Fate { first: Some(line), other: None }));
     differences.extend(other.into_iter().map(|line| Difference::Fate { first: None, other: Some(line) }));
@@ -136,8 +136,8 @@ impl ParsedReport {
         for (raw, line) in text.lines().filter(|line| !line.trim().is_empty()).zip(parsed) {
             report.take(raw, line);
         }
-        for told in report.directions.values_mut() {
-            told.notes.sort_unstable();
+        for reported in report.directions.values_mut() {
+            reported.notes.sort_unstable();
         }
         Ok(report)
     }
@@ -145,19 +145,19 @@ impl ParsedReport {
     fn take(&mut self, raw: &str, line: ReportLine) {
         let tag = match line {
             ReportLine::Packet(packet) => {
-                let Some(direction) = Direction::of(&packet) else { return };
-                let told = self.directions.entry(direction).or_default();
-                let spot = Spot::of(&packet);
+                let Some(direction) = TrafficDirection::of(&packet) else { return };
+                let reported = self.directions.entry(direction).or_default();
+                let spot = PacketPosition::of(&packet);
                 if packet.bytes.is_some() {
-                    told.notes.push(spot);
+                    reported.notes.push(spot);
                 } else {
-                    told.fates.insert(raw.to_owned(), spot);
+                    reported.fates.insert(raw.to_owned(), spot);
                 }
                 return;
             }
-            // It follows from the rest, and a process that is killed leaves none.
+            // The line follows from the rest, and a process that is killed leaves none.
             ReportLine::End { .. } => return,
-            // When these happen is not the same in every run.
+            // The time at which these happen is not the same in every run.
             ReportLine::CompletionEvent(_) | ReportLine::Live(_) => return,
             ReportLine::Begin { .. } => None,
             ReportLine::Call(line) => Some(line.tag),
@@ -167,13 +167,13 @@ impl ParsedReport {
     }
 
     fn has_notes(&self) -> bool {
-        self.directions.values().any(|told| !told.notes.is_empty())
+        self.directions.values().any(|reported| !reported.notes.is_empty())
     }
 }
 
-impl Direction {
-    /// `None`: whether there is such a packet depends on time.
-    fn of(packet: &PacketLine) -> Option<Direction> {
+impl TrafficDirection {
+    /// Returns the direction of a packet; `None` if the existence of the packet depends on time.
+    fn of(packet: &PacketLine) -> Option<TrafficDirection> {
         let traffic = match (packet.opcode.as_str(), packet.side.as_str()) {
             ("nak" | "rnr-nak" | "cnp" | "mra", _) => return None,
             ("ack", _) => "acknowledgements",
@@ -181,7 +181,7 @@ impl Direction {
             (_, "requester") => "requests",
             _ => "answers",
         };
-        Some(Direction {
+        Some(TrafficDirection {
             tag: packet.tag.clone(),
             device: packet.device.clone(),
             service: packet.service.clone(),
@@ -193,16 +193,21 @@ impl Direction {
         })
     }
 
-    /// Adds how two reports differ in this direction; true if the messages do.
-    fn compare(&self, first: &Told, other: &Told, differences: &mut Vec<Difference>) -> bool {
+    /// Adds the differences of two reports in this direction. Returns whether the messages differ.
+    fn compare(
+        &self,
+        first: &ReportedTraffic,
+        other: &ReportedTraffic,
+        differences: &mut Vec<Difference>,
+    ) -> bool {
         let indices = 0..first.notes.len().max(other.notes.len());
         let parting = indices
             .map(|index| (first.notes.get(index), other.notes.get(index)))
             .find(|(first, other)| first != other);
-        let from =
-            parting.and_then(|(first, other)| first.into_iter().chain(other).map(Spot::position).min());
-        let is_before = |spot: &Spot| from.is_none_or(|from| spot.position() < from);
-        let only = |this: &Told, not_in: &Told| -> (Vec<String>, usize) {
+        let from = parting
+            .and_then(|(first, other)| first.into_iter().chain(other).map(PacketPosition::position).min());
+        let is_before = |spot: &PacketPosition| from.is_none_or(|from| spot.position() < from);
+        let only = |this: &ReportedTraffic, not_in: &ReportedTraffic| -> (Vec<String>, usize) {
             let lines = this.fates.iter().filter(|(line, _)| !not_in.fates.contains_key(*line));
             let (before, beyond): (Vec<_>, Vec<_>) = lines.partition(|(_, spot)| is_before(spot));
             (before.into_iter().map(|(line, _)| line.clone()).collect(), beyond.len())
@@ -211,17 +216,17 @@ impl Direction {
         let fates = in_first.1 + in_other.1;
         pair(in_first.0, in_other.0, differences);
         if let Some((first, other)) = parting {
-            let (first, other) = (first.map(Spot::to_string), other.map(Spot::to_string));
+            let (first, other) = (first.map(PacketPosition::to_string), other.map(PacketPosition::to_string));
             differences.push(Difference::Message { direction: self.to_string(), first, other, fates });
         }
         parting.is_some()
     }
 }
 
-impl Spot {
-    fn of(packet: &PacketLine) -> Spot {
+impl PacketPosition {
+    fn of(packet: &PacketLine) -> PacketPosition {
         let PacketLine { packet: ordinal, message, transmission, bytes, .. } = *packet;
-        Spot { packet: ordinal, message, transmission, opcode: packet.opcode.clone(), bytes }
+        PacketPosition { packet: ordinal, message, transmission, opcode: packet.opcode.clone(), bytes }
     }
 
     const fn position(&self) -> (u64, u64, u32) {
@@ -229,18 +234,18 @@ impl Spot {
     }
 }
 
-impl fmt::Display for Direction {
+impl fmt::Display for TrafficDirection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Direction { tag, device, service, qp, connection, traffic, .. } = self;
+        let TrafficDirection { tag, device, service, qp, connection, traffic, .. } = self;
         let device = device.as_ref().map(|device| format!(", {device}")).unwrap_or_default();
         write!(f, "{tag}{device}, {service}, queue pair {qp}, connection {connection}, {traffic}")?;
         self.peer.map_or(Ok(()), |peer| write!(f, " to {peer}, destination {}", self.destination))
     }
 }
 
-impl fmt::Display for Spot {
+impl fmt::Display for PacketPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Spot { packet, message, transmission, opcode, bytes } = self;
+        let PacketPosition { packet, message, transmission, opcode, bytes } = self;
         write!(f, "message {message} is {opcode} of {} bytes", bytes.unwrap_or(0))?;
         write!(f, " (packet {packet}, transmission {transmission})")
     }
@@ -288,7 +293,7 @@ mod tests {
 
     #[test]
     fn another_fate_before_the_first_other_message_is_a_defect() {
-        // What the plan lost in one run is sent again there, and in the other run not.
+        // What the plan lost in one run is sent again there, but not in the other run.
         let one = note(0, 60) + &loss(0) + &line("all", (0, 0, 2), "send", "\"bytes\":60") + &note(1, 60);
         let two = note(0, 60) + &note(1, 60);
         let found = compare(&one, &two).unwrap();

@@ -1,21 +1,21 @@
-//! Rules about completions, and what a report says of them, as text.
+//! The text form of rules about completions, and of report lines about them.
 
-use pumice_ground::quantity::time_ns;
+use pumice_platform::quantity::time_ns;
 use serde::{Deserialize, Serialize};
 
-use super::fields::{Fields, unknown};
+use super::fields::{RuleFields, unknown};
 use super::kinds::FaultKind;
 use super::ordinal::OrdinalField;
 use super::trigger::trigger;
 use super::units::{is_default, number, ordinals, span};
-use crate::completions::{
-    CompletionClass, CompletionFate, CompletionFault, CompletionFired, CompletionKey, CompletionRule,
-    CompletionSelector, WorkSide, status_from, status_name,
-};
+use crate::completions::{CompletionFault, CompletionRule, CompletionSelector};
 use crate::plan::RecordedCompletion;
+use pumice_model::fates::completion::{CompletionClass, CompletionFate, CompletionKey, WorkSide};
+use pumice_model::fates::fired::CompletionFired;
+use pumice_model::fates::status::{status_from, status_name};
 
-/// The rule that the fields say.
-pub(super) fn rule(kind: &FaultKind, fields: &mut Fields) -> Result<CompletionRule, String> {
+/// Builds the rule that the fields describe.
+pub(super) fn rule(kind: &FaultKind, fields: &mut RuleFields) -> Result<CompletionRule, String> {
     let selector = selector(fields)?;
     let fault = if kind.name == "complete" {
         let status = fields.take_as("status", status_from)?;
@@ -28,7 +28,7 @@ pub(super) fn rule(kind: &FaultKind, fields: &mut Fields) -> Result<CompletionRu
     Ok(CompletionRule { selector, fault })
 }
 
-fn selector(fields: &mut Fields) -> Result<CompletionSelector, String> {
+fn selector(fields: &mut RuleFields) -> Result<CompletionSelector, String> {
     let side = |name: &str| {
         WorkSide::by_name(name).ok_or_else(|| unknown(name, WorkSide::ALL.iter().map(|one| one.name())))
     };
@@ -46,7 +46,7 @@ fn selector(fields: &mut Fields) -> Result<CompletionSelector, String> {
     })
 }
 
-/// What a rule did to a completion.
+/// A line of a report: what a rule did to a completion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompletionLine {
@@ -54,7 +54,7 @@ pub struct CompletionLine {
     pub(super) tag: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<String>,
-    /// What the work request did.
+    /// The name of what the work request did.
     completion: String,
     qp: OrdinalField,
     connection: u32,

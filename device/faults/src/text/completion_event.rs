@@ -1,22 +1,21 @@
-//! Rules about events of completion channels, and what a report says of them, as text.
+//! The text form of rules about events of completion channels, and of report lines about them.
 
-use pumice_ground::quantity::time_ns;
+use pumice_platform::quantity::time_ns;
 use serde::{Deserialize, Serialize};
 
-use super::fields::Fields;
+use super::fields::RuleFields;
 use super::kinds::FaultKind;
 use super::ordinal::OrdinalField;
 use super::units::{is_default, number, ordinals};
-use crate::completion_events::{
-    CompletionEventFate, CompletionEventFired, CompletionEventKey, CompletionEventRule,
-    CompletionEventSelector, RecordedCompletionEvent,
-};
+use crate::completion_events::{CompletionEventRule, CompletionEventSelector, RecordedCompletionEvent};
+use pumice_model::fates::completion_event::{CompletionEventFate, CompletionEventKey};
+use pumice_model::fates::fired::CompletionEventFired;
 
-/// How long an event waits for more completions, if nothing is said.
+/// The longest time that an event waits for more completions if the rule names none, in ns.
 const WITHIN_NS: u64 = 10_000_000;
 
-/// The rule that the fields say.
-pub(super) fn rule(kind: &FaultKind, fields: &mut Fields) -> Result<CompletionEventRule, String> {
+/// Builds the rule that the fields describe.
+pub(super) fn rule(kind: &FaultKind, fields: &mut RuleFields) -> Result<CompletionEventRule, String> {
     let selector = CompletionEventSelector { tag: fields.take("tag"), cq: fields.take_as("cq", ordinals)? };
     let fate = if kind.name == "late-event" {
         let delay_ns = fields.take_as("time", time_ns)?.ok_or("it does not say how late: write time=5ms")?;
@@ -29,7 +28,7 @@ pub(super) fn rule(kind: &FaultKind, fields: &mut Fields) -> Result<CompletionEv
     Ok(CompletionEventRule { selector, fate })
 }
 
-/// What a rule did to an event of a completion channel.
+/// A line of a report: what a rule did to an event of a completion channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompletionEventLine {

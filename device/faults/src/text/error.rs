@@ -1,11 +1,11 @@
-//! What is wrong with a text.
+//! Errors in the text of a plan.
 
-/// Why a text is no plan.
+/// The reason why a text is no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct TextError {
-    /// The line, from 1; `None` if it is about the whole.
+    /// The line, from 1; `None` if the error is about the whole text.
     pub line: Option<usize>,
-    /// What is wrong, and the remedy.
+    /// The problem, and the remedy.
     pub problem: String,
 }
 

@@ -1,21 +1,21 @@
-//! The fields of one rule, in each form of writing a rule.
+//! The fields of one rule, read from each text form of a rule.
 
 use std::collections::BTreeMap;
 
-use pumice_ground::similar::suggestion;
+use pumice_platform::similar::suggestion;
 use toml::{Table, Value};
 
 /// The field that names the kind of fault.
 pub(super) const DO: &str = "do";
 
-/// Fields that are not used yet.
+/// The fields of a rule that were not read yet.
 #[derive(Debug, Default)]
-pub(super) struct Fields(BTreeMap<String, String>);
+pub(super) struct RuleFields(BTreeMap<String, String>);
 
-impl Fields {
-    /// Those of a table.
-    pub(super) fn of_table(table: Table) -> Result<Fields, String> {
-        let mut fields = Fields::default();
+impl RuleFields {
+    /// Returns the fields of a TOML table.
+    pub(super) fn of_table(table: Table) -> Result<RuleFields, String> {
+        let mut fields = RuleFields::default();
         for (name, value) in table {
             let value = plain(&value).ok_or_else(|| {
                 format!("{name} is a table or a date: write a number, a text, or a list of them")
@@ -25,9 +25,10 @@ impl Fields {
         Ok(fields)
     }
 
-    /// Those of a line: the kind, then `field=value`. A value with spaces is between double quotes.
-    pub(super) fn of_line(line: &str) -> Result<Fields, String> {
-        let mut fields = Fields::default();
+    /// Returns the fields of a line: the kind, then `field=value`. A value with spaces is between double
+    /// quotes.
+    pub(super) fn of_line(line: &str) -> Result<RuleFields, String> {
+        let mut fields = RuleFields::default();
         for word in words(line)? {
             let (name, value) = match word.split_once('=') {
                 Some((name, value)) => (name, value),
@@ -43,12 +44,12 @@ impl Fields {
         Ok(fields)
     }
 
-    /// The value of a field, which is used now.
+    /// Takes the value of a field, which then counts as read.
     pub(super) fn take(&mut self, name: &str) -> Option<String> {
         self.0.remove(name)
     }
 
-    /// The value of a field in its form.
+    /// Takes the value of a field, parsed by `read`.
     pub(super) fn take_as<T>(
         &mut self,
         name: &str,
@@ -57,7 +58,7 @@ impl Fields {
         self.take(name).map(|value| read(&value).map_err(|problem| format!("{name}: {problem}"))).transpose()
     }
 
-    /// The values of a field that is a list.
+    /// Takes the values of a field that is a list.
     pub(super) fn take_list<T>(
         &mut self,
         name: &str,
@@ -69,20 +70,20 @@ impl Fields {
             .collect()
     }
 
-    /// A field that is left.
+    /// Returns a field that was not read.
     pub(super) fn left(&self) -> Option<&str> {
         self.0.keys().next().map(String::as_str)
     }
 }
 
-/// That a name is none of those that are known.
+/// Returns a sentence that says that a name is none of the known ones.
 pub(super) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let meant = suggestion(name, known.iter().copied());
     format!("{name} is none of {}{meant}", known.join(", "))
 }
 
-/// The words of a line; double quotes hold words together.
+/// Splits a line into words; double quotes hold words together.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
     for c in line.chars() {
@@ -105,7 +106,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// A value as people write it in a line.
+/// Returns a value as people write it in a line.
 fn plain(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

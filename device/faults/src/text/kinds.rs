@@ -1,23 +1,46 @@
-//! Every kind of fault, for people: what it does, its fields, an example, what it imitates.
+//! Every kind of fault, described for people: what it does, its fields, an example, what it imitates.
+
+use pumice_model::fates::incident::IncidentKind;
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy)]
 pub struct FaultKind {
-    /// The word for it in plans.
+    /// The name of the kind in plans.
     pub name: &'static str,
-    /// What it does.
+    /// A sentence that says what the kind does.
     pub does: &'static str,
-    /// Its own fields: name and meaning.
-    pub fields: &'static [(&'static str, &'static str)],
-    /// What it is about: fields that say which packets or calls.
+    /// The fields of this kind: name and meaning, without the kinds of incidents that have the field.
+    pub(crate) fields: &'static [(&'static str, &'static str)],
+    /// The fields that select packets or calls.
     pub about: &'static [(&'static str, &'static str)],
-    /// A line that says such a rule.
+    /// An example: a line with a rule of this kind.
     pub example: &'static str,
-    /// What in the world looks like this.
+    /// The real-world cause that looks like this.
     pub imitates: &'static str,
 }
 
-/// Fields of every rule: when it applies.
+/// The name of the kind whose rules are incidents.
+pub(super) const EVENT: &str = "event";
+
+impl FaultKind {
+    /// Returns the fields of this kind, each with its meaning. The meaning of a field that only some kinds of
+    /// incidents have names those kinds.
+    pub fn meanings(&self) -> Vec<(&'static str, String)> {
+        let of_event = self.name == EVENT;
+        let meaning = |(name, meaning): &(&'static str, &'static str)| {
+            let having = IncidentKind::ALL.iter().filter(|kind| of_event && kind.has(name));
+            let words: Vec<&str> = having.map(|kind| kind.word()).collect();
+            match words.split_last() {
+                None => (*name, (*meaning).to_owned()),
+                Some((word, [])) => (*name, format!("of {word}: {meaning}")),
+                Some((last, words)) => (*name, format!("of {} and {last}: {meaning}", words.join(", "))),
+            }
+        };
+        self.fields.iter().map(meaning).collect()
+    }
+}
+
+/// The fields of every rule that say when it applies.
 pub const WHEN: &[(&str, &str)] = &[
     ("chance", "to this share, by chance: 2%, 0.02"),
     ("nth", "to these, counted from 1 on each connection: 3, 3..10, 3..10+2, 3.."),
@@ -34,7 +57,7 @@ pub const WHEN: &[(&str, &str)] = &[
     ),
 ];
 
-/// Fields of every rule about packets: which packets.
+/// The fields of every rule about packets that select packets.
 pub const SELECTOR: &[(&str, &str)] = &[
     ("tag", "tag of the process; * at the end stands for anything"),
     ("qp", "ordinals of queue pairs, from 0: 0, 0..3; of those that thread 2 made: 2:0"),
@@ -52,16 +75,17 @@ pub const SELECTOR: &[(&str, &str)] = &[
     ("transmission", "which transmission of the packet, from 1"),
 ];
 
-/// Fields of every rule about calls: which calls. They are counted in the process; with qp, on each queue
-/// pair.
+/// The fields of every rule about calls that select calls. They are counted in the process; with qp, on each
+/// queue pair.
 pub const CALLS_SELECTOR: &[(&str, &str)] = &[
     ("tag", "tag of the process; * at the end stands for anything"),
     ("call", "name of the call; * stands for any characters, and all these calls are counted together"),
     ("qp", "ordinals of queue pairs, from 0, of those that thread 2 made 2:0: calls on those only"),
+    ("to", "of ibv_modify_qp: reset, init, rtr, rts, sqd, sqe or err: calls that go there, counted alone"),
 ];
 
-/// Fields of every rule about completions: which completions. They are counted on each work queue of each
-/// connection.
+/// The fields of every rule about completions that select completions. They are counted on each work queue of
+/// each connection.
 pub const COMPLETIONS_SELECTOR: &[(&str, &str)] = &[
     ("tag", "tag of the process; * at the end stands for anything"),
     ("qp", "ordinals of queue pairs, from 0: 0, 0..3; of those that thread 2 made: 2:0"),
@@ -71,14 +95,14 @@ pub const COMPLETIONS_SELECTOR: &[(&str, &str)] = &[
     ("message", "ordinals of work requests on their work queue, from 0, unsignaled ones included"),
 ];
 
-/// Fields of every rule about events of completion channels: which events. They are counted for each
+/// The fields of every rule about events of completion channels that select events. They are counted for each
 /// completion queue.
 pub const COMPLETION_EVENTS_SELECTOR: &[(&str, &str)] = &[
     ("tag", "tag of the process; * at the end stands for anything"),
     ("cq", "ordinals of completion queues, from 0: 0, 0..3; of those that thread 2 made: 2:0"),
 ];
 
-/// All kinds.
+/// All kinds of faults.
 pub const KINDS: &[FaultKind] = &[
     FaultKind {
         name: "drop",
@@ -198,38 +222,25 @@ pub const KINDS: &[FaultKind] = &[
         imitates: "a host that is down, without the minute that its absence takes",
     },
     FaultKind {
-        name: "event",
+        name: EVENT,
         does: "before the request leaves, and when all before it is acknowledged, this happens to the \
                device; once in a process, unless times says more",
         fields: &[
-            (
-                "kind",
-                "cq-error, srq-limit, srq-error, qp-fatal, qp-access-error, path-mig-error, port-down, \
-                 port-up, cable-pull, speed-change, link, link-restore, gid-move, addr-change, lid-change, \
-                 pkey-change, disconnect, device-fatal, unplug, freeze",
-            ),
-            ("cq", "of cq-error: completion queues that the process had made before [default: 0]"),
-            ("srq", "of srq-limit and srq-error: shared receive queues made before [default: 0]"),
-            ("gid", "of gid-move: the place in the GID table [default: 0]"),
-            ("to", "of gid-move: the other place, which changes with it"),
-            ("speed", "of speed-change: sdr, ddr, qdr, fdr10, fdr, edr, hdr, ndr, xdr [default: as before]"),
-            (
-                "port",
-                "of port-down, port-up, cable-pull, speed-change, gid-move, lid-change, pkey-change: the \
-                 port of the device, from 1 [default: 1]",
-            ),
-            ("width", "of speed-change: lanes: 1, 2, 4, 8, 12 [default: as before]"),
-            ("rate", "of link: 1Gbit; so and with the next four see docs/links.md [default: as before]"),
-            ("delay", "of link: 20us [default: as before]"),
-            ("jitter", "of link: 5us [default: as before]"),
-            ("queue", "of link: 64KiB [default: as before]"),
-            ("ecn", "of link: 16KiB, or 20KiB..200KiB@10% [default: as before]"),
-            ("way", "of link: egress, ingress or both [default: both]"),
-            (
-                "time",
-                "of port-down, cable-pull, link, unplug and freeze: for so long [default, but of freeze: for \
-                 ever]",
-            ),
+            ("kind", IncidentKind::WORDS),
+            ("cq", "completion queues that the process had made before [default: 0]"),
+            ("srq", "shared receive queues made before [default: 0]"),
+            ("gid", "the place in the GID table [default: 0]"),
+            ("to", "the other place, which changes with it"),
+            ("speed", "sdr, ddr, qdr, fdr10, fdr, edr, hdr, ndr, xdr [default: as before]"),
+            ("port", "the port of the device, from 1 [default: 1]"),
+            ("width", "lanes: 1, 2, 4, 8, 12 [default: as before]"),
+            ("rate", "1Gbit; so and with the next four see docs/links.md [default: as before]"),
+            ("delay", "20us [default: as before]"),
+            ("jitter", "5us [default: as before]"),
+            ("queue", "64KiB [default: as before]"),
+            ("ecn", "16KiB, or 20KiB..200KiB@10% [default: as before]"),
+            ("way", "egress, ingress or both [default: both]"),
+            ("time", "for so long [default, but of freeze: for ever]"),
         ],
         about: SELECTOR,
         example: "event kind=port-down time=2s qp=0 message=100",
@@ -246,10 +257,13 @@ pub const KINDS: &[FaultKind] = &[
     },
     FaultKind {
         name: "fail",
-        does: "the call does nothing, and fails as its manual page says",
+        does: "the call does nothing, and fails",
         fields: &[
-            ("errno", "by name or number, one that the call may give [default: its most usual one]"),
-            ("force", "true: also an errno that the call does not give"),
+            (
+                "errno",
+                "by name or number, any that Linux has: ENOMEM, 12, 524 [default: the call's most usual one]",
+            ),
+            ("force", "no longer needed: taken from older plans"),
         ],
         about: CALLS_SELECTOR,
         example: "fail call=ibv_reg_mr nth=2 errno=ENOMEM",
@@ -274,7 +288,7 @@ pub const KINDS: &[FaultKind] = &[
                  local-length, local-access, local-qp-operation, remote-invalid-request, bad-response, \
                  window-bind, flushed, fatal, general and the others of ibv_wc_status",
             ),
-            ("vendor-err", "vendor_err of the completion [default: 0]"),
+            ("vendor-err", "vendor_err of the completion [default: as the device's profile has it]"),
         ],
         about: COMPLETIONS_SELECTOR,
         example: "complete status=retry-exceeded vendor-err=129 qp=0 side=send message=100",

@@ -1,7 +1,7 @@
-//! Plans as text: TOML files, single lines, and reports, which are plans as well.
+//! The text forms of plans: TOML files, single lines, and reports, which are plans as well.
 //!
 //! All forms have the same fields. A file has a `[[rule]]` table for each rule; a line has the kind of fault
-//! first and then `field=value`; a report has a JSON object for each thing that something happened to.
+//! first and then `field=value`; a report has a JSON object for each thing that a rule applied to.
 
 mod compare;
 mod completion;
@@ -27,7 +27,7 @@ pub use ordinal::{NthField, OrdinalField};
 pub(super) use read::rule_of_line;
 pub use report::{ReportLine, Summary, summaries};
 
-/// Longest plan in bytes: a report of a long run is a plan.
+/// The longest text of a plan, in bytes. A report of a long run is a plan, too.
 pub const MAX_PLAN_BYTES: u64 = 256 << 20;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Numbers of objects and calls in reports: a number, or text where it names a thread.
+//! Ordinals of objects and calls in reports: a number, or text where it names a thread.
 
 use std::fmt;
 
-use pumice_ground::ordinal::{CallOrdinal, NoOrdinal, Ordinal};
+use pumice_platform::ordinal::{CallOrdinal, InvalidOrdinal, Ordinal};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The ordinal of an object, in a report.
@@ -13,26 +13,26 @@ pub struct OrdinalField(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NthField(pub u64);
 
-/// As it stands in a line.
+/// The form of an ordinal in a line.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum OrdinalText {
     Number(u64),
     Text(String),
 }
 
-impl Written {
-    /// The text that says it.
+impl OrdinalText {
+    /// Returns the ordinal as text.
     fn text(self) -> String {
         match self {
-            Written::Number(number) => number.to_string(),
-            Written::Text(text) => text,
+            OrdinalText::Number(number) => number.to_string(),
+            OrdinalText::Text(text) => text,
         }
     }
 }
 
-/// A line of a report that has no number where it must have one.
-fn wrong<E: serde::de::Error>(NoOrdinal: NoOrdinal) -> E {
+/// Returns the error for a line of a report whose ordinal cannot be read.
+fn wrong<E: serde::de::Error>(InvalidOrdinal: InvalidOrdinal) -> E {
     E::custom("no ordinal")
 }
 
@@ -56,14 +56,14 @@ impl Serialize for NthField {
 
 impl<'de> Deserialize<'de> for OrdinalField {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OrdinalField, D::Error> {
-        let Ordinal(number) = Written::deserialize(deserializer)?.text().parse().map_err(wrong)?;
+        let Ordinal(number) = OrdinalText::deserialize(deserializer)?.text().parse().map_err(wrong)?;
         Ok(OrdinalField(number))
     }
 }
 
 impl<'de> Deserialize<'de> for NthField {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NthField, D::Error> {
-        let CallOrdinal(number) = Written::deserialize(deserializer)?.text().parse().map_err(wrong)?;
+        let CallOrdinal(number) = OrdinalText::deserialize(deserializer)?.text().parse().map_err(wrong)?;
         Ok(NthField(number))
     }
 }

@@ -1,24 +1,24 @@
-//! From a text to a plan.
+//! Parsing of plans from text.
 
 use serde::Deserialize;
 use toml::{Spanned, Table};
 
 use super::error::TextError;
-use super::fields::Fields;
+use super::fields::RuleFields;
 use super::{report, rule};
 use crate::plan::{FaultPlan, PlanError, Rule};
 
-/// A file as TOML has it.
+/// The content of a TOML file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct PlanFile {
     seed: Option<u64>,
     #[serde(default)]
     rule: Vec<Spanned<Table>>,
 }
 
 impl FaultPlan {
-    /// The plan that a file contains: TOML, or a report. The seed is `seed`, unless the file names one.
+    /// Parses the content of a file: TOML, or a report. The seed is `seed`, unless the file names one.
     ///
     /// # Errors
     /// The line, and what is wrong there.
@@ -26,7 +26,7 @@ impl FaultPlan {
         if text.trim_start().starts_with('{') {
             return report::plan(text, seed);
         }
-        let file: File = toml::from_str(text).map_err(|error| {
+        let file: PlanFile = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| line_of(text, span.start));
             TextError { line, problem: error.message().to_owned() }
         })?;
@@ -36,7 +36,7 @@ impl FaultPlan {
             let line = line_of(text, table.span().start);
             lines.push(line);
             let wrong = |problem| TextError { line: Some(line), problem };
-            let fields = Fields::of_table(table.into_inner()).map_err(wrong)?;
+            let fields = RuleFields::of_table(table.into_inner()).map_err(wrong)?;
             plan = plan.with_checked(rule::rule(fields).map_err(wrong)?).map_err(|e| wrong(e.to_string()))?;
         }
         plan.check_waiting().map_err(|error| {
@@ -47,18 +47,18 @@ impl FaultPlan {
         Ok(plan)
     }
 
-    /// Also the rule that a line says: the kind of fault, then `field=value`. It may wait for a rule
-    /// that comes later, so [`FaultPlan::check`] the whole.
+    /// Adds the rule that a line describes: the kind of fault, then `field=value`. The rule may wait for a
+    /// rule that is added later, so [`FaultPlan::check`] the whole plan in the end.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The text is no rule, or the rule cannot be used.
     pub fn with_line(self, line: &str) -> Result<FaultPlan, TextError> {
         let wrong = |problem| TextError { line: None, problem };
-        let rule = Fields::of_line(line).and_then(rule::rule).map_err(wrong)?;
+        let rule = RuleFields::of_line(line).and_then(rule::rule).map_err(wrong)?;
         self.with_checked(rule).map_err(|error| wrong(error.to_string()))
     }
 
-    /// Also this rule; one without a name gets that of its kind, and a number if that is taken.
+    /// Adds a rule; one without a name gets the name of its kind, with a number if that is taken.
     fn with_checked(self, mut rule: Rule) -> Result<FaultPlan, PlanError> {
         name(&mut rule, |name| self.rules().iter().any(|rule| rule.name == name));
         let plan = self.with(rule);
@@ -67,12 +67,12 @@ impl FaultPlan {
     }
 }
 
-/// The rule that a line says, beside rules that have these names.
+/// Returns the rule that a line describes, to be added to rules for whose names `is_taken` is true.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The text is no rule, or its name is taken.
 pub(crate) fn rule_of_line(line: &str, is_taken: impl Fn(&str) -> bool) -> Result<Rule, String> {
-    let mut rule = Fields::of_line(line).and_then(rule::rule)?;
+    let mut rule = RuleFields::of_line(line).and_then(rule::rule)?;
     name(&mut rule, &is_taken);
     if is_taken(&rule.name) {
         return Err(format!("there is a rule \"{}\" already: give this one another name", rule.name));
@@ -81,7 +81,7 @@ pub(crate) fn rule_of_line(line: &str, is_taken: impl Fn(&str) -> bool) -> Resul
     Ok(rule)
 }
 
-/// Gives a rule without a name that of its kind, with a number if that is taken.
+/// Names a rule without a name after its kind, with a number if that is taken.
 fn name(rule: &mut Rule, is_taken: impl Fn(&str) -> bool) {
     if let Some(kind) = rule.name.strip_prefix(rule::UNNAMED) {
         let numbered = |n: u32| if n == 1 { kind.to_owned() } else { format!("{kind}-{n}") };
@@ -89,7 +89,7 @@ fn name(rule: &mut Rule, is_taken: impl Fn(&str) -> bool) {
     }
 }
 
-/// The line of an offset in a text, from 1.
+/// Returns the line of an offset in a text, from 1.
 fn line_of(text: &str, at: usize) -> usize {
     text.get(..at).unwrap_or(text).matches('\n').count() + 1
 }

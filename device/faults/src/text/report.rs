@@ -1,14 +1,14 @@
 //! Reports: JSON lines that say what happened, and are a plan by which it happens again.
 //!
 //! A process begins its report with the rules that concern it. Then comes a line for each packet, call or
-//! completion that a rule applied to. At the end of the process a line says which rules never applied; a
+//! completion that a rule applied to. At the end of the process a line names the rules that never applied; a
 //! process that is killed leaves none.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pumice_ground::link_rate::{Speed, Width};
-use pumice_ground::link_words::LinkSettings;
+use pumice_platform::link_rate::{Speed, Width};
+use pumice_platform::link_settings::LinkSettings;
 use pumice_transport::types::{Fate, Flips};
 use serde::{Deserialize, Serialize};
 
@@ -17,18 +17,22 @@ use super::completion_event::CompletionEventLine;
 use super::error::TextError;
 use super::ordinal::{NthField, OrdinalField};
 use super::units::is_default;
-use crate::answer::{refusal, word_of};
-use crate::calls::{CallFate, CallFired, errno_from, errno_text};
-use crate::completion_events::CompletionEventFired;
-use crate::completions::CompletionFired;
-use crate::decide::Fired;
-use crate::identity::{PacketClass, PacketKey, PacketService, side_by_name, side_name};
-use crate::incident::{Details, Incident};
-use crate::live::LiveChange;
-use crate::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, What, When};
-use crate::rejection::{private_data, private_data_text};
+use crate::answer::refusal;
+use crate::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, RuleConditions, What};
+use pumice_model::fates::call::CallFate;
+use pumice_model::fates::details::Details;
+use pumice_model::fates::errno::{errno_from, errno_text};
+use pumice_model::fates::fired::CallFired;
+use pumice_model::fates::fired::CompletionEventFired;
+use pumice_model::fates::fired::CompletionFired;
+use pumice_model::fates::fired::Fired;
+use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService, side_by_name, side_name};
+use pumice_model::fates::incident::Incident;
+use pumice_model::fates::live::RuleChange;
+use pumice_model::fates::refusal::word_of;
+use pumice_model::fates::rejection::{private_data, private_data_text};
 
-/// For ever, as a number of nanoseconds.
+/// An unlimited duration, as a number of nanoseconds.
 const FOR_EVER_NS: u64 = u64::MAX;
 
 /// A line of a report.
@@ -43,7 +47,7 @@ pub enum ReportLine {
         seed: u64,
         /// The names of the rules that concern it.
         rules: Vec<String>,
-        /// The device, if the process has several: it has a report of its own within this one.
+        /// The name of the device, if the process has several: each has a report of its own within this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device: Option<String>,
     },
@@ -53,29 +57,29 @@ pub enum ReportLine {
         process: String,
         /// The names of the rules that never applied.
         never: Vec<String>,
-        /// The device, if the process has several.
+        /// The name of the device, if the process has several.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device: Option<String>,
     },
-    /// A rule came, rested, went on or went while the program ran.
+    /// A rule was added, paused, resumed or cleared while the program ran.
     Live(Box<LiveLine>),
-    /// Something happened to a call.
+    /// A rule applied to a call.
     Call(CallLine),
-    /// Something happened to a completion.
+    /// A rule applied to a completion.
     Completion(CompletionLine),
-    /// Something happened to an event of a completion channel.
+    /// A rule applied to an event of a completion channel.
     CompletionEvent(CompletionEventLine),
-    /// Something happened to a packet.
+    /// A rule applied to a packet.
     Packet(Box<PacketLine>),
 }
 
-/// What became of a rule while the program ran.
+/// A line of a report: a change of a rule while the program ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveLine {
     process: String,
     seed: u64,
-    /// `added`, `paused`, `resumed` or `cleared`.
+    /// The change: `added`, `paused`, `resumed` or `cleared`.
     live: String,
     rule: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,10 +91,10 @@ pub struct LiveLine {
     note: String,
 }
 
-/// What a report says beside each change of a plan while the program ran.
+/// The note that a report has beside each change of a plan while the program ran.
 const LIVE_NOTE: &str = "this moment is not reproducible";
 
-/// What a rule did to a packet.
+/// A line of a report: what a rule did to a packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PacketLine {
@@ -154,7 +158,7 @@ pub struct PacketLine {
     speed: Option<Speed>,
     #[serde(skip_serializing_if = "Option::is_none")]
     width: Option<u8>,
-    /// What a link is changed to, as `PUMICE_LINK` says it.
+    /// The changed link settings, in the syntax of `PUMICE_LINK`.
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,7 +170,7 @@ pub struct PacketLine {
     pub(super) bytes: Option<u32>,
 }
 
-/// What a rule did to a call.
+/// A line of a report: what a rule did to a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallLine {
@@ -196,7 +200,7 @@ pub struct CallLine {
     width: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     port: Option<u8>,
-    /// What a link is changed to, as `PUMICE_LINK` says it.
+    /// The changed link settings, in the syntax of `PUMICE_LINK`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     link: Option<String>,
 }
@@ -220,14 +224,14 @@ impl CallLine {
     }
 }
 
-/// What a report says of one rule, all processes together.
+/// The summary of a report about one rule, for all processes together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How often it applied.
+    /// Number of times that the rule applied.
     pub applied: u64,
 }
 
-/// What a report says of each rule.
+/// Returns a summary for each rule of a report, by name.
 ///
 /// # Errors
 /// A line is none of a report.
@@ -252,7 +256,7 @@ pub fn summaries(text: &str) -> Result<BTreeMap<String, Summary>, TextError> {
     Ok(summaries)
 }
 
-/// The lines of a report, with their numbers.
+/// Returns the lines of a report, with their numbers.
 pub(super) fn lines(text: &str) -> Result<Vec<(usize, ReportLine)>, TextError> {
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -265,7 +269,7 @@ pub(super) fn lines(text: &str) -> Result<Vec<(usize, ReportLine)>, TextError> {
     Ok(found)
 }
 
-/// The plan that a report is.
+/// Returns the plan that a report is.
 pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
     let mut rules: BTreeMap<String, Recording> = BTreeMap::new();
     let mut seed = seed;
@@ -279,7 +283,7 @@ pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
             }
             ReportLine::End { .. } => {}
             ReportLine::Live(line) => {
-                // What the rule did follows, packet by packet.
+                // The effects of the rule follow, packet by packet.
                 seed = line.seed;
                 rules.entry(line.rule).or_default().tags.insert(line.process);
             }
@@ -310,14 +314,14 @@ pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
         }
     }
     let rule = |(name, recording)| {
-        let (device, after, when) = (None, None, When::default());
+        let (device, after, when) = (None, None, RuleConditions::default());
         Rule { name, device, after, when, what: What::Recorded(recording) }
     };
     Ok(rules.into_iter().map(rule).fold(FaultPlan::seeded(seed), FaultPlan::with))
 }
 
 impl ReportLine {
-    /// The same of a device of a process that has several.
+    /// Returns the line with the name of a device, for a process that has several.
     #[must_use]
     pub fn on(mut self, name: Option<&str>) -> ReportLine {
         let device = match &mut self {
@@ -332,7 +336,7 @@ impl ReportLine {
         self
     }
 
-    /// What a rule did.
+    /// Returns the line for a rule that applied to a packet.
     pub fn of(fired: &Fired<'_>) -> ReportLine {
         let (key, fate) = (fired.key, fired.fate);
         let flips = fate.flips.unwrap_or(Flips { count: 0, first: 0, sealed: false });
@@ -381,8 +385,8 @@ impl ReportLine {
         }))
     }
 
-    /// What became of a rule while the program ran.
-    pub fn of_change(change: &LiveChange<'_>) -> ReportLine {
+    /// Returns the line for a change of a rule while the program ran.
+    pub fn of_change(change: &RuleChange<'_>) -> ReportLine {
         ReportLine::Live(Box::new(LiveLine {
             process: change.tag.to_owned(),
             seed: change.seed,
@@ -396,7 +400,7 @@ impl ReportLine {
         }))
     }
 
-    /// What a rule did to a call.
+    /// Returns the line for a rule that applied to a call.
     pub fn of_call(fired: &CallFired<'_>) -> ReportLine {
         let incident = fired.fate.incident;
         let details = incident.map(|incident| incident.details()).unwrap_or_default();
@@ -420,19 +424,19 @@ impl ReportLine {
         })
     }
 
-    /// What a rule did to a completion.
+    /// Returns the line for a rule that applied to a completion.
     pub fn of_completion(fired: &CompletionFired<'_>) -> ReportLine {
         ReportLine::Completion(CompletionLine::of(fired))
     }
 
-    /// What a rule did to an event of a completion channel.
+    /// Returns the line for a rule that applied to an event of a completion channel.
     pub fn of_completion_event(fired: &CompletionEventFired<'_>) -> ReportLine {
         ReportLine::CompletionEvent(CompletionEventLine::of(fired))
     }
 
-    /// The line as it is written, with its end.
+    /// Returns the line as JSON text, with a line break at its end.
     pub fn text(&self) -> String {
-        // Nothing in it has a form that JSON does not have.
+        // Every field of the line can be written as JSON.
         serde_json::to_string(self).map_or_else(|_| String::new(), |text| text + "\n")
     }
 }

@@ -1,48 +1,50 @@
-//! From fields to a rule.
+//! Building of rules from fields.
 
-use pumice_ground::link_words::LinkSettings;
-use pumice_ground::quantity::time_ns;
-use pumice_ground::similar::suggestion;
+use pumice_platform::link_settings::LinkSettings;
+use pumice_platform::quantity::time_ns;
+use pumice_platform::similar::suggestion;
 use pumice_transport::mad::RejectReason;
+use pumice_transport::types::QpState;
 
-use super::fields::{DO, Fields, unknown};
+use super::fields::{DO, RuleFields, unknown};
 use super::kinds::{
-    CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultKind, KINDS, WHEN,
+    CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, EVENT, FaultKind, KINDS, WHEN,
 };
 use super::trigger::trigger;
 use super::units::{address, number, ordinals, share_ppm, span, speed, steps, times_ns, truth, width};
 use super::{completion, completion_event};
 use crate::action::{Delay, Fault};
 use crate::answer::{answer, reason, timer_code};
-use crate::calls::{CallFault, CallRule, CallSelector, errno_from};
-use crate::identity::{PacketClass, PacketService, side_by_name};
-use crate::incident::{Details, Incident};
-use crate::plan::{Bursts, PacketRule, Rule, Steps, What, When};
-use crate::rejection::private_data;
+use crate::calls::{CallFault, CallRule, CallSelector};
+use crate::plan::{Bursts, PacketRule, Rule, RuleConditions, Steps, What};
 use crate::select::PacketSelector;
+use pumice_model::fates::details::{DetailField, Details};
+use pumice_model::fates::errno::errno_from;
+use pumice_model::fates::identity::{PacketClass, PacketService, side_by_name};
+use pumice_model::fates::incident::{Incident, IncidentKind};
+use pumice_model::fates::rejection::private_data;
 
-/// Before the kind: the name of a rule that was given none. It is in no name that is given.
+/// The beginning of the name of a rule that has no name yet; the kind follows. It is in no name that a user
+/// can give.
 pub(super) const UNNAMED: &str = "\u{0}";
-/// How long a packet waits for those that overtake it, if nothing is said.
+/// The longest time that a packet waits for those that overtake it if the rule names none, in ns.
 const WITHIN_NS: u64 = 10_000_000;
-/// The reason of a REJ that a program sends.
+/// The number of the reason in a REJ that a program sends.
 const CONSUMER_REJECT: u16 = RejectReason::CONSUMER.0;
-/// The kind that happens once in a process, unless `times` says more.
-const EVENT: &str = "event";
-/// Longest name of a rule.
+/// The longest name of a rule, in bytes.
 const MAX_NAME_BYTES: usize = 100;
 
-/// The rule that the fields say.
+/// Builds the rule that the fields describe.
 ///
 /// # Errors
-/// What is wrong, and the remedy.
-pub(super) fn rule(mut fields: Fields) -> Result<Rule, String> {
+/// The problem, and the remedy.
+pub(super) fn rule(mut fields: RuleFields) -> Result<Rule, String> {
     let name = fields.take("name");
     let in_words = name.as_ref().map_or_else(String::new, |name| format!("rule \"{name}\": "));
     whole(name, &mut fields).map_err(|problem| format!("{in_words}{problem}"))
 }
 
-fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
+fn whole(name: Option<String>, fields: &mut RuleFields) -> Result<Rule, String> {
     let kinds = || KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
     let word = fields
         .take(DO)
@@ -93,7 +95,7 @@ fn unknown_field(unknown: &str, kind: &FaultKind) -> String {
     format!("{unknown} is no field of {}: it has name, {}{meant}", kind.name, all.join(", "))
 }
 
-fn when(fields: &mut Fields) -> Result<When, String> {
+fn when(fields: &mut RuleFields) -> Result<RuleConditions, String> {
     let nth = fields.take_as("nth", steps)?;
     let every = fields.take_as("every", number::<u64>)?;
     let steps = match (nth, every) {
@@ -111,10 +113,10 @@ fn when(fields: &mut Fields) -> Result<When, String> {
         (Some(begin_ppm), Some(end_ppm)) => Some(Bursts { begin_ppm, end_ppm }),
         _ => return Err("burst-begin and burst-end need each other: write both".to_owned()),
     };
-    Ok(When { steps, chance_ppm, bursts, times: fields.take_as("times", number)? })
+    Ok(RuleConditions { steps, chance_ppm, bursts, times: fields.take_as("times", number)? })
 }
 
-fn selector(fields: &mut Fields) -> Result<PacketSelector, String> {
+fn selector(fields: &mut RuleFields) -> Result<PacketSelector, String> {
     let service = |name: &str| {
         PacketService::by_name(name)
             .ok_or_else(|| unknown(name, PacketService::ALL.iter().map(|one| one.name())))
@@ -138,20 +140,29 @@ fn selector(fields: &mut Fields) -> Result<PacketSelector, String> {
     })
 }
 
-fn call_rule(kind: &FaultKind, fields: &mut Fields) -> Result<CallRule, String> {
+fn call_rule(kind: &FaultKind, fields: &mut RuleFields) -> Result<CallRule, String> {
     let call = fields.take("call").ok_or("it does not say which call: write call=ibv_reg_mr, or call=*")?;
-    let selector = CallSelector { tag: fields.take("tag"), call, qp: fields.take_as("qp", ordinals)? };
+    let (tag, qp, to) = (fields.take("tag"), fields.take_as("qp", ordinals)?, fields.take_as("to", state)?);
+    let selector = CallSelector { tag, call, qp, to };
     let fault = if kind.name == "slow" {
         let ns = fields.take_as("time", time_ns)?.ok_or("it does not say how much longer: write time=5ms")?;
         CallFault::Delay { ns }
     } else {
         let errno = fields.take_as("errno", errno_from)?;
-        CallFault::Fail { errno, force: fields.take_as("force", truth)?.unwrap_or(false) }
+        // The field is read and ignored, since every errno is accepted: older plans have it.
+        fields.take_as("force", truth)?;
+        CallFault::Fail { errno }
     };
     Ok(CallRule { selector, fault })
 }
 
-fn fault(kind: &FaultKind, fields: &mut Fields) -> Result<Fault, String> {
+/// Returns the state of a queue pair that a word names.
+fn state(word: &str) -> Result<QpState, String> {
+    let named = QpState::ALL.into_iter().find(|state| state.name().eq_ignore_ascii_case(word));
+    named.ok_or_else(|| unknown(word, ["reset", "init", "rtr", "rts", "sqd", "sqe", "err"].into_iter()))
+}
+
+fn fault(kind: &FaultKind, fields: &mut RuleFields) -> Result<Fault, String> {
     Ok(match kind.name {
         "drop" => Fault::Drop,
         "duplicate" => Fault::Duplicate { copies: fields.take_as("copies", number)?.unwrap_or(1) },
@@ -173,7 +184,7 @@ fn fault(kind: &FaultKind, fields: &mut Fields) -> Result<Fault, String> {
         },
         "unreachable" => Fault::Unreachable,
         "note" => Fault::Note,
-        "event" => Fault::Happen(incident(fields)?),
+        EVENT => Fault::Happen(incident(fields)?),
         "answer" => {
             let with = fields.take("with").ok_or("it does not say which answer: write with=rnr")?;
             let timer_code = fields.take_as("timer", |text| timer_code(time_ns(text)?))?;
@@ -183,25 +194,24 @@ fn fault(kind: &FaultKind, fields: &mut Fields) -> Result<Fault, String> {
     })
 }
 
-fn incident(fields: &mut Fields) -> Result<Incident, String> {
+fn incident(fields: &mut RuleFields) -> Result<Incident, String> {
     let word = fields.take("kind").ok_or("it does not say which event: write kind=port-down")?;
-    let object = match Incident::object_field(&word) {
-        Some(field) => fields.take_as(field, number)?,
-        None => None,
-    };
-    let to = if word == "gid-move" { fields.take_as("to", number)? } else { None };
-    let for_ns = if Incident::has_time(&word) { fields.take_as("time", time_ns)? } else { None };
-    let (speed, width) = if Incident::has_rate(&word) {
-        (fields.take_as("speed", speed)?, fields.take_as("width", width)?)
-    } else {
-        (None, None)
-    };
-    let port = if Incident::has_port(&word) { fields.take_as("port", number)? } else { None };
-    let link = if Incident::has_link(&word) { link(fields)? } else { None };
-    let details = Details { object, to, for_ns, speed, width, port, link };
+    let mut details = Details::default();
+    for field in IncidentKind::of(&word).map(IncidentKind::fields).unwrap_or_default() {
+        match field {
+            DetailField::Cq => details.object = fields.take_as("cq", number)?,
+            DetailField::Srq => details.object = fields.take_as("srq", number)?,
+            DetailField::Gid => details.object = fields.take_as("gid", number)?,
+            DetailField::To => details.to = fields.take_as("to", number)?,
+            DetailField::Time => details.for_ns = fields.take_as("time", time_ns)?,
+            DetailField::Speed => details.speed = fields.take_as("speed", speed)?,
+            DetailField::Width => details.width = fields.take_as("width", width)?,
+            DetailField::Port => details.port = fields.take_as("port", number)?,
+            DetailField::Link => details.link = link(fields)?,
+        }
+    }
     let incident = Incident::of(&word, details).map_err(|e| format!("kind: {e}"))?;
-    let others = ["cq", "srq", "gid", "to", "time", "speed", "width", "port", "way"];
-    for field in others.into_iter().chain(LinkSettings::WORDS) {
+    for field in DetailField::ALL.into_iter().flat_map(DetailField::words) {
         if fields.take(field).is_some() {
             return Err(format!("{word} has no {field}: remove it"));
         }
@@ -209,8 +219,9 @@ fn incident(fields: &mut Fields) -> Result<Incident, String> {
     Ok(incident)
 }
 
-/// What the words of a link say, in one direction or both; none if there are no such words.
-fn link(fields: &mut Fields) -> Result<Option<LinkSettings>, String> {
+/// Returns the link settings that the fields describe, in one direction or both; `None` if there are no such
+/// fields.
+fn link(fields: &mut RuleFields) -> Result<Option<LinkSettings>, String> {
     let way = fields.take("way").unwrap_or_else(|| "both".to_owned());
     let front = match way.as_str() {
         "both" => "",
@@ -228,7 +239,7 @@ fn link(fields: &mut Fields) -> Result<Option<LinkSettings>, String> {
     LinkSettings::of_parts(parts).map(|link| is_said.then_some(link))
 }
 
-fn delay(fields: &mut Fields) -> Result<Delay, String> {
+fn delay(fields: &mut RuleFields) -> Result<Delay, String> {
     let time = fields.take_as("time", times_ns)?;
     let mean = fields.take_as("mean", time_ns)?;
     let deviation = fields.take_as("deviation", time_ns)?;

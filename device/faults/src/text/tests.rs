@@ -1,8 +1,9 @@
-use pumice_ground::ordinal::OrdinalSpan;
+use pumice_platform::ordinal::OrdinalSpan;
 
 use super::*;
 use crate::FaultPlan;
-use crate::{Fault, PacketClass, What};
+use crate::{Fault, What};
+use pumice_model::fates::identity::PacketClass;
 
 #[test]
 fn every_example_is_a_rule_of_its_kind_and_files_say_the_same() {
@@ -78,8 +79,8 @@ fn what_is_wrong_is_said_with_its_line() {
         (&format!("{second}do = \"slow\"\ncall = \"ibv_*\"\n"), "write time=5ms"),
         (&format!("{second}do = \"fail\"\ncall = \"reg_mr\"\n"), "is ibv_reg_mr meant?"),
         (
-            &format!("{second}do = \"fail\"\ncall = \"ibv_reg_mr\"\nerrno = \"ECONNREFUSED\"\n"),
-            "ibv_reg_mr does not fail with ECONNREFUSED: write one of ENOMEM,",
+            &format!("{second}do = \"fail\"\ncall = \"ibv_reg_mr\"\nerrno = \"ENOPE\"\n"),
+            "\"ENOPE\" is no errno of Linux: write a name like ENOMEM",
         ),
         (
             &format!("{second}do = \"fail\"\ncall = \"ibv_reg_mr\"\nopcode = \"ack\"\n"),

@@ -1,17 +1,18 @@
-//! From a text to what a rule waits for.
+//! Parsing of triggers.
 
-use pumice_ground::ordinal::Ordinal;
-use pumice_ground::quantity::time_ns;
+use pumice_platform::ordinal::Ordinal;
+use pumice_platform::quantity::time_ns;
+use pumice_transport::types::AsyncEventType;
 
 use crate::calls::CallSelector;
-use crate::trigger::{EVENTS, Trigger};
+use pumice_model::fates::trigger::{Trigger, event_word};
 
-/// What can be written.
+/// A sentence with the accepted forms.
 const FORMS: &str = "write \"rule NAME\", \"completions 100 qp=0\", \"bytes 4096 qp=0\", \
                      \"call ibv_reg_mr 3\", \
                      \"event qp-fatal\" or \"time 2s\"";
 
-/// The trigger that a text says, as its `Display` writes it.
+/// Parses a trigger as its `Display` writes it.
 pub(super) fn trigger(text: &str) -> Result<Trigger, String> {
     let wrong = || format!("{text} is nothing that can be waited for: {FORMS}");
     let (kind, rest) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
@@ -20,8 +21,9 @@ pub(super) fn trigger(text: &str) -> Result<Trigger, String> {
         "rule" => Ok(Trigger::Rule(rest.to_owned())),
         "time" => Ok(Trigger::Time { ns: time_ns(rest)? }),
         "event" => {
-            let names = || EVENTS.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-            let event = EVENTS.iter().find(|(_, name)| *name == rest).map(|(event, _)| *event);
+            let names =
+                || AsyncEventType::ALL.iter().map(|event| event_word(*event)).collect::<Vec<_>>().join(", ");
+            let event = AsyncEventType::ALL.iter().copied().find(|event| event_word(*event) == rest);
             event.map(Trigger::Event).ok_or_else(|| format!("{rest} is none of {}", names()))
         }
         "call" => {

@@ -1,16 +1,16 @@
-//! Values as people write them: times, shares, ranges.
+//! Parsing of values as people write them: times, shares, ranges.
 
 use std::net::IpAddr;
 
-use pumice_ground::link_rate::{Speed, Width};
-use pumice_ground::ordinal::OrdinalSpan;
-use pumice_ground::probability::probability_ppm;
-use pumice_ground::quantity::time_ns;
+use pumice_platform::link_rate::{Speed, Width};
+use pumice_platform::ordinal::OrdinalSpan;
+use pumice_platform::probability::probability_ppm;
+use pumice_platform::quantity::time_ns;
 
 use crate::plan::Steps;
 use crate::select::Span;
 
-/// Two times: "1ms..3ms".
+/// Parses one time, or two: "1ms..3ms".
 pub(super) fn times_ns(text: &str) -> Result<(u64, u64), String> {
     let Some((from, to)) = text.split_once("..") else {
         let ns = time_ns(text)?;
@@ -20,17 +20,17 @@ pub(super) fn times_ns(text: &str) -> Result<(u64, u64), String> {
     if to < from { Err(format!("{text} is no range: write the smaller time first")) } else { Ok((from, to)) }
 }
 
-/// A share in parts per million: "2%", "0.02".
+/// Parses a share, and returns parts per million: "2%", "0.02".
 pub(super) fn share_ppm(text: &str) -> Result<u32, String> {
     probability_ppm(text).map_err(|problem| format!("{text}: {problem}"))
 }
 
-/// A whole number.
+/// Parses a whole number.
 pub(super) fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
     text.trim().parse().map_err(|_| format!("{text} is no whole number that fits: write it as 3"))
 }
 
-/// A number, or numbers from here to there: "3", "3..10", "3..".
+/// Parses a number, or a range of numbers: "3", "3..10", "3..".
 pub(super) fn span(text: &str) -> Result<Span, String> {
     let wrong = |_| format!("{text} is no number and no range: write it as 3, 3..10 or 3..");
     match text.split_once("..") {
@@ -43,7 +43,7 @@ pub(super) fn span(text: &str) -> Result<Span, String> {
     }
 }
 
-/// Numbers of objects: "3", "3..10", "3..", or those of a thread: "2:0..3".
+/// Parses numbers of objects: "3", "3..10", "3..", or those of a thread: "2:0..3".
 pub(super) fn ordinals(text: &str) -> Result<OrdinalSpan, String> {
     let wrong = || {
         format!("{text} is no number and no range: write it as 3, 3..10, 3.., or of one thread 2:0, 2.1:0..3")
@@ -51,7 +51,7 @@ pub(super) fn ordinals(text: &str) -> Result<OrdinalSpan, String> {
     text.parse().map_err(|_| wrong())
 }
 
-/// Which ones, counted from 1: "3", "3..10", "3..", "3..10+2".
+/// Parses ordinals counted from 1: "3", "3..10", "3..", "3..10+2".
 pub(super) fn steps(text: &str) -> Result<Steps, String> {
     let (range, step) = match text.split_once('+') {
         Some((range, step)) => (range, number(step)?),
@@ -61,7 +61,7 @@ pub(super) fn steps(text: &str) -> Result<Steps, String> {
     Ok(Steps { first, last, step })
 }
 
-/// True or false.
+/// Parses a truth value.
 pub(super) fn truth(text: &str) -> Result<bool, String> {
     match text {
         "true" | "yes" => Ok(true),
@@ -70,22 +70,22 @@ pub(super) fn truth(text: &str) -> Result<bool, String> {
     }
 }
 
-/// The rate of a lane.
+/// Parses the rate of a lane.
 pub(super) fn speed(text: &str) -> Result<Speed, String> {
     Speed::by_word(text)
 }
 
-/// Lanes.
+/// Parses a number of lanes.
 pub(super) fn width(text: &str) -> Result<Width, String> {
     Width::new(number(text)?)
 }
 
-/// An IP address.
+/// Parses an IP address.
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     text.trim().parse().map_err(|_| format!("{text} is no IP address: write it as 192.0.2.7 or 2001:db8::7"))
 }
 
-/// Whether a report may leave a value out.
+/// Reports whether a report may leave a value out, because it is the default.
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -30,10 +30,13 @@ class Detail {
     const statuses = [...counts].map(([name, count]) => `${count.toLocaleString("en")} ${name}`).join(", ");
     return [
       element("h2", {}, "Where to look first"),
-      element("p", {}, `Requests: ${statuses || "none"}. Choose one in the table, in the timeline or ` +
-        "in the ladder; press n for the next with trouble, and ? for all keys."),
       items.length > 0 ? element("h3", {}, "Failed, then the slowest") : "",
       element("ol", {}, ...items),
+      element("p", {}, `Requests: ${statuses || "none"}. Choose one in the table, in the timeline or ` +
+        "in the ladder; press n for the next with trouble, and ? for all keys and the signs of packets."),
+      element("h3", {}, "Legend: where a request's time went"),
+      element("ul", { class: "legend" }, ...trace.parts.map((words, kind) => element("li", {},
+        element("span", { class: `swatch part-${kind}` }), words))),
     ];
   }
 

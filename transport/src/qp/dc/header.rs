@@ -1,22 +1,22 @@
-//! The header of DC between two pumice devices, in front of the payload of a datagram. Adapters have another
+//! The header of DC between two pumice devices, in front of the payload of a datagram. Adapters use another
 //! one, which is not public.
 
 use crate::qp::NumberedPart;
 use crate::qp::srd::{parts_of, take};
 use crate::types::WcStatus;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub(crate) const HEADER_BYTES: usize = 68;
-/// Bytes of the operands of an atomic, behind the header.
+/// Length in bytes of the operands of an atomic, behind the header.
 pub(crate) const OPERAND_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"DC 1";
-/// Q_Key of the datagrams. The access key in the header is what counts.
+/// Q_Key of the datagrams. Access is controlled by the access key in the header.
 pub(crate) const QKEY: u32 = 0x8443_0000;
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum DcPacketKind {
     /// A part of a SEND.
     Send = 1,
     /// A part of a SEND with immediate data.
@@ -25,170 +25,173 @@ pub(crate) enum Kind {
     Write = 3,
     /// A part of an RDMA WRITE with immediate data.
     WriteImm = 4,
-    /// Asks for a part of an RDMA READ.
+    /// A request for a part of an RDMA READ.
     Read = 5,
     /// A compare and swap.
     CompareSwap = 6,
     /// A fetch and add.
     FetchAdd = 7,
-    /// An answer: everything before a part of a message has been carried out.
+    /// An answer: everything before a part of a message has been executed.
     Ack = 8,
-    /// An answer: the same, and that part is missing though later ones came.
+    /// An answer like [`DcPacketKind::Ack`], which also says that the part is missing though later ones came.
     Behind = 9,
-    /// An answer: the same, and no receive request is posted for that message.
+    /// An answer like [`DcPacketKind::Ack`], which also says that no receive request is posted for that
+    /// message.
     NotReady = 10,
-    /// A part of what an RDMA READ asked for.
+    /// A part of an RDMA READ's data.
     Data = 11,
-    /// What an atomic found.
+    /// The original value that an atomic found.
     Value = 12,
-    /// An answer: the message is refused, and all before it have been carried out.
+    /// An answer: the message is refused, and all before it have been executed.
     Refused = 13,
 }
 
-impl Kind {
-    const ALL: [Kind; 13] = [
-        Kind::Send,
-        Kind::SendImm,
-        Kind::Write,
-        Kind::WriteImm,
-        Kind::Read,
-        Kind::CompareSwap,
-        Kind::FetchAdd,
-        Kind::Ack,
-        Kind::Behind,
-        Kind::NotReady,
-        Kind::Data,
-        Kind::Value,
-        Kind::Refused,
+impl DcPacketKind {
+    const ALL: [DcPacketKind; 13] = [
+        DcPacketKind::Send,
+        DcPacketKind::SendImm,
+        DcPacketKind::Write,
+        DcPacketKind::WriteImm,
+        DcPacketKind::Read,
+        DcPacketKind::CompareSwap,
+        DcPacketKind::FetchAdd,
+        DcPacketKind::Ack,
+        DcPacketKind::Behind,
+        DcPacketKind::NotReady,
+        DcPacketKind::Data,
+        DcPacketKind::Value,
+        DcPacketKind::Refused,
     ];
 
-    /// It is for the side that receives messages.
+    /// Reports whether the packet is for the side that receives messages.
     pub(crate) const fn is_request(self) -> bool {
-        (self as u8) < Kind::Ack as u8
+        (self as u8) < DcPacketKind::Ack as u8
     }
 
-    /// It has immediate data.
+    /// Reports whether the packet has immediate data.
     pub(crate) const fn has_imm(self) -> bool {
-        matches!(self, Kind::SendImm | Kind::WriteImm)
+        matches!(self, DcPacketKind::SendImm | DcPacketKind::WriteImm)
     }
 
-    /// In words.
+    /// Returns the kind in words.
     const fn name(self) -> &'static str {
         match self {
-            Kind::Send => "SEND",
-            Kind::SendImm => "SEND_WITH_IMM",
-            Kind::Write => "RDMA_WRITE",
-            Kind::WriteImm => "RDMA_WRITE_WITH_IMM",
-            Kind::Read => "RDMA_READ",
-            Kind::CompareSwap => "ATOMIC_CMP_AND_SWP",
-            Kind::FetchAdd => "ATOMIC_FETCH_AND_ADD",
-            Kind::Ack => "answer: before this",
-            Kind::Behind => "answer: this is missing",
-            Kind::NotReady => "answer: no receive request",
-            Kind::Data => "data of RDMA_READ",
-            Kind::Value => "value of an atomic",
-            Kind::Refused => "answer: refused",
+            DcPacketKind::Send => "SEND",
+            DcPacketKind::SendImm => "SEND_WITH_IMM",
+            DcPacketKind::Write => "RDMA_WRITE",
+            DcPacketKind::WriteImm => "RDMA_WRITE_WITH_IMM",
+            DcPacketKind::Read => "RDMA_READ",
+            DcPacketKind::CompareSwap => "ATOMIC_CMP_AND_SWP",
+            DcPacketKind::FetchAdd => "ATOMIC_FETCH_AND_ADD",
+            DcPacketKind::Ack => "answer: before this",
+            DcPacketKind::Behind => "answer: this is missing",
+            DcPacketKind::NotReady => "answer: no receive request",
+            DcPacketKind::Data => "data of RDMA_READ",
+            DcPacketKind::Value => "value of an atomic",
+            DcPacketKind::Refused => "answer: refused",
         }
     }
 
-    /// Its data goes into a receive request.
+    /// Reports whether the data goes into a receive request.
     pub(crate) const fn is_send(self) -> bool {
-        matches!(self, Kind::Send | Kind::SendImm)
+        matches!(self, DcPacketKind::Send | DcPacketKind::SendImm)
     }
 
-    /// Something comes back that later messages do not wait for: a READ or an atomic.
+    /// Reports whether the response carries data, which later messages do not wait for: a READ or an atomic.
     pub(crate) const fn returns(self) -> bool {
-        matches!(self, Kind::Read | Kind::CompareSwap | Kind::FetchAdd)
+        matches!(self, DcPacketKind::Read | DcPacketKind::CompareSwap | DcPacketKind::FetchAdd)
     }
 
-    /// It is an atomic.
+    /// Reports whether the packet is an atomic.
     pub(crate) const fn is_atomic(self) -> bool {
-        matches!(self, Kind::CompareSwap | Kind::FetchAdd)
+        matches!(self, DcPacketKind::CompareSwap | DcPacketKind::FetchAdd)
     }
 
-    /// The parts of the message are behind the headers of its packets.
+    /// Reports whether parts of the message are behind the headers of its packets.
     pub(crate) const fn carries_parts(self) -> bool {
-        (self as u8) <= Kind::WriteImm as u8 || matches!(self, Kind::Data)
+        (self as u8) <= DcPacketKind::WriteImm as u8 || matches!(self, DcPacketKind::Data)
     }
 }
 
-/// Why a message was refused.
+/// Reason why a message was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Reason {
+pub(crate) enum DcReason {
     /// The access key is not that of the target.
     AccessKey = 1,
-    /// The remote memory cannot be used so.
+    /// The remote memory cannot be accessed like this.
     Memory = 2,
-    /// The message is longer than its receive request, or cannot be.
+    /// The message is longer than its receive request, or is not valid.
     Invalid = 3,
     /// The receive request at the target cannot be used.
     Operation = 4,
 }
 
-impl Reason {
-    /// The reason of this number; one that is not known is an invalid request.
-    pub(crate) const fn of(number: u8) -> Reason {
+impl DcReason {
+    /// Returns the reason with this number; an unknown number is an invalid request.
+    pub(crate) const fn of(number: u8) -> DcReason {
         match number {
-            1 => Reason::AccessKey,
-            2 => Reason::Memory,
-            4 => Reason::Operation,
-            _ => Reason::Invalid,
+            1 => DcReason::AccessKey,
+            2 => DcReason::Memory,
+            4 => DcReason::Operation,
+            _ => DcReason::Invalid,
         }
     }
 
-    /// How the message ends where it came from.
+    /// Returns the status with which the message completes at the initiator.
     pub(crate) const fn status(self) -> WcStatus {
         match self {
-            Reason::AccessKey | Reason::Invalid => WcStatus::RemInvReqErr,
-            Reason::Memory => WcStatus::RemAccessErr,
-            Reason::Operation => WcStatus::RemOpErr,
+            DcReason::AccessKey | DcReason::Invalid => WcStatus::RemInvReqErr,
+            DcReason::Memory => WcStatus::RemAccessErr,
+            DcReason::Operation => WcStatus::RemOpErr,
         }
     }
 }
 
-/// What a packet says.
+/// Contents of a packet's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) kind: Kind,
-    /// Of a refusal.
+pub(crate) struct DcHeader {
+    pub(crate) kind: DcPacketKind,
+    /// Reason of a refusal.
     pub(crate) reason: u8,
-    /// Bytes of each part but the last.
+    /// Length in bytes of each part but the last.
     pub(crate) part_bytes: u16,
-    /// Which of the initiator's streams it belongs to.
+    /// Stream of the initiator that the packet belongs to.
     pub(crate) stream: u16,
-    /// Of a request: the last part raises a solicited event.
+    /// True if the last part of the request raises a solicited event.
     pub(crate) solicited: bool,
-    /// Of [`Kind::NotReady`]: how long to wait, as `min_rnr_timer` says it.
+    /// Delay of [`DcPacketKind::NotReady`], as a code of `min_rnr_timer`.
     pub(crate) rnr_timer: u8,
-    /// Tells a way between an initiator's stream and a target from an earlier one.
+    /// Epoch: distinguishes the message sequence between an initiator's stream and a target from an earlier
+    /// one.
     pub(crate) epoch: u64,
-    /// Number of the message on that way.
+    /// Number of the message in that sequence.
     pub(crate) message: u64,
-    /// Of a request: what messages below have brought is known.
+    /// Number of the request below which the initiator knows the results of all messages.
     pub(crate) floor: u64,
-    /// Which part.
+    /// Index of the part.
     pub(crate) part: u32,
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub(crate) total: u32,
     pub(crate) address: u64,
     pub(crate) rkey: u32,
     pub(crate) imm: [u8; 4],
-    /// The access key of the target.
+    /// Access key of the target.
     pub(crate) key: u64,
 }
 
-impl Header {
-    /// The header at the beginning of a payload, and what follows. `None`: it is none.
-    pub(crate) fn parse(payload: &[u8]) -> Option<(Header, &[u8])> {
+impl DcHeader {
+    /// Reads the header at the beginning of a payload, and returns what follows; `None` if there is no such
+    /// header.
+    pub(crate) fn parse(payload: &[u8]) -> Option<(DcHeader, &[u8])> {
         let mut rest = payload;
         if *take::<4>(&mut rest)? != MAGIC {
             return None;
         }
         let [kind, reason, high, low] = *take::<4>(&mut rest)?;
         let [stream_high, stream_low, solicited, rnr_timer] = *take::<4>(&mut rest)?;
-        let header = Header {
-            kind: *Kind::ALL.get(usize::from(kind).checked_sub(1)?)?,
+        let header = DcHeader {
+            kind: *DcPacketKind::ALL.get(usize::from(kind).checked_sub(1)?)?,
             reason,
             part_bytes: u16::from_be_bytes([high, low]),
             stream: u16::from_be_bytes([stream_high, stream_low]),
@@ -207,7 +210,7 @@ impl Header {
         Some((header, rest))
     }
 
-    /// As it travels.
+    /// Returns the bytes on the wire.
     pub(crate) fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let mut start = 0;
@@ -235,17 +238,17 @@ impl Header {
         bytes
     }
 
-    /// Where its part begins in the message.
+    /// Returns the offset of the part in the message.
     pub(crate) fn offset(&self) -> u64 {
         u64::from(self.part) * u64::from(self.part_bytes)
     }
 
-    /// Parts of its message.
+    /// Returns the number of parts of the message.
     pub(crate) fn parts(&self) -> u32 {
         if self.kind.is_atomic() { 1 } else { parts_of(self.total, self.part_bytes) }
     }
 
-    /// Bytes of its part; `None`: the message has no such part.
+    /// Returns the length of the part in bytes; `None` if the message has no such part.
     pub(crate) fn length(&self) -> Option<usize> {
         if self.part_bytes == 0 || self.part >= self.parts() {
             return None;
@@ -255,14 +258,14 @@ impl Header {
     }
 }
 
-/// What a datagram says, for those that look at packets.
+/// Describes a datagram, for programs that show packets.
 pub(crate) fn described(payload: &[u8]) -> Option<NumberedPart> {
-    let (header, _) = Header::parse(payload)?;
+    let (header, _) = DcHeader::parse(payload)?;
     Some(NumberedPart {
         service: "DC",
         kind: header.kind.name(),
         message: header.message,
-        // An answer may say that the last part has come.
+        // An answer may say that the last part has arrived.
         part: header.part.min(header.parts() - 1),
         parts: header.parts(),
         length_bytes: header.total,
@@ -279,8 +282,8 @@ mod tests {
 
     #[test]
     fn a_header_comes_back_from_its_bytes_and_half_of_one_does_not() {
-        let header = Header {
-            kind: Kind::WriteImm,
+        let header = DcHeader {
+            kind: DcPacketKind::WriteImm,
             reason: 3,
             part_bytes: 956,
             stream: 0x0708,
@@ -297,23 +300,23 @@ mod tests {
             key: 0xffee_ddcc,
         };
         let bytes = header.bytes();
-        assert_eq!(Header::parse(&bytes), Some((header, &[][..])));
+        assert_eq!(DcHeader::parse(&bytes), Some((header, &[][..])));
         assert_eq!((header.parts(), header.offset(), header.length()), (10, 8604, Some(324)));
         for length in 0..bytes.len() {
-            assert_eq!(Header::parse(&bytes[..length]), None, "{length}");
+            assert_eq!(DcHeader::parse(&bytes[..length]), None, "{length}");
         }
         for wrong in [0, 14, 255] {
             let mut bytes = bytes;
             bytes[4] = wrong;
-            assert_eq!(Header::parse(&bytes), None, "kind {wrong}");
+            assert_eq!(DcHeader::parse(&bytes), None, "kind {wrong}");
         }
-        assert_eq!(Header { part: 10, ..header }.length(), None);
-        assert_eq!(Header { part_bytes: 0, ..header }.length(), None);
-        assert_eq!(Header { part: 0, total: 0, ..header }.length(), Some(0));
+        assert_eq!(DcHeader { part: 10, ..header }.length(), None);
+        assert_eq!(DcHeader { part_bytes: 0, ..header }.length(), None);
+        assert_eq!(DcHeader { part: 0, total: 0, ..header }.length(), Some(0));
     }
 
     proptest! {
-        /// Nothing is lost, and no part lies outside of its message.
+        /// A header that is parsed is written again unchanged, and its part lies inside of its message.
         #[test]
         fn what_was_parsed_is_written_again(
             mut bytes in vec(any::<u8>(), HEADER_BYTES..200),
@@ -322,7 +325,7 @@ mod tests {
             bytes[..4].copy_from_slice(&MAGIC);
             bytes[4] = kind;
             bytes[10] &= 1;
-            let (header, behind) = Header::parse(&bytes).unwrap();
+            let (header, behind) = DcHeader::parse(&bytes).unwrap();
             prop_assert_eq!(header.kind as u8, kind);
             prop_assert_eq!(&header.bytes()[..], &bytes[..HEADER_BYTES]);
             prop_assert_eq!(behind, &bytes[HEADER_BYTES..]);
@@ -332,14 +335,14 @@ mod tests {
             }
         }
 
-        /// Anything at all is refused or understood.
+        /// Arbitrary bytes are refused or parsed, without a panic.
         #[test]
         fn nothing_panics(mut bytes in vec(any::<u8>(), 0..200), has_magic: bool) {
             if let (true, Some(front)) = (has_magic, bytes.first_chunk_mut()) {
                 *front = MAGIC;
             }
-            if let Some((header, _)) = Header::parse(&bytes) {
-                let _ = (header.length(), header.offset(), Reason::of(header.reason).status());
+            if let Some((header, _)) = DcHeader::parse(&bytes) {
+                let _ = (header.length(), header.offset(), DcReason::of(header.reason).status());
             }
             if let Some(part) = described(&bytes) {
                 prop_assert!(part.part < part.parts);

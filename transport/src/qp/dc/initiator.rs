@@ -1,32 +1,35 @@
 //! The side that sends messages (DCI): streams, each with an order of its own.
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::header::Header;
-use super::message::Waiting;
-use super::stream::{State, Stream};
+use super::header::DcHeader;
+use super::message::DcQueuedRequest;
+use super::stream::{DcStream, StreamState};
 use crate::host::{Host, Transmit};
 use crate::qp::outbound::Progress;
 use crate::qp::send_queue::SendWqe;
-use crate::qp::settings::Settings;
-use crate::types::{DcStreams, SendRequest, WcStatus};
+use crate::qp::settings::QpSettings;
+use crate::qp::srd::RocePaths;
+use crate::types::{DcStreams, SendRequest, UdDestination, WcStatus};
 use crate::wire::{Psn, Qpn};
 
-/// Parts of all messages that are under way at once.
-const MOST_PARTS: u32 = 256;
+/// Largest number of outstanding parts of all messages.
+const MAX_PARTS: u32 = 256;
 
 /// An initiator.
 #[derive(Debug)]
 pub(in crate::qp) struct Initiator {
     capacity: usize,
     made_with: Option<DcStreams>,
-    streams: Vec<Stream>,
+    streams: Vec<DcStream>,
     /// Requests of all streams that ended without a completion since the last one.
     unreported: u32,
-    /// Which of them sends first.
+    /// Index of the stream that sends first.
     first: usize,
     next_psn: Psn,
+    paths: RocePaths,
 }
 
 impl Initiator {
@@ -35,10 +38,11 @@ impl Initiator {
         Initiator {
             capacity: capacity as usize,
             made_with,
-            streams: (0..count).map(Stream::new).collect(),
+            streams: (0..count).map(DcStream::new).collect(),
             unreported: 0,
             first: 0,
             next_psn: Psn::new(0),
+            paths: RocePaths::default(),
         }
     }
 
@@ -47,25 +51,25 @@ impl Initiator {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.streams.iter().map(Stream::count).sum::<usize>() >= self.capacity
+        self.streams.iter().map(DcStream::count).sum::<usize>() >= self.capacity
     }
 
     pub(super) fn count(&self) -> usize {
-        self.streams.iter().map(Stream::count).sum::<usize>() + self.unreported as usize
+        self.streams.iter().map(DcStream::count).sum::<usize>() + self.unreported as usize
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.streams.iter().all(Stream::is_idle)
+        self.streams.iter().all(DcStream::is_idle)
     }
 
-    /// The stream of a number: higher ones begin anew, as adapters have it.
-    fn stream(&mut self, id: u16) -> Option<&mut Stream> {
+    /// Returns the stream of a number, modulo the number of streams, as on adapters.
+    fn stream(&mut self, id: u16) -> Option<&mut DcStream> {
         let count = self.streams.len().max(1);
         self.streams.get_mut(usize::from(id) % count)
     }
 
-    /// Lets each stream do something, and complete requests of all by it.
-    fn lend(&mut self, mut run: impl FnMut(&mut Stream)) {
+    /// Runs a function on each stream, and hands it the count of requests without a completion.
+    fn for_each_stream(&mut self, mut run: impl FnMut(&mut DcStream)) {
         for stream in &mut self.streams {
             stream.unreported = core::mem::take(&mut self.unreported);
             run(stream);
@@ -73,48 +77,53 @@ impl Initiator {
         }
     }
 
-    /// Takes a request, which was checked, of this length.
+    /// Posts a request of this length, which was checked.
+    ///
+    /// # Errors
+    /// Fails if there is no memory for it; nothing is posted.
     pub(super) fn post<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         request: &SendRequest<'_>,
         length_bytes: u32,
         fault: Option<WcStatus>,
         host: &mut H,
-    ) {
-        let (Some(to), Some(dc)) = (request.ud.clone(), request.dc) else { return };
+    ) -> Result<(), TryReserveError> {
+        let (Some(ud), Some(dc)) = (&request.ud, request.dc) else { return Ok(()) };
+        let to = UdDestination { path: self.paths.of(&ud.path), ..ud.clone() };
         let signaled = settings.signal_all || request.flags.contains(crate::types::SendFlags::SIGNALED);
-        let wqe = SendWqe::of(request, signaled, length_bytes);
-        let Some(stream) = self.stream(dc.stream) else { return };
-        stream.post(Waiting { wqe, to, access_key: dc.access_key, fault });
-        if stream.state == State::Failed {
-            self.lend(|stream| {
-                if stream.state == State::Failed {
+        let wqe = SendWqe::of(request, signaled, length_bytes)?;
+        let Some(stream) = self.stream(dc.stream) else { return Ok(()) };
+        stream.post(DcQueuedRequest { wqe, to, access_key: dc.access_key, fault })?;
+        if stream.state == StreamState::Failed {
+            self.for_each_stream(|stream| {
+                if stream.state == StreamState::Failed {
                     stream.flush(settings, host);
                 }
             });
         }
+        Ok(())
     }
 
-    /// A stream that has failed works again.
+    /// Makes a failed stream work again.
     pub(super) fn reset_stream(&mut self, id: u16) {
-        if let Some(stream) = self.stream(id).filter(|stream| stream.state == State::Failed) {
+        if let Some(stream) = self.stream(id).filter(|stream| stream.state == StreamState::Failed) {
             stream.reset();
         }
     }
 
-    /// So many streams have failed that the queue pair has.
+    /// Reports whether so many streams have failed that the queue pair fails.
     pub(super) fn has_failed(&self) -> bool {
-        let failed = self.streams.iter().filter(|stream| stream.state == State::Failed).count();
+        let failed = self.streams.iter().filter(|stream| stream.state == StreamState::Failed).count();
         failed >= self.made_with.map_or(1, DcStreams::errored).into()
     }
 
-    /// An answer came.
+    /// Handles an answer.
     pub(super) fn handle<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         from: (IpAddr, Qpn),
-        (header, data): (&Header, &[u8]),
+        (header, data): (&DcHeader, &[u8]),
         now_ns: u64,
         host: &mut H,
     ) {
@@ -126,27 +135,27 @@ impl Initiator {
     }
 
     pub(super) fn deadline_ns(&self) -> Option<u64> {
-        self.streams.iter().filter_map(Stream::deadline_ns).min()
+        self.streams.iter().filter_map(DcStream::deadline_ns).min()
     }
 
-    pub(super) fn handle_timeout<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) {
-        self.lend(|stream| stream.handle_timeout(settings, now_ns, host));
+    pub(super) fn handle_timeout<H: Host>(&mut self, settings: &QpSettings, now_ns: u64, host: &mut H) {
+        self.for_each_stream(|stream| stream.handle_timeout(settings, now_ns, host));
     }
 
     pub(super) fn wants_to_send(&self) -> bool {
-        self.streams.iter().any(Stream::wants_to_send)
+        self.streams.iter().any(DcStream::wants_to_send)
     }
 
     pub(super) fn transmit<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         draining: bool,
         now_ns: u64,
         host: &mut H,
         sink: &mut T,
     ) -> Progress {
-        let under_way: u32 = self.streams.iter().map(Stream::parts_under_way).sum();
-        let mut room_parts = MOST_PARTS.saturating_sub(under_way);
+        let under_way: u32 = self.streams.iter().map(DcStream::parts_under_way).sum();
+        let mut room_parts = MAX_PARTS.saturating_sub(under_way);
         let count = self.streams.len();
         self.first = (self.first + 1) % count.max(1);
         for turn in 0..count {
@@ -162,8 +171,8 @@ impl Initiator {
         Progress::Idle
     }
 
-    /// Everything that was posted ends as flushed.
-    pub(super) fn flush<H: Host>(&mut self, settings: &Settings, host: &mut H) {
-        self.lend(|stream| stream.flush(settings, host));
+    /// Completes all posted requests as flushed.
+    pub(super) fn flush<H: Host>(&mut self, settings: &QpSettings, host: &mut H) {
+        self.for_each_stream(|stream| stream.flush(settings, host));
     }
 }

@@ -1,76 +1,83 @@
-//! A message of an initiator that is under way.
+//! An outstanding message of an initiator.
 
 use core::net::IpAddr;
 
-use super::header::{HEADER_BYTES, Header, Kind, OPERAND_BYTES, QKEY};
-use crate::event::Side;
-use crate::host::{Ended, Host, MemoryError, Transmit};
-use crate::qp::outbound::{Emitted, Progress};
+use super::header::{DcHeader, DcPacketKind, HEADER_BYTES, OPERAND_BYTES, QKEY};
+use crate::event::PacketSide;
+use crate::host::{Ended, Host, MemoryError, Transmit, count_ended};
+use crate::qp::outbound::{EmitOutcome, Progress};
 use crate::qp::send_queue::SendWqe;
-use crate::qp::settings::Settings;
-use crate::qp::srd::{Parts, To, WINDOW_PARTS, parts_of, send_packet};
+use crate::qp::settings::QpSettings;
+use crate::qp::srd::{PacketDestination, PartSet, WINDOW_PARTS, parts_of, send_packet};
 use crate::types::{SendFlags, SendOpcode, UdDestination, WcStatus, WorkCompletion};
 use crate::wire::{Psn, Qpn};
 
-/// `rnr_retry` that stands for ever.
+/// Value of `rnr_retry` that stands for ever.
 const FOR_EVER: u8 = 7;
 
 /// A request that waits for its turn.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct DcQueuedRequest {
     pub(super) wqe: SendWqe,
     pub(super) to: UdDestination,
     pub(super) access_key: u64,
-    /// It cannot be carried out.
+    /// Status of a request that cannot be executed.
     pub(super) fault: Option<WcStatus>,
 }
 
 #[derive(Debug)]
-pub(super) struct Active {
+pub(super) struct DcActiveMessage {
     wqe: SendWqe,
     to: UdDestination,
     access_key: u64,
-    kind: Kind,
+    kind: DcPacketKind,
     epoch: u64,
     number: u64,
     part_bytes: u16,
     count: u32,
-    /// Parts that the target has, or of a READ those that have come back.
-    parts: Parts,
-    /// Of the parts from the first missing one on, those that were sent since it was last gone back.
+    /// Parts that the target has; for a READ, parts that have come back.
+    parts: PartSet,
+    /// Bits of the parts sent since the last retransmission, from the first missing part on.
     sent: u64,
     has_begun: bool,
     ending: Option<WcStatus>,
     not_ready_left: u8,
 }
 
-/// What a message needs to send its parts.
-pub(super) struct Turn<'a> {
-    pub(super) settings: &'a Settings,
+/// Resources that a message needs to send its parts.
+pub(super) struct DcSendContext<'a> {
+    pub(super) settings: &'a QpSettings,
     pub(super) stream: u16,
     pub(super) floor: u64,
-    /// Parts that may come under way.
+    /// Number of parts that may still become outstanding.
     pub(super) room_parts: &'a mut u32,
     pub(super) next_psn: &'a mut Psn,
     pub(super) transmission: u32,
 }
 
-impl Active {
-    pub(super) fn new(settings: &Settings, waiting: Waiting, (epoch, number): (u64, u64)) -> Active {
-        let Waiting { wqe, to, access_key, fault } = waiting;
+impl DcActiveMessage {
+    pub(super) fn new(
+        settings: &QpSettings,
+        waiting: DcQueuedRequest,
+        (epoch, number): (u64, u64),
+    ) -> DcActiveMessage {
+        let DcQueuedRequest { wqe, to, access_key, fault } = waiting;
         let (kind, part_bytes) = (kind_of(wqe.opcode), part_bytes(settings));
-        let count =
-            if kind.is_some_and(Kind::is_atomic) { 1 } else { parts_of(wqe.length_bytes, part_bytes) };
-        Active {
+        let count = if kind.is_some_and(DcPacketKind::is_atomic) {
+            1
+        } else {
+            parts_of(wqe.length_bytes, part_bytes)
+        };
+        DcActiveMessage {
             wqe,
             to,
             access_key,
-            kind: kind.unwrap_or(Kind::Send),
+            kind: kind.unwrap_or(DcPacketKind::Send),
             epoch,
             number,
             part_bytes,
             count,
-            parts: Parts::default(),
+            parts: PartSet::default(),
             sent: 0,
             has_begun: false,
             ending: fault.or_else(|| kind.is_none().then_some(WcStatus::LocQpOpErr)),
@@ -86,7 +93,7 @@ impl Active {
         self.wqe.flags
     }
 
-    /// It is a READ or an atomic.
+    /// Reports whether the message is a READ or an atomic.
     pub(super) const fn returns(&self) -> bool {
         self.kind.returns()
     }
@@ -103,7 +110,7 @@ impl Active {
         self.ending.is_some_and(|status| status != WcStatus::Success)
     }
 
-    /// How it has ended, if it has.
+    /// Returns the status with which the message has ended, if it has.
     pub(super) const fn ending(&self) -> Option<WcStatus> {
         self.ending
     }
@@ -112,22 +119,22 @@ impl Active {
         (self.to.path.flow, self.to.qpn) == (to.path.flow, to.qpn)
     }
 
-    /// An answer from there is for the way that it is on.
+    /// Reports whether an answer from an address is for the sequence that the message belongs to.
     pub(super) fn is_of(&self, from: (IpAddr, Qpn), epoch: u64) -> bool {
         (self.to.path.flow.destination, self.to.qpn) == from && self.epoch == epoch
     }
 
-    /// It ends so, if it has not ended.
+    /// Ends the message with a status, if it has not ended.
     pub(super) fn fail(&mut self, status: WcStatus) {
         self.ending.get_or_insert(status);
     }
 
-    /// Parts that were sent and not answered.
+    /// Counts the parts that were sent and not answered.
     pub(super) fn parts_under_way(&self) -> u32 {
         if self.has_ended() { 0 } else { (self.sent & !self.parts.beyond).count_ones() }
     }
 
-    /// Some part waits to be sent.
+    /// Reports whether some part waits to be sent.
     pub(super) fn has_unsent(&self) -> bool {
         if self.has_ended() || self.parts.first_missing >= self.count {
             return false;
@@ -139,13 +146,13 @@ impl Active {
 
     pub(super) fn transmit<H: Host, T: Transmit>(
         &mut self,
-        turn: &mut Turn<'_>,
+        turn: &mut DcSendContext<'_>,
         host: &mut H,
         sink: &mut T,
     ) -> Result<Progress, MemoryError> {
         while self.has_unsent() && *turn.room_parts > 0 {
             let ahead = (self.sent | self.parts.beyond).trailing_ones();
-            if self.send_part(turn, self.parts.first_missing + ahead, host, sink)? == Emitted::NoRoom {
+            if self.send_part(turn, self.parts.first_missing + ahead, host, sink)? == EmitOutcome::NoRoom {
                 return Ok(Progress::Blocked);
             }
             self.sent |= 1 << ahead;
@@ -157,13 +164,13 @@ impl Active {
 
     fn send_part<H: Host, T: Transmit>(
         &self,
-        turn: &mut Turn<'_>,
+        turn: &mut DcSendContext<'_>,
         part: u32,
         host: &mut H,
         sink: &mut T,
-    ) -> Result<Emitted, MemoryError> {
+    ) -> Result<EmitOutcome, MemoryError> {
         let settings = turn.settings;
-        let header = Header {
+        let header = DcHeader {
             kind: self.kind,
             reason: 0,
             part_bytes: self.part_bytes,
@@ -185,11 +192,11 @@ impl Active {
             kind if kind.carries_parts() => header.length().unwrap_or(0),
             _ => 0,
         };
-        let to = To {
+        let to = PacketDestination {
             path: &self.to.path,
             qpn: self.to.qpn,
             qkey: QKEY,
-            side: Side::Requester,
+            side: PacketSide::Requester,
             message: self.number,
             transmission: turn.transmission,
         };
@@ -220,17 +227,18 @@ impl Active {
         }
     }
 
-    /// The target has carried out everything before a part of a message. True: that is news about this one.
-    pub(super) fn hear(&mut self, message: u64, part: u32) -> bool {
+    /// Handles the target's report that it has executed everything before a part of a message. Returns true
+    /// if this is news about this message.
+    pub(super) fn handle_progress(&mut self, message: u64, part: u32) -> bool {
         if self.returns() || self.has_ended() || self.number > message {
-            // What a READ or an atomic brings may still be on its way.
+            // The data of a READ or an atomic may still be on its way.
             return false;
         }
         if self.number < message {
             self.ending = Some(WcStatus::Success);
             return true;
         }
-        // The whole of it is there only when the target says the number of the next one.
+        // The message is complete only when the target names the number of the next one.
         self.advance(part.min(self.count - 1))
     }
 
@@ -243,25 +251,25 @@ impl Active {
         true
     }
 
-    /// What came back is stored. True: that is news.
+    /// Stores data that came back. Returns true if it is new.
     pub(super) fn store<H: Host>(
         &mut self,
-        settings: &Settings,
-        header: &Header,
+        settings: &QpSettings,
+        header: &DcHeader,
         data: &[u8],
         host: &mut H,
     ) -> bool {
         if self.has_ended() {
             return false;
         }
-        if header.kind == Kind::Value && self.kind.is_atomic() {
+        if header.kind == DcPacketKind::Value && self.kind.is_atomic() {
             let Ok(value) = data.try_into().map(u64::from_be_bytes) else { return false };
             let stored = host.scatter(settings.context.pd, self.wqe.sges(), 0, &value.to_ne_bytes());
             self.ending = Some(stored.map_or(WcStatus::LocProtErr, |()| WcStatus::Success));
             return true;
         }
         let own = (self.wqe.length_bytes, self.part_bytes);
-        let is_its = header.kind == Kind::Data && self.kind == Kind::Read;
+        let is_its = header.kind == DcPacketKind::Data && self.kind == DcPacketKind::Read;
         if !is_its || (header.total, header.part_bytes) != own || header.length() != Some(data.len()) {
             return false;
         }
@@ -281,7 +289,7 @@ impl Active {
         true
     }
 
-    /// The target has no receive request. False: it was asked often enough.
+    /// Handles a target without a receive request. Returns false if the retries are used up.
     pub(super) fn waits_for_receive(&mut self) -> bool {
         if self.not_ready_left == 0 {
             return false;
@@ -292,13 +300,13 @@ impl Active {
         true
     }
 
-    /// What is missing is sent again.
+    /// Sends the missing parts again.
     pub(super) fn go_back(&mut self) {
         self.sent = 0;
     }
 
-    /// How it ends if the host has a say.
-    pub(super) fn judged<H: Host>(&self, settings: &Settings, status: WcStatus, host: &mut H) -> WcStatus {
+    /// Returns the status of the completion, after asking the host if it judges.
+    pub(super) fn judged<H: Host>(&self, settings: &QpSettings, status: WcStatus, host: &mut H) -> WcStatus {
         if status != WcStatus::Success || !host.judges() {
             return status;
         }
@@ -313,14 +321,15 @@ impl Active {
         host.judge(&settings.context, &ended).unwrap_or(status)
     }
 
-    /// Its completion; one that succeeds makes one only if it was asked for.
+    /// Completes the message; success makes a completion only if it was asked for.
     pub(super) fn complete<H: Host>(
         &self,
-        settings: &Settings,
+        settings: &QpSettings,
         status: WcStatus,
         unreported: &mut u32,
         host: &mut H,
     ) {
+        count_ended(&settings.context, self.wqe.info().completion, status, host);
         if status == WcStatus::Success && !self.wqe.signaled {
             *unreported += 1;
             return;
@@ -339,20 +348,20 @@ impl Active {
     }
 }
 
-fn kind_of(opcode: SendOpcode) -> Option<Kind> {
+fn kind_of(opcode: SendOpcode) -> Option<DcPacketKind> {
     Some(match opcode {
-        SendOpcode::Send => Kind::Send,
-        SendOpcode::SendWithImm => Kind::SendImm,
-        SendOpcode::RdmaWrite => Kind::Write,
-        SendOpcode::RdmaWriteWithImm => Kind::WriteImm,
-        SendOpcode::RdmaRead => Kind::Read,
-        SendOpcode::CompareSwap => Kind::CompareSwap,
-        SendOpcode::FetchAdd => Kind::FetchAdd,
+        SendOpcode::Send => DcPacketKind::Send,
+        SendOpcode::SendWithImm => DcPacketKind::SendImm,
+        SendOpcode::RdmaWrite => DcPacketKind::Write,
+        SendOpcode::RdmaWriteWithImm => DcPacketKind::WriteImm,
+        SendOpcode::RdmaRead => DcPacketKind::Read,
+        SendOpcode::CompareSwap => DcPacketKind::CompareSwap,
+        SendOpcode::FetchAdd => DcPacketKind::FetchAdd,
         _ => return None,
     })
 }
 
-/// Bytes of a part: what a datagram has room for.
-fn part_bytes(settings: &Settings) -> u16 {
+/// Returns the length in bytes of a part: the room in a datagram.
+fn part_bytes(settings: &QpSettings) -> u16 {
     u16::try_from(settings.mtu_bytes.saturating_sub(HEADER_BYTES) & !3).unwrap_or(u16::MAX - 3)
 }

@@ -2,9 +2,9 @@
 //! address handle, a number and an access key.
 //!
 //! Messages travel in parts, each a datagram of UD with a header of its own behind the DETH (`header`). Each
-//! stream of an initiator keeps an order of its own: a message to another target waits until those before
-//! it are answered (`stream`, `message`). A target carries out the messages of a stream in the order of
-//! their numbers and takes each part once; what it misses it asks for, and what comes again it answers again
+//! stream of an initiator has an order of its own: a message to another target waits until those before it
+//! are answered (`stream`, `message`). A target executes the messages of a stream in the order of their
+//! numbers and accepts each part once; it asks for parts that are missing, and answers repeated parts again
 //! (`target`).
 
 mod answers;
@@ -16,9 +16,11 @@ mod target;
 #[cfg(test)]
 pub(super) mod tests;
 
+use alloc::collections::TryReserveError;
+
 use super::outbound::Progress;
 use super::response::Urgency;
-use super::settings::Settings;
+use super::settings::QpSettings;
 use crate::event::QpEvent;
 use crate::host::{Counter, Host, Transmit};
 use crate::path::Arrival;
@@ -27,9 +29,9 @@ use crate::wire::Packet;
 
 pub(super) use header::described;
 
-use header::Header;
+use header::DcHeader;
 use initiator::Initiator;
-use target::{Came, Target};
+use target::{DcArrival, Target};
 
 /// The state of DC of one queue pair.
 #[derive(Debug)]
@@ -47,15 +49,15 @@ impl Dc {
         Dc::Target(Target::new(access_key))
     }
 
-    /// A queue pair that was made as this one was.
-    pub(super) fn anew(&self, max_send_wr: u32) -> Dc {
+    /// Creates the state of a queue pair with the same parameters.
+    pub(super) fn with_same_parameters(&self, max_send_wr: u32) -> Dc {
         match self {
             Dc::Initiator(initiator) => Dc::initiator(max_send_wr, initiator.made_with()),
             Dc::Target(target) => Dc::target(target.access_key()),
         }
     }
 
-    /// The streams that an initiator was made with; none: it is a target, or has no streams.
+    /// Returns the streams that an initiator was made with; `None` for a target, or without streams.
     pub(super) fn streams(&self) -> Option<DcStreams> {
         match self {
             Dc::Initiator(initiator) => initiator.made_with(),
@@ -63,14 +65,14 @@ impl Dc {
         }
     }
 
-    /// A stream that has failed works again.
+    /// Makes a failed stream work again.
     pub(super) fn reset_stream(&mut self, id: u16) {
         if let Dc::Initiator(initiator) = self {
             initiator.reset_stream(id);
         }
     }
 
-    /// The send queue takes no further request.
+    /// Reports whether the send queue has no room for a further request.
     pub(super) fn is_full(&self) -> bool {
         match self {
             Dc::Initiator(initiator) => initiator.is_full(),
@@ -78,7 +80,7 @@ impl Dc {
         }
     }
 
-    /// Requests whose end no completion has told yet.
+    /// Counts the requests whose end no completion has reported yet.
     pub(super) fn count(&self) -> usize {
         match self {
             Dc::Initiator(initiator) => initiator.count(),
@@ -86,7 +88,7 @@ impl Dc {
         }
     }
 
-    /// Nothing is on its way.
+    /// Reports whether no message is outstanding.
     pub(super) fn is_idle(&self) -> bool {
         match self {
             Dc::Initiator(initiator) => initiator.is_idle(),
@@ -94,7 +96,7 @@ impl Dc {
         }
     }
 
-    /// An error has come that the queue pair goes to ERR by.
+    /// Reports whether an error has happened that moves the queue pair to ERR.
     pub(super) fn has_failed(&self) -> bool {
         match self {
             Dc::Initiator(initiator) => initiator.has_failed(),
@@ -104,29 +106,30 @@ impl Dc {
 
     pub(super) fn post<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         request: &SendRequest<'_>,
         length_bytes: u32,
         fault: Option<WcStatus>,
         host: &mut H,
-    ) {
-        if let Dc::Initiator(initiator) = self {
-            initiator.post(settings, request, length_bytes, fault, host);
+    ) -> Result<(), TryReserveError> {
+        match self {
+            Dc::Initiator(initiator) => initiator.post(settings, request, length_bytes, fault, host),
+            Dc::Target(_) => Ok(()),
         }
     }
 
-    /// A datagram came.
+    /// Handles a datagram.
     pub(super) fn handle<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         arrival: &Arrival<'_>,
         packet: &Packet<'_>,
         host: &mut H,
     ) {
-        let parsed = Header::parse(packet.payload()).filter(|_| !arrival.flow.destination.is_multicast());
+        let parsed = DcHeader::parse(packet.payload()).filter(|_| !arrival.flow.destination.is_multicast());
         let (Some(deth), Some((header, data))) = (packet.deth(), parsed) else {
-            // Of a queue pair of another service: there is nothing to answer.
+            // The datagram is of a queue pair of another service: no answer is possible.
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxWrongService));
             return;
         };
@@ -136,7 +139,7 @@ impl Dc {
                 initiator.handle(settings, from, (&header, data), now_ns, host);
             }
             Dc::Target(target) if header.kind.is_request() => {
-                target.handle(settings, &Came { from, arrival, header, data, now_ns }, host);
+                target.handle(settings, &DcArrival { from, arrival, header, data, now_ns }, host);
             }
             _ => host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxWrongService)),
         }
@@ -149,7 +152,7 @@ impl Dc {
         }
     }
 
-    pub(super) fn handle_timeout<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) {
+    pub(super) fn handle_timeout<H: Host>(&mut self, settings: &QpSettings, now_ns: u64, host: &mut H) {
         if let Dc::Initiator(initiator) = self {
             initiator.handle_timeout(settings, now_ns, host);
         }
@@ -171,7 +174,7 @@ impl Dc {
 
     pub(super) fn transmit_requests<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         draining: bool,
         now_ns: u64,
         host: &mut H,
@@ -185,7 +188,7 @@ impl Dc {
 
     pub(super) fn transmit_answers<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         host: &mut H,
         sink: &mut T,
     ) -> Progress {
@@ -195,8 +198,8 @@ impl Dc {
         }
     }
 
-    /// Everything that was posted ends as flushed; what has half arrived is given up.
-    pub(super) fn flush<H: Host>(&mut self, settings: &Settings, host: &mut H) {
+    /// Completes all posted requests as flushed; partly received messages are given up.
+    pub(super) fn flush<H: Host>(&mut self, settings: &QpSettings, host: &mut H) {
         match self {
             Dc::Initiator(initiator) => initiator.flush(settings, host),
             Dc::Target(target) => target.flush(settings, host),

@@ -1,19 +1,19 @@
-//! Initiators and targets of DC on a network that loses, repeats and overtakes: each message is carried out
-//! once, in the order of its stream.
+//! Initiators and targets of DC on a network that loses, duplicates and reorders packets: each message is
+//! executed once, in the order of its stream.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::host::QpContext;
-use crate::path::{Arrival, Flow};
-use crate::qp::network_kit::{Device, KEY, Out, Random, WRONG_KEY, Weather, address_of, path};
+use crate::path::{Arrival, Flow, ROCE_PORT};
+use crate::qp::network_kit::{KEY, Random, SentPackets, TestHost, WRONG_KEY, Weather, address_of, path};
 use crate::qp::{
     AttributeMask, Congestion, ModifyLimits, Progress, QpAttributes, QpConfig, QueuePair, SrdOrder, Urgency,
 };
 use crate::types::{
-    Access, AsyncEventType, AtomicOperation, DcDestination, DcStreams, Mtu, OwnService, PostError,
-    QpCapacity, QpState, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge, UdDestination, WcFlags,
-    WcOpcode, WcStatus,
+    Access, AsyncEventType, AtomicOperation, DcDestination, DcStreams, Mtu, PostError, QpCapacity, QpState,
+    RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge, UdDestination, VendorService, WcFlags, WcOpcode,
+    WcStatus,
 };
 use crate::wire::{Packet, Qpn};
 
@@ -28,9 +28,23 @@ fn target_number(index: usize) -> Qpn {
     Qpn::new(0x200 + index as u32)
 }
 
-/// A queue pair of a service, in the state in which it works.
-pub(in crate::qp) fn queue_pair(qpn: Qpn, own: OwnService, rnr_retry: u8, device: &mut Device) -> QueuePair {
-    let context = QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: 0 };
+/// Creates a queue pair of a service, in its working state.
+pub(in crate::qp) fn queue_pair(
+    qpn: Qpn,
+    own: VendorService,
+    rnr_retry: u8,
+    device: &mut TestHost,
+) -> QueuePair {
+    let context = QpContext {
+        qpn,
+        pd: 0,
+        send_cq: 0,
+        recv_cq: 0,
+        recv_queue: 0,
+        xrcd: 0,
+        ordinal: 0,
+        out_of_order: false,
+    };
     let capacity =
         QpCapacity { max_send_wr: 512, max_send_sge: 2, max_inline_data: 64, ..QpCapacity::default() };
     let mut qp = QueuePair::new(QpConfig {
@@ -41,13 +55,14 @@ pub(in crate::qp) fn queue_pair(qpn: Qpn, own: OwnService, rnr_retry: u8, device
         has_srq: true,
         port_mtu_bytes: MTU_BYTES,
         congestion: Congestion::default(),
+        adaptive_timeout: None,
     });
-    qp.set_own(own, SrdOrder::InOrder);
+    qp.set_vendor_service(own, SrdOrder::InOrder);
     start(&mut qp, rnr_retry, device);
     qp
 }
 
-fn start(qp: &mut QueuePair, rnr_retry: u8, device: &mut Device) {
+fn start(qp: &mut QueuePair, rnr_retry: u8, device: &mut TestHost) {
     let limits = ModifyLimits {
         active_mtu: Mtu::Mtu1024,
         max_rd_atomic_initiator: 16,
@@ -90,7 +105,7 @@ fn start(qp: &mut QueuePair, rnr_retry: u8, device: &mut Device) {
 struct Node {
     initiator: QueuePair,
     target: QueuePair,
-    device: Device,
+    device: TestHost,
 }
 
 struct Network {
@@ -105,9 +120,9 @@ struct Network {
 impl Network {
     fn new(count: usize, seed: u64, weather: Weather, streams: Option<DcStreams>, rnr_retry: u8) -> Network {
         let node = |index| {
-            let mut device = Device::new(core::iter::empty());
-            let initiator = OwnService::DcInitiator { streams };
-            let target = OwnService::DcTarget { access_key: ACCESS_KEY };
+            let mut device = TestHost::new(core::iter::empty());
+            let initiator = VendorService::DcInitiator { streams };
+            let target = VendorService::DcTarget { access_key: ACCESS_KEY };
             Node {
                 initiator: queue_pair(initiator_number(index), initiator, rnr_retry, &mut device),
                 target: queue_pair(target_number(index), target, 0, &mut device),
@@ -124,11 +139,11 @@ impl Network {
         }
     }
 
-    /// All that can leave now leaves.
+    /// Sends all packets that can leave now.
     fn send(&mut self) {
         for index in 0..self.nodes.len() {
             for _ in 0..200 {
-                let mut out = Out { packets: Vec::new(), room: 1 + self.random.below(8) as usize };
+                let mut out = SentPackets { packets: Vec::new(), room: 1 + self.random.below(8) as usize };
                 let Node { initiator, target, device } = &mut self.nodes[index];
                 let mut blocked = false;
                 if target.response_urgency() > Urgency::None {
@@ -156,7 +171,7 @@ impl Network {
         }
     }
 
-    /// The next thing happens; false: nothing is left to happen.
+    /// Handles the next event; returns false if there is none.
     fn step(&mut self) -> bool {
         self.send();
         let arrives = self.under_way.keys().next().map(|(at, _)| *at);
@@ -204,7 +219,7 @@ impl Network {
     }
 }
 
-/// A request to a target.
+/// Builds a request to a target.
 fn request(wr_id: u64, opcode: SendOpcode, (from, to): (usize, usize), sges: &[Sge]) -> SendRequest<'_> {
     SendRequest {
         sges,
@@ -221,17 +236,18 @@ fn sge(address: u64, length: u32) -> Sge {
 }
 
 const CALM: Weather = Weather { lost: 0, twice: 0, longest_ns: 1 };
-/// Where the data of a message is, and where receive requests put it.
+/// Distance between the data of messages in memory, and address of the receive buffers.
 const SLOT: u64 = 8192;
 const TO_RECEIVE: u64 = 512 * 1024;
-/// The word that atomics add to.
+/// Address of the word that atomics add to.
 const WORD: u64 = 480 * 1024;
 
-/// Three nodes send to each other, on several streams or on one: all is carried out once, and in order.
+/// Three nodes send to each other, on several streams or on one: all messages are executed once, and in
+/// order.
 fn one_seed(seed: u64, streams: Option<DcStreams>) {
     let mut random = Random(seed ^ 0x5eed);
     let weather = Weather {
-        // More would exhaust retry_cnt now and then.
+        // Larger losses would sometimes exhaust retry_cnt.
         lost: random.below(80),
         twice: random.below(250),
         longest_ns: 1 + random.below(3_000_000),
@@ -259,7 +275,7 @@ fn one_seed(seed: u64, streams: Option<DcStreams>) {
             wanted.dc = Some(DcDestination { access_key: ACCESS_KEY, stream });
             wanted.remote.address = if is_atomic { WORD } else { 300 * 1024 };
             wanted.atomic = is_atomic.then_some(AtomicOperation::FetchAdd { add: 1 });
-            // The last of each stream has to say that those before it have ended.
+            // The last request of each stream has to report that those before it have ended.
             if random.below(2) == 0 && wr_id < 25 {
                 wanted.flags = SendFlags::empty();
             }
@@ -285,7 +301,7 @@ fn one_seed(seed: u64, streams: Option<DcStreams>) {
     for (index, node) in network.nodes.iter().enumerate() {
         assert_eq!(node.initiator.state(), QpState::Rts, "seed {seed}");
         assert!(node.device.sent.iter().all(|done| done.status == WcStatus::Success), "seed {seed}");
-        // On several streams the last to end may be one that is not signaled.
+        // On several streams the last request to end may be one that is not signaled.
         let released = node.device.released;
         assert!(
             released == 30 || streams.is_some() && (26..30).contains(&released),
@@ -308,9 +324,9 @@ fn one_seed(seed: u64, streams: Option<DcStreams>) {
             let received = node.device.received.iter();
             let of_it = received.filter(|done| done.src_qp == initiator_number(from).value());
             let imms = of_it.filter(|done| done.flags.contains(WcFlags::WITH_IMM));
-            let came: Vec<u64> = imms.map(|done| u32::from_be_bytes(done.imm_data).into()).collect();
-            let came: Vec<u64> = came.into_iter().filter(|imm| sent.contains(imm)).collect();
-            assert_eq!(came, sent, "seed {seed}: {from} to {index} on {stream}");
+            let incoming: Vec<u64> = imms.map(|done| u32::from_be_bytes(done.imm_data).into()).collect();
+            let incoming: Vec<u64> = incoming.into_iter().filter(|imm| sent.contains(imm)).collect();
+            assert_eq!(incoming, sent, "seed {seed}: {from} to {index} on {stream}");
         }
         assert!(node.device.received.iter().all(|done| done.qp_num == target_number(index).value()));
         let all = posted.iter().filter(|one| one.1 == index);
@@ -328,7 +344,7 @@ fn every_message_is_carried_out_once_and_in_the_order_of_its_stream() {
     }
 }
 
-/// Numbers that are sent one after the other arrive so, to several targets in turn.
+/// Numbers that are sent one after the other to several targets in turn arrive in that order.
 #[test]
 fn messages_to_several_targets_complete_in_the_order_of_posting() {
     for seed in 0..40 {
@@ -350,10 +366,10 @@ fn messages_to_several_targets_complete_in_the_order_of_posting() {
         assert_eq!(network.sent(0), expected, "seed {seed}");
         for to in 1..4_u64 {
             let received = &network.nodes[to as usize].device.received;
-            let came: Vec<u64> =
+            let incoming: Vec<u64> =
                 received.iter().map(|done| u32::from_be_bytes(done.imm_data).into()).collect();
             let expected: Vec<u64> = (0..90).filter(|wr_id| 1 + wr_id / 2 % 3 == to).collect();
-            assert_eq!(came, expected, "seed {seed}");
+            assert_eq!(incoming, expected, "seed {seed}");
             assert!(received.iter().map(|done| done.wr_id).is_sorted(), "seed {seed}");
         }
     }
@@ -411,7 +427,7 @@ fn data_of_every_operation_arrives() {
     assert_eq!((done[0].qp_num, done[0].src_qp), (0x201, 0x100));
 }
 
-/// A mistake, how the request ends, and whether the target hears of it.
+/// Each row has a mistake, the status of the request, and whether the target gets an event.
 #[test]
 fn an_error_ends_the_initiator_and_what_follows_is_flushed_and_not_carried_out() {
     let list = [sge(0, 100)];
@@ -459,10 +475,10 @@ fn an_error_ends_the_initiator_and_what_follows_is_flushed_and_not_carried_out()
         assert_eq!((memory[1000], memory[2000]), (5, 0), "{status:?}");
         let told = network.nodes[1].device.events.contains(&AsyncEventType::QpAccessErr);
         assert_eq!(told, is_told, "{status:?}");
-        // Posting goes on, and is flushed.
+        // Further requests can be posted, and are flushed.
         network.post(0, &request(3, SendOpcode::Send, (0, 1), &list));
         assert_eq!(network.sent(0).last(), Some(&(3, WcStatus::WrFlushErr)));
-        // After RESET it works again, though the target knows how the messages before ended.
+        // After RESET it works again, though the target remembers how the messages before ended.
         let Node { initiator, device, .. } = &mut network.nodes[0];
         let reset = QpAttributes { qp_state: QpState::Reset as u32, ..QpAttributes::default() };
         let limits = ModifyLimits {
@@ -505,7 +521,7 @@ fn a_stream_fails_alone_until_as_many_have_failed_as_was_said() {
     let flushed = WcStatus::WrFlushErr;
     assert_eq!(sent, [(1, WcStatus::RemAccessErr), (2, flushed), (3, WcStatus::Success)]);
     assert_eq!(network.nodes[0].initiator.state(), QpState::Rts);
-    // What is posted to it is flushed; numbers beyond the last stream begin anew.
+    // Requests on a failed stream are flushed; numbers beyond the last stream wrap to the first.
     network.post(0, &on(4, 5, KEY));
     assert_eq!(network.sent(0).last(), Some(&(4, flushed)));
     network.nodes[0].initiator.reset_dc_stream(1);
@@ -529,7 +545,7 @@ fn a_target_without_receive_requests_is_asked_as_often_as_rnr_retry_says() {
         network.post(0, &request(1, SendOpcode::Send, (0, 1), &list));
         network.run();
         assert_eq!(network.sent(0), [(1, WcStatus::RnrRetryExcErr)]);
-        // Each time it waits for 0.64 ms.
+        // Each retry waits for 0.64 ms.
         let waited = network.now_ns - 1_000_000;
         assert!((640_000 * u64::from(retries)..640_000 * u64::from(retries) + 100_000).contains(&waited));
     }
@@ -566,7 +582,35 @@ fn requests_without_a_target_are_refused_and_targets_send_nothing() {
     assert!(refused.is_err());
 }
 
-/// What is not of DC, or not as DC has it, changes nothing.
+/// Packets that are not of DC, or not valid for it, have no effect. A user of the peer's host can send from
+/// its address, and may know all numbers, but has another port.
+#[test]
+fn what_comes_from_the_peers_address_and_another_port_changes_nothing() {
+    let mut network = Network::new(2, 1, CALM, None, 7);
+    network.nodes[1].device.receives.push_back((7, sge(0, 64)));
+    network.post(0, &request(1, SendOpcode::Send, (0, 1), &[]));
+    let inject_answer = |network: &mut Network| {
+        network.send();
+        let genuine = core::mem::take(&mut network.under_way);
+        for (at, (flow, bytes)) in &genuine {
+            assert_eq!(flow.source_port, ROCE_PORT, "without regard to the address handle");
+            network.under_way.insert(*at, (Flow { source_port: 50_000, ..*flow }, bytes.clone()));
+        }
+        assert_eq!(network.under_way.len(), 1);
+        network.step();
+        assert!(network.under_way.is_empty());
+        network.under_way = genuine;
+    };
+    inject_answer(&mut network);
+    assert!(network.nodes[1].device.received.is_empty() && network.nodes[1].device.receives.len() == 1);
+    network.step();
+    assert_eq!(network.nodes[1].device.received.len(), 1);
+    inject_answer(&mut network);
+    assert_eq!(network.sent(0), []);
+    network.run();
+    assert_eq!(network.sent(0), [(1, WcStatus::Success)]);
+}
+
 #[test]
 fn packets_that_make_no_sense_are_dropped() {
     let mut random = Random(7);
@@ -576,7 +620,7 @@ fn packets_that_make_no_sense_are_dropped() {
         let list = [sge(0, 5000)];
         network.post(0, &request(1, SendOpcode::Send, (0, 1), &list));
         network.send();
-        // A byte of the headers behind the DETH changes in each of them, on its way.
+        // Each packet has one byte of the headers behind the DETH changed on its way.
         let positions: Vec<(u64, u64)> = network.under_way.keys().copied().collect();
         for position in positions {
             let (flow, mut bytes) = network.under_way[&position].clone();

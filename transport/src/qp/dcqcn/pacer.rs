@@ -1,6 +1,6 @@
-//! The pacer: when the packets of a queue pair may leave, by its rate.
+//! The pacer: decides by the rate when the packets of a queue pair may leave.
 //!
-//! Requests and the answers to the peer's READs leave at one rate, in turns if both wait.
+//! Requests and the answers to the peer's READs share one rate, and alternate if both wait.
 
 use alloc::sync::Arc;
 
@@ -10,41 +10,41 @@ use crate::event::{QpEvent, Topic};
 use crate::host::{Host, QpContext};
 use crate::path::Path;
 
-/// Ethernet header and FCS, IP and UDP headers in front of a packet.
+/// Link bytes of an IPv4 packet: Ethernet header and FCS, IP and UDP headers.
 const IPV4_LINK_BYTES: usize = 14 + 4 + 20 + 8;
 const IPV6_LINK_BYTES: usize = 14 + 4 + 40 + 8;
-/// Times are counted in so many parts of a ns, so that a rate is met exactly.
+/// Binary digits of the fraction in which times are counted, in parts of a ns, so that a rate is met exactly.
 const FRACTION_DIGITS: u32 = 10;
-/// How long a side that gives way waits, unless the other one sends.
+/// Time in nanoseconds that one side waits for the other one to send.
 const GIVE_WAY_NS: u64 = 1_000;
 
-/// Which packets.
+/// Kind of packets that are paced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paced {
-    /// Of the requester.
+    /// Packets of the requester.
     Requests,
-    /// Of the responder: answers to READs.
+    /// Packets of the responder: answers to READs.
     Answers,
 }
 
-/// The rate of a queue pair's packets, and when the next one may leave.
+/// The rate of a queue pair's packets, and the time at which the next one may leave.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     reaction_point: ReactionPoint,
     max_burst_bytes: u64,
     next_ns: u64,
     next_fraction: u64,
-    /// A packet waits until then.
+    /// Time until which a packet is held.
     held_until_ns: Option<u64>,
     requests_wait: bool,
     answers_wait: bool,
     last: Paced,
-    /// What listeners know of Rc.
-    told: u64,
+    /// Rate Rc that was last reported to subscribers.
+    reported_rate: u64,
 }
 
 impl Pacer {
-    /// The pacer of a connected queue pair, if the algorithm needs one.
+    /// Creates the pacer of a connected queue pair, if the algorithm needs one.
     pub(crate) fn of(congestion: &Congestion) -> Option<Pacer> {
         match &congestion.algorithm {
             CongestionAlgorithm::Window => None,
@@ -55,7 +55,7 @@ impl Pacer {
     fn new(parameters: Arc<DcqcnParameters>) -> Pacer {
         let max_burst_bytes = parameters.max_burst_bytes.into();
         let reaction_point = ReactionPoint::new(parameters);
-        let told = reaction_point.current();
+        let reported_rate = reaction_point.current();
         Pacer {
             reaction_point,
             max_burst_bytes,
@@ -65,29 +65,29 @@ impl Pacer {
             requests_wait: false,
             answers_wait: false,
             last: Paced::Answers,
-            told,
+            reported_rate,
         }
     }
 
-    /// The current rate Rc in bit/s.
+    /// Returns the current rate Rc in bit/s.
     pub(crate) fn rate(&self) -> u64 {
         self.reaction_point.current()
     }
 
-    /// When a packet that waits may leave.
+    /// Returns the time at which a waiting packet may leave.
     #[inline]
     pub(crate) fn held_until_ns(&self) -> Option<u64> {
         self.held_until_ns
     }
 
-    /// Time has come: what waits may try.
+    /// Releases packets that may leave at this time.
     pub(crate) fn handle_timeout(&mut self, now_ns: u64) {
         if self.held_until_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.held_until_ns = None;
         }
     }
 
-    /// Whether a packet may leave now. If not, [`Pacer::held_until_ns`] says when to try again.
+    /// Reports whether a packet may leave now. If not, [`Pacer::held_until_ns`] says when to try again.
     pub(crate) fn admits(&mut self, side: Paced, now_ns: u64) -> bool {
         let (own, other) = match side {
             Paced::Requests => (&mut self.requests_wait, &mut self.answers_wait),
@@ -110,7 +110,7 @@ impl Pacer {
         false
     }
 
-    /// A packet of so many bytes from the BTH to the ICRC leaves.
+    /// Counts a packet that leaves, with its bytes from the BTH to the ICRC.
     pub(crate) fn handle_sent<H: Host>(
         &mut self,
         side: Paced,
@@ -133,21 +133,21 @@ impl Pacer {
         let fraction = self.next_fraction + fraction;
         self.next_ns = self.next_ns.saturating_add(takes_ns + (fraction >> FRACTION_DIGITS));
         self.next_fraction = fraction & ((1 << FRACTION_DIGITS) - 1);
-        self.tell(qp, host);
+        self.emit_uncounted(qp, host);
     }
 
-    /// A CNP came.
+    /// Handles a CNP.
     pub(crate) fn handle_cnp<H: Host>(&mut self, now_ns: u64, qp: &QpContext, host: &mut H) {
         self.reaction_point.handle_cnp(now_ns);
-        self.tell(qp, host);
+        self.emit_uncounted(qp, host);
     }
 
-    fn tell<H: Host>(&mut self, qp: &QpContext, host: &mut H) {
+    fn emit_uncounted<H: Host>(&mut self, qp: &QpContext, host: &mut H) {
         let rate = self.rate();
-        if rate == self.told {
+        if rate == self.reported_rate {
             return;
         }
-        self.told = rate;
+        self.reported_rate = rate;
         if host.listens(Topic::Packets) {
             let (target, alpha) = (self.reaction_point.target(), self.reaction_point.alpha());
             host.emit(qp, QpEvent::RateChanged { rate, target, alpha });
@@ -155,9 +155,9 @@ impl Pacer {
     }
 }
 
-/// How long bytes take at a rate: ns, and what is over in parts of a ns.
+/// Returns the time that bytes take at a rate: whole ns, and the rest in parts of a ns.
 fn duration(bytes: u64, rate: u64) -> (u64, u64) {
-    // 2^24 bytes at most, and 2^24 × 2^33 × 2^10 exceeds 64 bits.
+    // 128 bits are needed: with at most 2^24 bytes, 2^24 × 2^33 × 2^10 exceeds 64 bits.
     let parts = ((u128::from(bytes) * 8_000_000_000) << FRACTION_DIGITS) / u128::from(rate.max(1));
     let parts = u64::try_from(parts).unwrap_or(u64::MAX);
     (parts >> FRACTION_DIGITS, parts & ((1 << FRACTION_DIGITS) - 1))

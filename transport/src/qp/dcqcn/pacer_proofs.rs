@@ -1,4 +1,4 @@
-//! Proofs about when packets may leave.
+//! Proofs about the times at which packets may leave.
 
 use alloc::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::{FRACTION_DIGITS, Paced, Pacer, duration};
 use crate::proofs::check;
 use crate::qp::dcqcn::DcqcnParameters;
 
-/// Rates in bit/s: of the slowest sender, of links, and what no link has.
+/// Rates in bit/s: of the slowest sender, of links, and rates that no link has.
 const RATES: [u64; 6] = [0, 1, 1_000_000, 10_000_000_000, 400_000_000_000, u64::MAX];
 
-/// Bytes take as long as their bits at a rate, to 2^−10 ns below, and the rest is less than a ns.
+/// Bytes take the time of their bits at the rate, at most 2^−10 ns less, and the rest is less than a ns.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn bytes_take_as_long_as_their_rate_says() {
@@ -24,7 +24,7 @@ fn bytes_take_as_long_as_their_rate_says() {
     });
 }
 
-/// More bytes never take less time.
+/// A larger number of bytes never takes less time.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn more_bytes_take_no_less_time() {
@@ -34,7 +34,7 @@ fn more_bytes_take_no_less_time() {
     });
 }
 
-/// A packet leaves at once or is told a later time; when that has come twice, it leaves.
+/// A packet leaves at once or gets a later time; it leaves when such a time has come twice.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(5))]
 #[cfg_attr(not(kani), test)]

@@ -1,4 +1,4 @@
-//! What a queue pair does about congestion, and the parameters of it.
+//! Congestion control of a queue pair, and its parameters.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,50 +6,50 @@ use alloc::sync::Arc;
 
 use crate::path::Path;
 
-/// What a queue pair does about congestion.
+/// Congestion control of a queue pair.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Congestion {
-    /// How it slows down when the peer sends CNPs.
+    /// Reaction to CNPs of the peer.
     pub algorithm: CongestionAlgorithm,
-    /// How it tells the peer of marks.
+    /// Parameters of notifying the peer of marks.
     pub notification: NotificationParameters,
 }
 
-/// How a sender slows down.
+/// Algorithm by which a sender slows down.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum CongestionAlgorithm {
-    /// Its window shrinks.
+    /// The window shrinks.
     #[default]
     Window,
-    /// Its packets leave at a rate, which falls.
+    /// The rate of the packets falls.
     Dcqcn(Arc<DcqcnParameters>),
 }
 
-/// The notification point: when marked packets are answered.
+/// Parameters of the notification point, which answers marked packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotificationParameters {
-    /// Least time between two CNPs of one queue pair, in µs.
+    /// Shortest time between two CNPs of one queue pair, in µs.
     pub min_time_between_cnps: u32,
     /// DSCP of CNPs, 0…63.
     pub cnp_dscp: u8,
 }
 
 impl Default for NotificationParameters {
-    /// The interval of the paper, and the DSCP of adapters.
+    /// Returns the interval of the paper, and the DSCP of adapters.
     fn default() -> NotificationParameters {
         NotificationParameters { min_time_between_cnps: 50, cnp_dscp: 48 }
     }
 }
 
-/// ECN field of packets that switches may mark.
+/// The ECN field of packets that switches may mark.
 const ECN_CAPABLE: u8 = 0b10;
 const ECN_MASK: u8 = 0b11;
 
 impl Congestion {
-    /// Whether the parameters make sense together.
+    /// Checks that the parameters make sense together.
     ///
     /// # Errors
-    /// A sentence: which one does not, and what it may be.
+    /// Fails with a sentence that names the bad parameter and its range.
     pub fn check(&self) -> Result<(), String> {
         let NotificationParameters { min_time_between_cnps, cnp_dscp } = self.notification;
         if min_time_between_cnps > 4095 {
@@ -66,12 +66,13 @@ impl Congestion {
         }
     }
 
-    /// DCQCN with these parameters.
+    /// Creates DCQCN with these parameters.
     pub fn dcqcn(parameters: DcqcnParameters, notification: NotificationParameters) -> Congestion {
         Congestion { algorithm: CongestionAlgorithm::Dcqcn(Arc::new(parameters)), notification }
     }
 
-    /// The path as packets take it: with a rate to lower, they ask switches to mark them.
+    /// Returns the path with the ECN bits that its packets need: with a rate to lower, they ask switches to
+    /// mark them.
     pub(crate) fn marked(&self, mut path: Arc<Path>) -> Arc<Path> {
         let plain = path.traffic_class & ECN_MASK == 0;
         if plain && self.algorithm != CongestionAlgorithm::Window {
@@ -92,40 +93,41 @@ pub struct DcqcnParameters {
     pub rpg_time_reset: u32,
     /// Bytes between two increases by the byte counter.
     pub rpg_byte_reset: u32,
-    /// F: so many increases of one kind end fast recovery.
+    /// F: number of increases of one kind that end fast recovery.
     pub rpg_threshold: u32,
-    /// The most that a queue pair sends; 0: the line rate.
+    /// Highest rate of a queue pair; 0 for the line rate.
     pub rpg_max_rate: u32,
-    /// What the target rate grows by in additive increase.
+    /// Increment of the target rate in additive increase.
     pub rpg_ai_rate: u32,
-    /// What it grows by for each stage of hyper increase.
+    /// Increment of the target rate for each stage of hyper increase.
     pub rpg_hai_rate: u32,
-    /// log2 of what alpha, in 1/1024, is divided by when the rate is cut: 11 cuts by alpha / 2.
+    /// Binary logarithm of the divisor of alpha (in 1/1024) when the rate is cut: 11 cuts by alpha / 2.
     pub rpg_gd: u8,
-    /// Per cent of the rate that one cut leaves at least.
+    /// Smallest part of the rate that remains after one cut, in per cent.
     pub rpg_min_dec_fac: u8,
-    /// The least rate.
+    /// Lowest rate.
     pub rpg_min_rate: u32,
-    /// Rate at the first CNP, in place of a cut from the line rate; 0: the line rate is cut.
+    /// Rate at the first CNP, instead of a cut from the line rate; 0 if the line rate is cut.
     pub rate_to_set_on_first_cnp: u32,
-    /// 1 − g in 1/1024: what is kept of alpha at each update.
+    /// Weight 1 − g of the old alpha at each update, in 1/1024.
     pub dce_tcp_g: u16,
     /// Time after which alpha falls if no CNP comes.
     pub dce_tcp_rtt: u32,
-    /// Least time between two cuts. A CNP that comes earlier cuts at the end of it.
+    /// Shortest time between two cuts. A CNP that comes earlier cuts at the end of it.
     pub rate_reduce_monitor_period: u32,
     /// Alpha at the first CNP, in 1/1024.
     pub initial_alpha_value: u16,
-    /// Each CNP makes the current rate the target; else only one after an increase does.
+    /// True if each CNP makes the current rate the target; false if only one after an increase does.
     pub clamp_tgt_rate: bool,
-    /// For that an increase by the timer counts too, and not only one by the byte counter.
+    /// True if an increase by the timer counts for this too, and not only one by the byte counter.
     pub clamp_tgt_rate_after_time_inc: bool,
-    /// What may leave at once after the sender was late, in bytes: threads wake later than asked. 0: none.
+    /// Bytes that may leave at once after the sender was late, because threads wake later than asked; 0 for
+    /// none.
     pub max_burst_bytes: u32,
 }
 
 impl DcqcnParameters {
-    /// The documented defaults of ConnectX-4 and later, on a link of 100 Gbit/s.
+    /// Documented defaults of ConnectX-4 and later, on a link of 100 Gbit/s.
     pub const CONNECTX: DcqcnParameters = DcqcnParameters {
         line_rate: 100_000,
         rpg_time_reset: 300,
@@ -147,8 +149,8 @@ impl DcqcnParameters {
         max_burst_bytes: 65_536,
     };
 
-    /// The paper's, on its links of 40 Gbit/s. Its rate of hyper increase is not published: five times that
-    /// of additive increase here.
+    /// Parameters of the paper, on its links of 40 Gbit/s. Its rate of hyper increase is not published: here
+    /// it is five times that of additive increase.
     pub const PAPER: DcqcnParameters = DcqcnParameters {
         line_rate: 40_000,
         rpg_time_reset: 55,
@@ -170,10 +172,10 @@ impl DcqcnParameters {
         max_burst_bytes: 0,
     };
 
-    /// Whether the parameters make sense together.
+    /// Checks that the parameters make sense together.
     ///
     /// # Errors
-    /// A sentence: which one does not, and what it may be.
+    /// Fails with a sentence that names the bad parameter and its range.
     pub fn check(&self) -> Result<(), String> {
         let line = u64::from(self.line_rate);
         let ranges: [(&str, u64, u64, u64); 16] = [
@@ -202,18 +204,18 @@ impl DcqcnParameters {
         Ok(())
     }
 
-    /// The highest rate, in Mbit/s.
+    /// Returns the highest rate, in Mbit/s.
     fn most(&self) -> u64 {
         u64::from(if self.rpg_max_rate == 0 { self.line_rate } else { self.rpg_max_rate })
     }
 
-    /// The highest rate, in bit/s.
+    /// Returns the highest rate, in bit/s.
     pub(super) fn most_bits_per_second(&self) -> u64 {
         bits_per_second(u32::try_from(self.most()).unwrap_or(u32::MAX))
     }
 }
 
-/// A rate in Mbit/s as bit/s.
+/// Converts a rate in Mbit/s to bit/s.
 pub(super) const fn bits_per_second(rate: u32) -> u64 {
     rate as u64 * 1_000_000
 }

@@ -4,70 +4,70 @@ use alloc::sync::Arc;
 
 use super::parameters::{DcqcnParameters, bits_per_second};
 
-/// Alpha is counted in 2^-20, so that it does not stop above 0 for want of digits.
+/// Binary digits of alpha's fraction (units of 2^-20), so many that it reaches 0.
 const ALPHA_DIGITS: u32 = 20;
-/// The parameters of alpha are in 2^-10.
+/// Binary digits of the parameters of alpha (units of 2^-10).
 const PARAMETER_DIGITS: u32 = 10;
 const PARAMETER_ONE: u64 = 1 << PARAMETER_DIGITS;
-/// Timer steps that one call makes up for; a sender that was idle for longer begins its timers anew. Alpha
-/// is 0 and the rate is high by then.
-const MOST_STEPS: u32 = 1 << 16;
-/// No timer runs.
+/// Largest number of timer steps that one call makes up for; a sender that was idle for longer restarts its
+/// timers. Alpha is 0 and the rate is high by then.
+const MAX_STEPS: u32 = 1 << 16;
+/// Time of a timer that does not run.
 const NEVER: u64 = u64::MAX;
 
-/// What a sender that was told of congestion keeps.
+/// State of a sender that got a CNP.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Limiter {
-    /// Rc, bit/s.
+struct RateLimiter {
+    /// Current rate Rc in bit/s.
     current: u64,
-    /// Rt, bit/s.
+    /// Target rate Rt in bit/s.
     target: u64,
-    /// In 2^-20.
+    /// Alpha in units of 2^-20.
     alpha: u64,
     alpha_due_ns: u64,
     increase_due_ns: u64,
-    /// Bytes to the next increase by the byte counter.
+    /// Number of bytes to the next increase by the byte counter.
     bytes_left: u64,
     time_stage: u32,
     byte_stage: u32,
-    /// When another cut may come, or comes.
+    /// Earliest time of the next cut, or the time of a cut that waits.
     cut_due_ns: u64,
-    /// A CNP waits for that.
+    /// True if a CNP waits for that time.
     cut_waits: bool,
 }
 
-/// The rate of one sender, as DCQCN decides it. Before the first CNP it is the highest there is; it is again
-/// when the sender has recovered, and the next CNP counts as the first then.
+/// The rate of one sender, computed by DCQCN. Before the first CNP it is the highest rate; it is again when
+/// the sender has recovered, and the next CNP then counts as the first.
 #[derive(Debug, Clone)]
 pub struct ReactionPoint {
     parameters: Arc<DcqcnParameters>,
     most: u64,
-    limiter: Option<Limiter>,
+    limiter: Option<RateLimiter>,
 }
 
 impl ReactionPoint {
-    /// A sender at the highest rate. The parameters are those that [`DcqcnParameters::check`] lets pass.
+    /// Creates a sender at the highest rate. The parameters have passed [`DcqcnParameters::check`].
     pub fn new(parameters: Arc<DcqcnParameters>) -> ReactionPoint {
         ReactionPoint { most: parameters.most_bits_per_second().max(1), parameters, limiter: None }
     }
 
-    /// The current rate Rc in bit/s.
+    /// Returns the current rate Rc in bit/s.
     #[inline]
     pub fn current(&self) -> u64 {
         self.limiter.as_ref().map_or(self.most, |limiter| limiter.current)
     }
 
-    /// The target rate Rt in bit/s.
+    /// Returns the target rate Rt in bit/s.
     pub fn target(&self) -> u64 {
         self.limiter.as_ref().map_or(self.most, |limiter| limiter.target)
     }
 
-    /// Alpha, the estimate of congestion, in 2^-20; 0 while nothing limits the rate.
+    /// Returns alpha, the estimate of congestion, in 2^-20; 0 while the rate is not limited.
     pub fn alpha(&self) -> u32 {
         self.limiter.as_ref().map_or(0, |limiter| limiter.alpha as u32)
     }
 
-    /// A CNP came.
+    /// Handles a CNP.
     pub fn handle_cnp(&mut self, now_ns: u64) {
         self.advance(now_ns);
         match &mut self.limiter {
@@ -76,7 +76,7 @@ impl ReactionPoint {
             None => {
                 let first = bits_per_second(self.parameters.rate_to_set_on_first_cnp);
                 let mut limiter =
-                    Limiter::new(&self.parameters, if first == 0 { self.most } else { first }, now_ns);
+                    RateLimiter::new(&self.parameters, if first == 0 { self.most } else { first }, now_ns);
                 if first == 0 {
                     limiter.cut(&self.parameters, now_ns);
                 }
@@ -85,7 +85,7 @@ impl ReactionPoint {
         }
     }
 
-    /// A packet of so many bytes on the link is sent.
+    /// Counts a packet of this many bytes on the link that is sent.
     #[inline]
     pub fn handle_sent(&mut self, bytes: u64, now_ns: u64) {
         if self.limiter.is_some() {
@@ -117,7 +117,7 @@ impl ReactionPoint {
     }
 
     fn step(&mut self, now_ns: u64) {
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let Some(limiter) = &mut self.limiter else { return };
             let at_ns = limiter.next_ns();
             if at_ns > now_ns {
@@ -139,7 +139,7 @@ impl ReactionPoint {
         }
     }
 
-    /// A sender that is back at the highest rate is not limited any more.
+    /// Removes the limit of a sender that is back at the highest rate.
     fn release(&mut self) {
         if self.limiter.as_ref().is_some_and(|limiter| limiter.current >= self.most) {
             self.limiter = None;
@@ -147,9 +147,9 @@ impl ReactionPoint {
     }
 }
 
-impl Limiter {
-    fn new(parameters: &DcqcnParameters, rate: u64, now_ns: u64) -> Limiter {
-        let mut limiter = Limiter {
+impl RateLimiter {
+    fn new(parameters: &DcqcnParameters, rate: u64, now_ns: u64) -> RateLimiter {
+        let mut limiter = RateLimiter {
             current: rate,
             target: rate,
             alpha: u64::from(parameters.initial_alpha_value) << (ALPHA_DIGITS - PARAMETER_DIGITS),
@@ -170,14 +170,14 @@ impl Limiter {
         self.increase_due_ns = now_ns.saturating_add(ns(parameters.rpg_time_reset));
     }
 
-    /// The next timer.
+    /// Returns the time of the next timer.
     #[inline]
     fn next_ns(&self) -> u64 {
         let cut_ns = if self.cut_waits { self.cut_due_ns } else { NEVER };
         self.alpha_due_ns.min(self.increase_due_ns).min(cut_ns)
     }
 
-    /// Rt := Rc; Rc := Rc (1 − alpha / 2); alpha := (1 − g) alpha + g; recovery begins anew.
+    /// Cuts the rate: Rt := Rc; Rc := Rc (1 − alpha / 2); alpha := (1 − g) alpha + g; recovery begins anew.
     fn cut(&mut self, parameters: &DcqcnParameters, now_ns: u64) {
         let increased =
             self.byte_stage > 0 || parameters.clamp_tgt_rate_after_time_inc && self.time_stage > 0;
@@ -185,14 +185,14 @@ impl Limiter {
             self.target = self.current;
         }
         let shift = u32::from(parameters.rpg_gd) + ALPHA_DIGITS - PARAMETER_DIGITS;
-        // Below 2^41 times 2^20.
+        // The product is below 2^41 times 2^20.
         let cut = self.current.saturating_mul(self.alpha).checked_shr(shift).unwrap_or(0);
         let kept = self.current.saturating_mul(parameters.rpg_min_dec_fac.into()) / 100;
         let least = bits_per_second(parameters.rpg_min_rate);
         self.current = self.current.saturating_sub(cut).max(kept).max(least);
         self.target = self.target.max(self.current);
         let gain = PARAMETER_ONE.saturating_sub(parameters.dce_tcp_g.into());
-        self.alpha = self.kept_alpha(parameters) + (gain << (ALPHA_DIGITS - PARAMETER_DIGITS));
+        self.alpha = self.retained_alpha(parameters) + (gain << (ALPHA_DIGITS - PARAMETER_DIGITS));
         self.time_stage = 0;
         self.byte_stage = 0;
         self.bytes_left = parameters.rpg_byte_reset.into();
@@ -201,18 +201,19 @@ impl Limiter {
         self.restart_timers(parameters, now_ns);
     }
 
-    fn kept_alpha(&self, parameters: &DcqcnParameters) -> u64 {
+    fn retained_alpha(&self, parameters: &DcqcnParameters) -> u64 {
         (self.alpha * u64::from(parameters.dce_tcp_g)) >> PARAMETER_DIGITS
     }
 
-    /// No CNP came for a while: alpha := (1 − g) alpha.
+    /// Lowers alpha because no CNP came for a while: alpha := (1 − g) alpha.
     fn decay(&mut self, parameters: &DcqcnParameters, at_ns: u64) {
-        self.alpha = self.kept_alpha(parameters);
+        self.alpha = self.retained_alpha(parameters);
         self.alpha_due_ns =
             if self.alpha == 0 { NEVER } else { at_ns.saturating_add(ns(parameters.dce_tcp_rtt)) };
     }
 
-    /// The timer or the byte counter expired: fast recovery, additive or hyper increase, by the two stages.
+    /// Raises the rate when the timer or the byte counter expires: fast recovery, additive or hyper increase,
+    /// by the two stages.
     fn increase(&mut self, parameters: &DcqcnParameters, most: u64) {
         let (fewer, more) = (self.time_stage.min(self.byte_stage), self.time_stage.max(self.byte_stage));
         let threshold = parameters.rpg_threshold;
@@ -225,14 +226,14 @@ impl Limiter {
         };
         self.target = self.target.saturating_add(growth).min(most);
         self.current = self.current.midpoint(self.target);
-        // Halves of the way never arrive.
+        // Halving the distance never reaches the target.
         if self.target == most && most - self.current <= bits_per_second(parameters.rpg_ai_rate) {
             self.current = most;
         }
     }
 }
 
-/// µs as ns.
+/// Converts µs to ns.
 const fn ns(us: u32) -> u64 {
     us as u64 * 1_000
 }

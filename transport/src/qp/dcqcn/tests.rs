@@ -1,4 +1,4 @@
-//! The reaction point against numbers worked out by hand from the algorithm.
+//! The reaction point, compared with numbers computed by hand from the algorithm.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ fn point(parameters: DcqcnParameters) -> ReactionPoint {
     ReactionPoint::new(Arc::new(parameters))
 }
 
-/// The rate after each of so many increases by the timer.
+/// Returns the rate after each of a number of increases by the timer.
 fn recovered(point: &mut ReactionPoint, from_ns: u64, steps: u64) -> Vec<u64> {
     (1..=steps)
         .map(|step| {
@@ -71,7 +71,7 @@ fn the_byte_counter_raises_the_rate_like_the_timer_and_both_lead_to_hyper_increa
     assert_eq!(point.current(), 10_000 * M);
     point.handle_sent(1, 2);
     assert_eq!(point.current(), 15_000 * M);
-    // Six stages by bytes: five of fast recovery, one additive.
+    // There are six stages by bytes: five of fast recovery, one additive.
     point.handle_sent(50_000, 3);
     assert_eq!((point.current(), point.target()), (19_863_750_000, 20_040 * M));
     // Timer stages 1 to 5 are additive, because the byte counter is beyond F and the timer is not.
@@ -120,7 +120,7 @@ fn as_on_connectx_cuts_keep_a_distance_and_the_target_waits_for_an_increase() {
     assert_eq!(point.target(), before, "after an increase by the timer it does not");
 }
 
-/// What arithmetic with 2^20ths gives.
+/// Returns the result of arithmetic with 2^20ths.
 const FIRST: u32 = 1_047_557;
 const SECOND: u64 = 25_413_224_940;
 
@@ -156,7 +156,7 @@ fn a_long_silence_takes_bounded_work() {
     let slow = DcqcnParameters { rpg_ai_rate: 1, dce_tcp_g: 1023, ..DcqcnParameters::CONNECTX };
     let mut point = point(slow);
     point.handle_cnp(0);
-    // Three hundred years.
+    // The time is three hundred years.
     point.advance(1 << 63);
     assert!(point.current() > 50_048_828_125 && point.alpha() < ALPHA_ONE / 2);
     point.handle_cnp(u64::MAX);

@@ -1,14 +1,15 @@
 //! The end of send requests: completions, failures, flushing.
 
 use super::{Requester, SendFailure};
-use crate::host::{Ended, Host};
-use crate::qp::settings::Settings;
-use crate::types::{Cause, FailedSend, Peer, WcStatus, WorkCompletion};
+use crate::host::{Ended, Host, count_ended};
+use crate::qp::send_queue::SendWqe;
+use crate::qp::settings::QpSettings;
+use crate::types::{Cause, FailedSend, Peer, PostError, QpType, WcStatus, WorkCompletion};
 
 impl Requester {
-    /// A local failure is reported once everything before it has completed.
+    /// Reports a local failure once everything before it has completed.
     #[inline]
-    pub(crate) fn fail_if_due(&self, settings: &Settings) -> Result<(), SendFailure> {
+    pub(crate) fn fail_if_due(&self, settings: &QpSettings) -> Result<(), SendFailure> {
         if let Some(status) = self.judged {
             return Err(SendFailure { status, local: stays_local(settings, status) });
         }
@@ -20,8 +21,8 @@ impl Requester {
         }
     }
 
-    /// Completes entries from the head while they are answered (or executed).
-    pub(crate) fn complete_ready<H: Host>(&mut self, settings: &Settings, host: &mut H) {
+    /// Completes entries from the head as long as they are answered (or executed).
+    pub(crate) fn complete_ready<H: Host>(&mut self, settings: &QpSettings, host: &mut H) {
         while self.queue.head() < self.started {
             let Some(wqe) = self.queue.entry(self.queue.head()) else { return };
             //= linux:rxe_comp.c#get_wqe
@@ -37,22 +38,22 @@ impl Requester {
                 return;
             }
             if settings.stops_at_bad_signature {
-                self.look_at_signatures(host);
+                self.check_signatures(host);
             }
             self.complete_head(settings, WcStatus::Success, host);
         }
     }
 
-    /// Asks the host about the data of the entry at the head, which is done.
+    /// Asks the host whether the data of the entry at the head, which is done, fits its signatures.
     #[cold]
-    fn look_at_signatures<H: Host>(&mut self, host: &mut H) {
+    fn check_signatures<H: Host>(&mut self, host: &mut H) {
         let head = self.queue.entry(self.queue.head());
         self.has_bad_signature |= head.is_some_and(|wqe| host.has_bad_signature(wqe.sges()));
     }
 
-    /// Asks the host about the entry at the head, which is done.
+    /// Asks the host for the status of the entry at the head, which is done.
     #[cold]
-    fn judge_head<H: Host>(&mut self, settings: &Settings, host: &mut H) {
+    fn judge_head<H: Host>(&mut self, settings: &QpSettings, host: &mut H) {
         let head = self.queue.entry(self.queue.head()).filter(|_| self.judged.is_none());
         let Some(wqe) = head else { return };
         let ended = Ended {
@@ -66,9 +67,10 @@ impl Requester {
         self.judged = host.judge(&settings.context, &ended);
     }
 
-    /// Completes and forgets the entry at the head.
-    pub(crate) fn complete_head<H: Host>(&mut self, settings: &Settings, status: WcStatus, host: &mut H) {
+    /// Completes and removes the entry at the head.
+    pub(crate) fn complete_head<H: Host>(&mut self, settings: &QpSettings, status: WcStatus, host: &mut H) {
         let Some(wqe) = self.queue.entry(self.queue.head()) else { return };
+        count_ended(&settings.context, wqe.info().completion, status, host);
         //= linux:rxe_comp.c#do_complete
         //| An unsignaled request makes a completion only if it fails.
         if wqe.signaled || status != WcStatus::Success {
@@ -96,11 +98,11 @@ impl Requester {
     }
 
     /// Fails the head with `status` and flushes the rest, in order.
-    pub(crate) fn fail<H: Host>(&mut self, settings: &Settings, failure: SendFailure, host: &mut H) {
+    pub(crate) fn fail<H: Host>(&mut self, settings: &QpSettings, failure: SendFailure, host: &mut H) {
         let fault = self.fault.take();
         let judged = self.judged.take();
         let status = judged.unwrap_or(failure.status);
-        // The host knows why it has judged.
+        // A status that the host has decided needs no explanation.
         let head = self.queue.entry(self.queue.head()).filter(|_| judged.is_none());
         if let Some(wqe) = head {
             let peer = settings
@@ -117,13 +119,15 @@ impl Requester {
                 retry_count: settings.retry_count,
                 rnr_retry: settings.rnr_retry,
                 timeout: settings.timeout,
+                adaptive_ns: settings.adaptive_timeout.map(|adaptive| adaptive.first_ns),
                 peer: peer.filter(|_| settings.qp_type.is_connected()),
                 remote: wqe.remote_range(),
                 fault,
-                heard: self.heard,
+                misfit: misfit(settings, wqe).filter(|_| status == WcStatus::LocQpOpErr && fault.is_none()),
+                ignored_answers: self.ignored_answers,
                 was_acknowledged: self.acked != self.first_psn,
                 peer_is_absent: core::mem::take(&mut self.peer_is_absent),
-                peer_is_itself: settings.qp_type.is_connected() && settings.is_own_peer(),
+                peer_is_itself: settings.qp_type.is_connected() && settings.is_self_connected(),
             });
             host.log(&settings.context, cause);
         }
@@ -133,8 +137,8 @@ impl Requester {
         self.flush(settings, host);
     }
 
-    /// Flushes everything with `WR_FLUSH_ERR` and stops all timers.
-    pub(crate) fn flush<H: Host>(&mut self, settings: &Settings, host: &mut H) {
+    /// Flushes all entries with `WR_FLUSH_ERR` and stops all timers.
+    pub(crate) fn flush<H: Host>(&mut self, settings: &QpSettings, host: &mut H) {
         //= linux:rxe_comp.c#flush_send_queue
         //| Every request that is left in the queue ends with WR_FLUSH_ERR.
         while !self.queue.is_empty() {
@@ -149,12 +153,23 @@ impl Requester {
         self.rnr_until_ns = None;
         self.early_timer_ns = None;
         self.local_failure = None;
-        self.forged = None;
+        self.injected = None;
         self.judged = None;
     }
 }
 
-/// Whether a failure harms only the send side. A flushed request tells that both sides are in error.
-const fn stays_local(settings: &Settings, status: WcStatus) -> bool {
+/// Reports whether a failure affects only the send side. A flushed request shows that both sides are in
+/// error.
+const fn stays_local(settings: &QpSettings, status: WcStatus) -> bool {
     !settings.qp_type.is_reliable() && !matches!(status, WcStatus::WrFlushErr | WcStatus::FatalErr)
+}
+
+/// Returns the reason why a posted request cannot be executed: a fault that adapters find when its turn
+/// comes.
+fn misfit(settings: &QpSettings, wqe: &SendWqe) -> Option<PostError> {
+    let (opcode, qp_type) = (wqe.opcode, settings.qp_type);
+    if !opcode.info().qp_types.contains(qp_type) {
+        return Some(PostError::WrongOpcode { opcode, qp_type });
+    }
+    (qp_type == QpType::Ud).then_some(PostError::ForeignAddressHandle)
 }

@@ -4,7 +4,7 @@
 //! (go-back-N). Everything before `acked` is answered, everything before the cursor is in flight.
 
 mod complete;
-mod forged;
+mod injected;
 mod request;
 mod timers;
 mod transmit;
@@ -14,23 +14,23 @@ use alloc::collections::VecDeque;
 
 use super::dcqcn::Pacer;
 use super::send_queue::SendQueue;
-use super::settings::Settings;
-use super::window::Window;
-use crate::event::{QpEvent, Repetition, Transmissions};
+use super::settings::QpSettings;
+use super::window::SendWindow;
+use crate::event::{QpEvent, RetransmitReason, Transmissions};
 use crate::host::Host;
-use crate::types::{Heard, MemoryFault, WcStatus};
+use crate::types::{IgnoredAnswers, MemoryFault, WcStatus};
 use crate::wire::{NakCode, Psn, Syndrome};
 
-/// The request at the head of the send queue failed: the queue pair goes to ERR (or SQE).
+/// Error of the request at the head of the send queue: the queue pair goes to ERR (or SQE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SendFailure {
     pub(crate) status: WcStatus,
-    /// The failure is local and harms only the send side (UC, UD): SQE.
+    /// True if the failure is local and affects only the send side (UC, UD): SQE.
     pub(crate) local: bool,
 }
 
 impl SendFailure {
-    /// The peer refused the request.
+    /// Creates the failure of a request that the peer refused.
     pub(crate) const fn refused(code: NakCode) -> SendFailure {
         let status = match code {
             //= linux:rxe_comp.c#check_ack
@@ -49,27 +49,27 @@ impl SendFailure {
 pub(crate) struct Outstanding {
     /// PSN of the request and of its first response.
     pub(crate) first_psn: Psn,
-    /// Responses it asked for.
+    /// Number of responses that it asked for.
     pub(crate) count: u32,
-    /// It was sent before: answers to the earlier request may still come, cut differently.
+    /// True if it was sent before: answers to the earlier request may still arrive, split differently.
     pub(crate) repeated: bool,
 }
 
-/// What a fault plan does when all before a packet is acknowledged.
+/// An action of a fault plan when all packets before one are acknowledged.
 #[derive(Debug, Clone, Copy)]
-struct Forged {
-    /// The packet.
+struct InjectedAnswer {
+    /// PSN of the packet.
     psn: Psn,
-    answer: Forgery,
+    answer: InjectedEffect,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Forgery {
+enum InjectedEffect {
     /// A NAK or RNR NAK in the peer's name.
     Refusal(Syndrome),
-    /// The host is told.
+    /// The host is notified.
     Halt,
-    /// The host was told, and has not let it go on.
+    /// The host was notified, and has not let it continue.
     Halted,
 }
 
@@ -85,57 +85,59 @@ pub(crate) struct Requester {
     /// Entry being sent, and its next packet.
     pub(crate) cursor: u64,
     pub(crate) cursor_packet: u32,
-    /// Entries before this one have been started.
+    /// Number of the first entry that has not been started.
     pub(crate) started: u64,
     pub(crate) outstanding: VecDeque<Outstanding>,
     pub(crate) retries_left: u8,
     pub(crate) rnr_retries_left: u8,
     pub(crate) timer_ns: Option<u64>,
-    /// When that timer was started.
+    /// Time at which that timer was started.
     timer_began_ns: u64,
-    /// Since when the peer is waited for because it has no processor.
+    /// Time since which the requester waits for a peer that has no processor.
     starved_since_ns: Option<u64>,
-    /// No process had the peer's number when the last retry was used up.
+    /// True if no process had the peer's number when the last retry was used up.
     peer_is_absent: bool,
+    /// Number of expirations of the transport timer since the last progress.
+    pub(crate) silences: u32,
     pub(crate) rnr_until_ns: Option<u64>,
     pub(crate) early_timer_ns: Option<u64>,
     pub(crate) early_backoff: u32,
     pub(crate) lossy_until_ns: u64,
-    /// An implied NAK was acted on; others are ignored until progress.
+    /// True if an implied NAK was acted on; others are ignored until progress.
     pub(crate) implied_nak_seen: bool,
-    /// An RNR NAK came, and neither progress nor a sequence NAK after it.
+    /// True if an RNR NAK came, and neither progress nor a sequence NAK after it.
     pub(crate) refused_for_now: bool,
-    pub(crate) window: Window,
-    /// When packets may leave, if congestion control is by rate.
+    pub(crate) window: SendWindow,
+    /// Pacer of the packets, if congestion control is by rate.
     pub(crate) pacer: Option<Box<Pacer>>,
-    /// Most response packets that one READ request asks for.
+    /// Largest number of response packets that one READ request asks for.
     pub(crate) read_limit_packets: u32,
-    /// Answers that brought no progress, since there was some.
-    pub(crate) heard: Heard,
+    /// Answers without progress since the last progress.
+    pub(crate) ignored_answers: IgnoredAnswers,
     /// PSN of the first request after RTR.
     pub(crate) first_psn: Psn,
-    /// What was wrong with the memory or key of the request that fails next.
+    /// Fault of the memory or key of the request that fails next.
     pub(crate) fault: Option<MemoryFault>,
-    /// How often each PSN was sent; noted only if the host listens to packets.
+    /// Number of transmissions of each PSN; recorded only if the host subscribes to packets.
     pub(crate) transmissions: Transmissions,
-    /// What a fault plan does in the peer's name, or to the device; nothing is sent beyond its packet until
-    /// then.
-    forged: Option<Forged>,
-    /// The entry that failed locally, waiting for those before it to complete.
+    /// Action of a fault plan in the peer's name, or on the device; no packet beyond its packet is sent
+    /// before it.
+    injected: Option<InjectedAnswer>,
+    /// Entry that failed locally, which waits for those before it to complete.
     pub(crate) local_failure: Option<(u64, WcStatus)>,
-    /// The status that the host gives the entry at the head, which is done.
+    /// Status that the host gives the entry at the head, which is done.
     pub(crate) judged: Option<WcStatus>,
-    /// Data of a request that has completed did not fit its signatures: the queue pair is to stop.
+    /// True if data of a completed request did not fit its signatures: the queue pair has to stop.
     pub(crate) has_bad_signature: bool,
-    /// Unsignaled requests completed since the last completion was made.
+    /// Number of unsignaled requests completed since the last completion was made.
     unreported: u32,
     packets_since_ack_request: u32,
-    /// It was said that READs and atomics need another `max_rd_atomic`.
+    /// True if it was logged that READs and atomics need another `max_rd_atomic`.
     pub(crate) doubts_depth: bool,
 }
 
 impl Requester {
-    pub(crate) fn new(capacity: u32, settings: &Settings) -> Requester {
+    pub(crate) fn new(capacity: u32, settings: &QpSettings) -> Requester {
         let connected = settings.qp_type.is_connected();
         Requester {
             queue: SendQueue::new(capacity),
@@ -152,20 +154,21 @@ impl Requester {
             timer_began_ns: 0,
             starved_since_ns: None,
             peer_is_absent: false,
+            silences: 0,
             rnr_until_ns: None,
             early_timer_ns: None,
             early_backoff: 0,
             lossy_until_ns: 0,
             implied_nak_seen: false,
             refused_for_now: false,
-            window: Window::new(64),
+            window: SendWindow::new(64),
             pacer: Pacer::of(&settings.congestion).filter(|_| connected).map(Box::new),
             read_limit_packets: 64,
-            heard: Heard::default(),
+            ignored_answers: IgnoredAnswers::default(),
             first_psn: Psn::new(0),
             fault: None,
             transmissions: Transmissions::default(),
-            forged: None,
+            injected: None,
             local_failure: None,
             judged: None,
             has_bad_signature: false,
@@ -175,29 +178,29 @@ impl Requester {
         }
     }
 
-    /// Requests that were posted, and whose end no completion has told yet.
-    pub(crate) fn untold(&self) -> u64 {
+    /// Counts the requests that were posted and whose end no completion has reported yet.
+    pub(crate) fn unreported_count(&self) -> u64 {
         let in_queue = self.queue.tail().saturating_sub(self.queue.head());
         in_queue.saturating_add(u64::from(self.unreported))
     }
 
-    /// RTR → RTS: numbering starts at `sq_psn`.
-    pub(crate) fn start(&mut self, settings: &Settings, sq_psn: Psn, window_limit_packets: u32) {
+    /// Starts the requester at RTR → RTS: numbering begins at `sq_psn`.
+    pub(crate) fn start(&mut self, settings: &QpSettings, sq_psn: Psn, window_limit_packets: u32) {
         //= linux:rxe_qp.c#rxe_qp_from_attr
         //| The first request packet has the PSN of sq_psn.
         self.next_psn = sq_psn;
         self.first_psn = sq_psn;
-        self.heard = Heard::default();
+        self.ignored_answers = IgnoredAnswers::default();
         self.acked = sq_psn;
         self.sent_end = sq_psn;
-        self.forged = None;
-        self.window = Window::new(window_limit_packets);
+        self.injected = None;
+        self.window = SendWindow::new(window_limit_packets);
         self.reload_retries(settings);
     }
 
-    /// A CNP came: the window shrinks, or the rate falls.
+    /// Handles a CNP: the window shrinks, or the rate falls.
     #[cold]
-    pub(crate) fn handle_cnp<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) {
+    pub(crate) fn handle_cnp<H: Host>(&mut self, settings: &QpSettings, now_ns: u64, host: &mut H) {
         host.emit(&settings.context, QpEvent::CnpReceived);
         match &mut self.pacer {
             Some(pacer) => pacer.handle_cnp(now_ns, &settings.context, host),
@@ -205,20 +208,20 @@ impl Requester {
         }
     }
 
-    /// Until when the rate holds packets back that could leave otherwise.
+    /// Returns the time until which the rate holds back packets that could leave otherwise.
     #[inline]
     pub(crate) fn held_until_ns(&self) -> Option<u64> {
         self.pacer.as_ref().and_then(|pacer| pacer.held_until_ns())
     }
 
-    /// PSNs in flight.
+    /// Returns the number of PSNs in flight.
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         let position = self.cursor_psn();
         position.since(self.acked).max(0) as u32
     }
 
-    /// PSN that the cursor stands at.
+    /// Returns the PSN at the cursor.
     #[inline]
     pub(crate) fn cursor_psn(&self) -> Psn {
         match self.queue.entry(self.cursor) {
@@ -227,20 +230,20 @@ impl Requester {
         }
     }
 
-    /// Puts the cursor back to the oldest unacknowledged packet.
-    pub(crate) fn rewind(&mut self, settings: &Settings, why: Repetition, host: &mut impl Host) {
+    /// Moves the cursor back to the oldest unacknowledged packet.
+    pub(crate) fn rewind(&mut self, settings: &QpSettings, why: RetransmitReason, host: &mut impl Host) {
         let (psn, packet_count) = (self.acked, self.in_flight());
         host.emit(&settings.context, QpEvent::SentAgain { psn, packet_count, why });
-        self.stand_at_oldest();
+        self.reset_cursor();
         self.outstanding.clear();
-        // Its turn comes again, after what is sent again now.
+        // The local failure is found again, after the packets that are sent again now.
         self.local_failure = None;
         self.window.forget_sample();
         self.packets_since_ack_request = 0;
     }
 
-    /// The cursor stands at the oldest unacknowledged packet.
-    fn stand_at_oldest(&mut self) {
+    /// Sets the cursor to the oldest unacknowledged packet.
+    fn reset_cursor(&mut self) {
         self.cursor = self.queue.head();
         //= statement:19
         //| The transmission starts again at the oldest packet that is not acknowledged.
@@ -250,8 +253,9 @@ impl Requester {
         };
     }
 
-    /// The requests with this identifier that have not begun do nothing when their turn comes; how many they
-    /// are. All that has begun has completed. Requests behind them get the PSNs that these would have had.
+    /// Cancels the requests with this identifier that have not begun, and returns their number: they have no
+    /// effect when their turn comes. All that has begun has completed. Requests after them get the PSNs that
+    /// the canceled ones would have had.
     #[cold]
     pub(crate) fn cancel(&mut self, wr_id: u64) -> u32 {
         let mut count = 0;
@@ -269,10 +273,10 @@ impl Requester {
         count
     }
 
-    /// Whether a transmit call could do anything (it may still find the window full).
+    /// Reports whether a transmit call could send a packet (it may still find the window full).
     #[inline]
     pub(crate) fn wants_to_send(&self, draining: bool) -> bool {
-        let waits = self.local_failure.is_some() || self.judged.is_some() || self.waits_for_forged();
+        let waits = self.local_failure.is_some() || self.judged.is_some() || self.waits_for_injected_answer();
         if self.rnr_until_ns.is_some() || waits || self.held_until_ns().is_some() {
             return false;
         }

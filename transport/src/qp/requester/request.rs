@@ -1,13 +1,13 @@
-//! One request packet: its opcode, its position in the message, its headers.
+//! A request packet: its opcode, its position in the message, its headers.
 
 use crate::qp::send_queue::SendWqe;
-use crate::qp::settings::Settings;
+use crate::qp::settings::QpSettings;
 use crate::types::{AtomicOperation, SendFlags, WrClass};
 use crate::wire::{
     AtomicEth, Bth, Deth, Extensions, Feth, Ieth, ImmDt, Operation, Position, Psn, Reth, XrcEth,
 };
 
-/// With this bit in a datagram's Q_Key, the sending queue pair's own Q_Key is used.
+/// Bit of a datagram's Q_Key that selects the sending queue pair's own Q_Key.
 //= statement:41
 //| A Q_Key with its highest bit set stands for the Q_Key of the sending queue pair.
 const OWN_QKEY: u32 = 0x8000_0000;
@@ -15,7 +15,7 @@ const OWN_QKEY: u32 = 0x8000_0000;
 /// The packet to send for packet number `k` of a WQE.
 pub(super) struct RequestPacket {
     pub(super) operation: Operation,
-    /// PSNs of the responses that answer this packet alone, if the request needs some.
+    /// Number of PSNs of the responses to this packet alone, if the request needs responses.
     pub(super) response_count: Option<u32>,
     pub(super) payload_offset: u64,
     pub(super) payload_bytes: usize,
@@ -23,16 +23,16 @@ pub(super) struct RequestPacket {
 }
 
 impl RequestPacket {
-    /// `None`: the WQE makes no packets.
+    /// Describes packet number `k`; `None` if the WQE makes no packets.
     #[inline]
     pub(super) fn of(
-        settings: &Settings,
+        settings: &QpSettings,
         wqe: &SendWqe,
         k: u32,
         read_limit_packets: u32,
     ) -> Option<RequestPacket> {
         let info = wqe.info();
-        // A long READ is asked for in parts with fixed borders: a repeated part must lie inside one that the
+        // A long READ is split into requests at fixed borders: a repeated part must lie inside one that the
         // responder knows.
         let response_count = info.needs_response().then(|| {
             let part = read_limit_packets.max(1);
@@ -52,9 +52,9 @@ impl RequestPacket {
         })
     }
 
-    /// Its BTH, which does not ask for an acknowledgement yet.
+    /// Returns the BTH, which does not ask for an acknowledgement yet.
     #[inline]
-    pub(super) fn bth(&self, settings: &Settings, wqe: &SendWqe, psn: Psn) -> Bth {
+    pub(super) fn bth(&self, settings: &QpSettings, wqe: &SendWqe, psn: Psn) -> Bth {
         let mut bth = settings.bth(self.operation, psn);
         //= linux:rxe_req.c#init_req_packet
         //| Only the last packet of a message carries the solicited event bit.
@@ -65,9 +65,9 @@ impl RequestPacket {
         bth
     }
 
-    /// Puts the headers that its opcode has after the BTH.
+    /// Writes the headers that the opcode has after the BTH.
     #[inline]
-    pub(super) fn extend(&self, settings: &Settings, wqe: &SendWqe, extensions: &mut Extensions<'_>) {
+    pub(super) fn extend(&self, settings: &QpSettings, wqe: &SendWqe, extensions: &mut Extensions<'_>) {
         //= statement:47
         //| All request packets of XRC have an XRCETH.
         extensions.put(|| XrcEth { srqn: wqe.xrc_srqn });
@@ -91,8 +91,9 @@ impl RequestPacket {
         extensions.put(|| Ieth { rkey: wqe.invalidate_rkey });
     }
 
-    /// The remote memory: of a READ what this packet asks for, else what the whole request names.
-    fn reth(&self, settings: &Settings, wqe: &SendWqe) -> Reth {
+    /// Returns the remote memory: for a READ the part that this packet asks for, otherwise the range of the
+    /// whole request.
+    fn reth(&self, settings: &QpSettings, wqe: &SendWqe) -> Reth {
         let (offset, length) = match (wqe.info().class, wqe.flush()) {
             (WrClass::Read, _) => {
                 //= statement:19

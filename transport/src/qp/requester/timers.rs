@@ -1,44 +1,47 @@
-//! Deadlines of the requester: the transport timer, early retransmission, and a peer without a processor.
+//! Deadlines of the requester: the transport timer, early retransmission, and the wait for a peer without a
+//! processor.
 
 use super::{Requester, SendFailure};
-use crate::event::{QpEvent, Repetition};
+use crate::event::{QpEvent, RetransmitReason};
 use crate::host::{Host, PeerProgress};
-use crate::qp::settings::Settings;
+use crate::qp::adaptive_timeout::wait_ns;
+use crate::qp::settings::QpSettings;
 use crate::types::WcStatus;
-use crate::wire::transport_timer_ns;
 
-/// Evidence of loss keeps early retransmission on for this long.
+/// Time for which evidence of loss enables early retransmission, in nanoseconds.
 const LOSSY_NS: u64 = 1_000_000_000;
-/// How long a peer without a processor is waited for at most: that it has none may be a wrong claim.
+/// Longest wait for a peer without a processor, in nanoseconds: the claim that it has none may be wrong.
 const STARVED_PATIENCE_NS: u64 = 20_000_000_000;
-/// Between two looks whether it has had one, at least.
-const STARVED_LOOK_NS: u64 = 10_000_000;
-/// Retries that are left when the peer's process is looked at: from here on a timeout is spent on the last
-/// transmission, or ends the request.
+/// Shortest time between two checks of such a peer, in nanoseconds.
+const STARVED_CHECK_INTERVAL_NS: u64 = 10_000_000;
+/// Number of remaining retries at which the peer's process is checked: from here on a timeout is spent on the
+/// last transmission, or ends the request.
 const LAST_RETRIES: u8 = 1;
 
 impl Requester {
     #[inline]
-    pub(crate) fn reload_retries(&mut self, settings: &Settings) {
+    pub(crate) fn reload_retries(&mut self, settings: &QpSettings) {
         //= linux:rxe_comp.c#reset_retry_counters
         //| Progress sets both retry counters to their configured values.
         self.retries_left = settings.retry_count;
         self.rnr_retries_left = settings.rnr_retry;
         self.starved_since_ns = None;
+        self.silences = 0;
     }
 
-    /// Loss was seen (a sequence NAK, a gap in READ responses, silence).
+    /// Records that loss was seen (a sequence NAK, a gap in READ responses, silence).
     pub(crate) fn note_loss(&mut self, now_ns: u64) {
         self.lossy_until_ns = now_ns.saturating_add(LOSSY_NS);
     }
 
-    /// Starts the timers if something that needs an answer is in flight and none runs.
-    pub(super) fn start_timers(&mut self, settings: &Settings, now_ns: u64) {
+    /// Starts the timers if a packet that needs an answer is in flight and no timer runs.
+    pub(super) fn start_timers(&mut self, settings: &QpSettings, now_ns: u64) {
         if self.timer_ns.is_none() {
             self.timer_began_ns = now_ns;
             //= statement:24
             //| The timeout 0 means that the requester waits for ever.
-            self.timer_ns = transport_timer_ns(settings.timeout).map(|ns| now_ns.saturating_add(ns));
+            let wait_ns = wait_ns(settings.timeout, settings.adaptive_timeout, self.silences);
+            self.timer_ns = wait_ns.map(|ns| now_ns.saturating_add(ns));
         }
         if self.early_timer_ns.is_none() {
             self.arm_early_timer(now_ns);
@@ -52,8 +55,8 @@ impl Requester {
             .map(|ns| now_ns.saturating_add(ns << self.early_backoff.min(8)));
     }
 
-    /// Something was acknowledged: timers start anew, or stop if nothing is in flight.
-    pub(crate) fn restart_timers(&mut self, settings: &Settings, now_ns: u64) {
+    /// Restarts the timers after an acknowledgement, or stops them if no packet is in flight.
+    pub(crate) fn restart_timers(&mut self, settings: &QpSettings, now_ns: u64) {
         self.timer_ns = None;
         self.early_timer_ns = None;
         self.early_backoff = 0;
@@ -64,9 +67,9 @@ impl Requester {
         }
     }
 
-    /// Since when the peer has been silent, if the transport timer has expired and its last retry, or the
-    /// request itself, is about to be spent on it.
-    pub(crate) fn doubts_peer_since_ns(&self, now_ns: u64) -> Option<u64> {
+    /// Returns the time since when the peer has been silent, if the transport timer has expired and its last
+    /// retry, or the request itself, is about to be spent on it.
+    pub(crate) fn peer_silent_since_ns(&self, now_ns: u64) -> Option<u64> {
         let due = self.timer_ns.is_some_and(|at_ns| at_ns <= now_ns);
         let patient = self
             .starved_since_ns
@@ -74,38 +77,39 @@ impl Requester {
         (due && patient && self.retries_left <= LAST_RETRIES).then_some(self.timer_began_ns)
     }
 
-    /// The peer has no processor, or this process has not heard it yet: its silence costs nothing, and is
-    /// looked at again later.
-    pub(crate) fn wait_for_starved_peer(&mut self, settings: &Settings, now_ns: u64) {
+    /// Extends the wait for a peer that has no processor, or whose answer this process has not read yet: its
+    /// silence costs no retry, and is checked again later.
+    pub(crate) fn wait_for_starved_peer(&mut self, settings: &QpSettings, now_ns: u64) {
         self.starved_since_ns.get_or_insert(now_ns);
-        let wait_ns = transport_timer_ns(settings.timeout).map(|ns| ns.max(STARVED_LOOK_NS));
+        let wait_ns = wait_ns(settings.timeout, settings.adaptive_timeout, self.silences)
+            .map(|ns| ns.max(STARVED_CHECK_INTERVAL_NS));
         self.timer_ns = wait_ns.map(|ns| now_ns.saturating_add(ns));
     }
 
-    /// Next deadline in ns.
+    /// Returns the next deadline in ns.
     #[inline]
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        // With a number for "never": this is asked for every packet.
+        // A number stands for "never", because this is evaluated for every packet.
         let at = |at_ns: Option<u64>| at_ns.unwrap_or(u64::MAX);
         let first_ns = at(self.timer_ns).min(at(self.rnr_until_ns)).min(at(self.early_timer_ns));
         let first_ns = first_ns.min(at(self.held_until_ns()));
         (first_ns != u64::MAX).then_some(first_ns)
     }
 
-    /// When the transport timer expires, if it runs.
+    /// Returns the time at which the transport timer expires, if it runs.
     pub(crate) const fn timer_due_ns(&self) -> Option<u64> {
         self.timer_ns
     }
 
-    /// A deadline passed. A peer that has had no processor is waited for, for a limited time, without
-    /// spending the last retry on it and without sending anything: what was sent before lies in its socket.
-    /// So is one whose answer may lie in this process's.
+    /// Handles a deadline that has passed. For a limited time it waits for a peer that has had no processor,
+    /// without spending the last retry and without sending: the packets sent before are in the peer's socket.
+    /// It does the same if the peer's answer may be in this process's socket.
     ///
     /// # Errors
-    /// All retries are used up.
+    /// Fails if all retries are used up.
     pub(crate) fn handle_timeout<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         peer: PeerProgress,
         host: &mut H,
@@ -120,7 +124,7 @@ impl Requester {
         }
         if self.timer_ns.is_some_and(|at| at <= now_ns) {
             if matches!(peer, PeerProgress::Starved | PeerProgress::Unread)
-                && self.doubts_peer_since_ns(now_ns).is_some()
+                && self.peer_silent_since_ns(now_ns).is_some()
             {
                 if peer == PeerProgress::Starved {
                     host.emit(&settings.context, QpEvent::PeerStarved { psn: self.acked });
@@ -138,21 +142,22 @@ impl Requester {
                 return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
             }
             self.retries_left -= 1;
+            self.silences = self.silences.saturating_add(1);
             self.early_timer_ns = None;
             self.implied_nak_seen = false;
             self.window.on_timeout(self.sent_end);
-            self.rewind(settings, Repetition::Timeout, host);
+            self.rewind(settings, RetransmitReason::Timeout, host);
             return Ok(());
         }
         if self.early_timer_ns.is_some_and(|at| at <= now_ns) {
-            // The path is known to lose packets and the peer was heard of lately: do not sit out
-            // the transport timer. This costs no retry, and the transport timer keeps running.
+            // The path is known to lose packets and the peer answered lately: do not wait for the transport
+            // timer. This costs no retry, and the transport timer continues to run.
             self.early_timer_ns = None;
             self.early_backoff += 1;
             self.implied_nak_seen = false;
             host.emit(&settings.context, QpEvent::FellSilent { psn: self.acked });
             self.window.on_loss(self.sent_end);
-            self.rewind(settings, Repetition::Silence, host);
+            self.rewind(settings, RetransmitReason::Silence, host);
         }
         Ok(())
     }

@@ -1,37 +1,37 @@
-//! From the send queue to packets: the same for RC, UC, UD and XRC.
+//! Conversion of the send queue into packets: the same for RC, UC, UD and XRC.
 
 use alloc::sync::Arc;
 
 use super::request::RequestPacket;
 use super::{Outstanding, Requester, SendFailure};
-use crate::event::{PacketIdentity, Side, Topic};
+use crate::event::{PacketIdentity, PacketSide, Topic};
 use crate::host::{FrameData, FrameError, Host, MemoryError, RemoteKey, Transmit, fault_of};
 use crate::path::Path;
 use crate::qp::dcqcn::Paced;
-use crate::qp::outbound::{self, Emitted, Progress, Written};
+use crate::qp::outbound::{self, EmitOutcome, Progress, WrittenPacket};
 use crate::qp::send_queue::SendWqe;
-use crate::qp::settings::Settings;
+use crate::qp::settings::QpSettings;
 use crate::types::{MemoryFault, Operand, SendFlags, WcStatus, WrClass};
 use crate::wire::{Bth, Extensions, Psn};
 
-/// What became of the packet at the cursor.
-enum Sent {
+/// Result of sending the packet at the cursor.
+enum SendOutcome {
     Packet,
     NoRoom,
     LocalError(WcStatus),
 }
 
-/// What became of the local operation at the cursor.
-enum Executed {
+/// Result of executing the local operation at the cursor.
+enum LocalOutcome {
     Done,
-    /// It waits for the requests before it.
+    /// The operation waits for the requests before it.
     Waits,
     Failed(WcStatus, Option<MemoryFault>),
 }
 
-/// Why the payload of a packet cannot be had.
+/// Reason why the payload of a packet is not available.
 enum NoPayload {
-    /// Less inline data than the request says.
+    /// There is less inline data than the request says.
     TooShort,
     Memory(MemoryError),
 }
@@ -40,11 +40,11 @@ impl Requester {
     /// Sends what the window, the sink and the rules of order allow.
     ///
     /// # Errors
-    /// The request at the head of the queue failed locally.
+    /// Fails if the request at the head of the queue failed locally.
     #[inline(always)]
     pub(crate) fn transmit<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         draining: bool,
         now_ns: u64,
         host: &mut H,
@@ -57,7 +57,7 @@ impl Requester {
                 return Ok(Progress::Idle);
             }
             self.fail_if_due(settings)?;
-            if self.local_failure.is_some() || self.waits_for_forged() {
+            if self.local_failure.is_some() || self.waits_for_injected_answer() {
                 return Ok(Progress::Idle);
             }
             //= linux:rxe_req.c#req_check_sq_drain_done
@@ -80,24 +80,27 @@ impl Requester {
                 return Ok(Progress::Idle);
             }
             match self.send_one(settings, now_ns, host, sink) {
-                Sent::Packet if self.has_forged() => self.answer_if_due(settings, now_ns, host)?,
-                Sent::Packet => {}
-                Sent::NoRoom => return Ok(Progress::Blocked),
-                Sent::LocalError(status) => self.local_failure = Some((self.cursor, status)),
+                SendOutcome::Packet if self.has_injected_answer() => {
+                    self.apply_injected_answer(settings, now_ns, host)?
+                }
+                SendOutcome::Packet => {}
+                SendOutcome::NoRoom => return Ok(Progress::Blocked),
+                SendOutcome::LocalError(status) => self.local_failure = Some((self.cursor, status)),
             }
             //= linux:rxe_net.c#rxe_xmit_packet
             //| A request of UC or UD is done when its last packet was handed to the network.
             if !settings.qp_type.is_reliable() {
-                // Handed to the network is done.
+                // A packet of an unreliable service is done when the network has it.
                 self.acked = self.cursor_psn();
                 self.complete_ready(settings, host);
             }
         }
     }
 
-    /// Window, fence and the limit of outstanding READs and atomics.
+    /// Reports whether the window, a fence or the limit of outstanding READs and atomics makes a request
+    /// wait.
     #[inline]
-    fn must_wait(&self, settings: &Settings, wqe: &SendWqe) -> bool {
+    fn must_wait(&self, settings: &QpSettings, wqe: &SendWqe) -> bool {
         if !settings.qp_type.is_reliable() {
             return false;
         }
@@ -113,7 +116,7 @@ impl Requester {
             return true;
         }
         if wqe.info().class == WrClass::Read && !self.outstanding.is_empty() {
-            // What comes back must fit this side's receive buffer, over all READs together.
+            // All READs' responses together must fit this side's receive buffer.
             let wanted = wqe.packet_count.saturating_sub(self.cursor_packet).min(self.read_limit_packets);
             if self.in_flight() + wanted > self.read_limit_packets {
                 return true;
@@ -122,28 +125,29 @@ impl Requester {
         self.in_flight() >= self.window.packets()
     }
 
-    /// Whether the request at the cursor, which has a fence, might not begin any more: data before it has not
-    /// fitted its signatures, or that is not known yet.
-    fn may_stop(&self, settings: &Settings) -> bool {
+    /// Reports whether the request at the cursor, which has a fence, might have to stop: data of requests
+    /// before it does not fit its signatures, or that is not known yet.
+    fn may_stop(&self, settings: &QpSettings) -> bool {
         settings.stops_at_bad_signature && (self.has_bad_signature || self.cursor > self.queue.head())
     }
 
-    /// Whether the rate lets a packet leave now.
+    /// Reports whether the rate lets a packet leave now.
     #[inline]
     fn may_leave(&mut self, now_ns: u64) -> bool {
         self.pacer.as_mut().is_none_or(|pacer| pacer.admits(Paced::Requests, now_ns))
     }
 
-    /// LOCAL_INV, BIND_MW and what else is done here at the cursor. False: it has to wait.
-    fn execute_local<H: Host>(&mut self, settings: &Settings, host: &mut H) -> bool {
+    /// Executes the local operation at the cursor, for example LOCAL_INV or BIND_MW. Returns false if it has
+    /// to wait.
+    fn execute_local<H: Host>(&mut self, settings: &QpSettings, host: &mut H) -> bool {
         let is_first = self.cursor == self.queue.head();
         let cursor = self.cursor;
         let Some(wqe) = self.queue.entry_mut(cursor) else { return false };
         if !wqe.executed {
             match execute(settings, wqe, is_first, host) {
-                Executed::Done => wqe.executed = true,
-                Executed::Waits => return false,
-                Executed::Failed(status, fault) => {
+                LocalOutcome::Done => wqe.executed = true,
+                LocalOutcome::Waits => return false,
+                LocalOutcome::Failed(status, fault) => {
                     self.fault = fault;
                     self.local_failure = Some((cursor, status));
                     return true;
@@ -159,20 +163,20 @@ impl Requester {
 
     fn send_one<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         now_ns: u64,
         host: &mut H,
         sink: &mut T,
-    ) -> Sent {
-        let Some(wqe) = self.queue.entry(self.cursor) else { return Sent::NoRoom };
+    ) -> SendOutcome {
+        let Some(wqe) = self.queue.entry(self.cursor) else { return SendOutcome::NoRoom };
         let path = match path_of(settings, wqe) {
             Ok(path) => path,
             Err(_) if settings.qp_type.is_raw() => return self.send_frame(settings, host),
-            Err(status) => return Sent::LocalError(status),
+            Err(status) => return SendOutcome::LocalError(status),
         };
         let Some(request) = RequestPacket::of(settings, wqe, self.cursor_packet, self.read_limit_packets)
         else {
-            return Sent::LocalError(WcStatus::LocQpOpErr);
+            return SendOutcome::LocalError(WcStatus::LocQpOpErr);
         };
         let psn = wqe.first_psn.plus(self.cursor_packet);
         let mut bth = request.bth(settings, wqe, psn);
@@ -183,12 +187,12 @@ impl Requester {
             gather(settings, wqe, request.payload_offset, payload, host)
         });
         match emitted {
-            Ok(Emitted::Packet) => {}
-            Ok(Emitted::NoRoom) => return Sent::NoRoom,
-            Err(NoPayload::TooShort) => return Sent::LocalError(WcStatus::LocLenErr),
+            Ok(EmitOutcome::Packet) => {}
+            Ok(EmitOutcome::NoRoom) => return SendOutcome::NoRoom,
+            Err(NoPayload::TooShort) => return SendOutcome::LocalError(WcStatus::LocLenErr),
             Err(NoPayload::Memory(error)) => {
                 self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
-                return Sent::LocalError(WcStatus::LocProtErr);
+                return SendOutcome::LocalError(WcStatus::LocProtErr);
             }
         }
         if let Some(pacer) = &mut self.pacer {
@@ -196,19 +200,19 @@ impl Requester {
             pacer.handle_sent(Paced::Requests, sent, now_ns, &settings.context, host);
         }
         if host.listens(Topic::Packets) {
-            self.tell_sent(settings, &request, &bth, now_ns, host, sink);
+            self.report_sent(settings, &request, &bth, now_ns, host, sink);
         } else {
             self.advance(settings, &request, psn, ack_request, now_ns);
         }
-        Sent::Packet
+        SendOutcome::Packet
     }
 
-    /// Tells of the packet at the cursor, which is in the sink, does to it what is decided, and goes on.
+    /// Reports the packet at the cursor, which is in the sink, applies its fate, and moves on.
     #[cold]
     #[inline(never)]
-    fn tell_sent<H: Host, T: Transmit>(
+    fn report_sent<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         request: &RequestPacket,
         bth: &Bth,
         now_ns: u64,
@@ -218,7 +222,7 @@ impl Requester {
         let psn = bth.psn;
         let psn_count = request.response_count.unwrap_or(1);
         let identity = PacketIdentity {
-            side: Side::Requester,
+            side: PacketSide::Requester,
             message: self.cursor,
             relative_psn: PacketIdentity::relative(psn, self.first_psn),
             transmission: self.transmissions.note(psn, psn_count),
@@ -226,40 +230,40 @@ impl Requester {
         let wqe = self.queue.entry(self.cursor);
         let Some(path) = wqe.and_then(|wqe| path_of(settings, wqe).ok()) else { return };
         let payload_bytes = request.payload_bytes;
-        let written = Written { identity, bth, aeth: None, payload_bytes, psn_count, path };
+        let written = WrittenPacket { identity, bth, aeth: None, payload_bytes, psn_count, path };
         let fate = outbound::emit_sent(settings, &written, host, sink);
-        // A packet that did not ask stands in the same message.
+        // A packet that did not ask is in the same message.
         let unasked = self.packets_since_ack_request;
         let before = (unasked > 0).then(|| (self.cursor, self.cursor_packet.saturating_sub(1)));
         self.advance(settings, request, psn, bth.ack_request, now_ns);
         if fate.refused.is_some() || fate.notified || fate.halted {
-            self.forge(settings, &fate, psn, before, now_ns, host);
+            self.inject_answer(settings, &fate, psn, before, now_ns, host);
         }
     }
 
-    /// The Ethernet frame at the cursor: the host takes all of it at once.
+    /// Sends the Ethernet frame at the cursor, which the host takes as a whole.
     #[cold]
     #[inline(never)]
-    fn send_frame<H: Host>(&mut self, settings: &Settings, host: &mut H) -> Sent {
-        let Some(wqe) = self.queue.entry(self.cursor) else { return Sent::NoRoom };
+    fn send_frame<H: Host>(&mut self, settings: &QpSettings, host: &mut H) -> SendOutcome {
+        let Some(wqe) = self.queue.entry(self.cursor) else { return SendOutcome::NoRoom };
         let data = match wqe.is_inline() {
             true => FrameData::Inline(wqe.inline_data()),
             false => FrameData::Buffers(wqe.sges()),
         };
         match host.send_frame(&settings.context, data, wqe.length_bytes) {
             Ok(()) => {}
-            Err(FrameError::Length) => return Sent::LocalError(WcStatus::LocLenErr),
+            Err(FrameError::Length) => return SendOutcome::LocalError(WcStatus::LocLenErr),
             Err(FrameError::Memory(error)) => {
                 self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
-                return Sent::LocalError(WcStatus::LocProtErr);
+                return SendOutcome::LocalError(WcStatus::LocProtErr);
             }
         }
         self.cursor += 1;
         self.started = self.started.max(self.cursor);
-        Sent::Packet
+        SendOutcome::Packet
     }
 
-    /// Whether a packet to a reliable peer asks for an acknowledgement.
+    /// Reports whether a packet to a reliable peer asks for an acknowledgement.
     #[inline(always)]
     fn asks_for_ack(&self, request: &RequestPacket, psn: Psn) -> bool {
         let window_left = self.window.packets().saturating_sub(self.in_flight()).max(1);
@@ -269,14 +273,14 @@ impl Requester {
             || request.response_count.is_some()
             || window_left == 1
             || self.packets_since_ack_request + 1 >= self.window.ack_interval()
-            || self.is_last_before_forged(psn)
+            || self.is_last_before_injected_answer(psn)
     }
 
-    /// The packet at the cursor was sent.
+    /// Moves the cursor on, because its packet was sent.
     #[inline(always)]
     fn advance(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         request: &RequestPacket,
         psn: Psn,
         ack_request: bool,
@@ -310,44 +314,45 @@ impl Requester {
     }
 }
 
-/// Executes LOCAL_INV, which waits for everything before it, or what only takes its turn.
-fn execute<H: Host>(settings: &Settings, wqe: &SendWqe, is_first: bool, host: &mut H) -> Executed {
+/// Executes a local operation: LOCAL_INV, which waits for everything before it, or one that only keeps its
+/// place in the order.
+fn execute<H: Host>(settings: &QpSettings, wqe: &SendWqe, is_first: bool, host: &mut H) -> LocalOutcome {
     let outcome = match wqe.info().operand {
         Operand::Window => match wqe.bind() {
             Some(bind) => host.bind_window(&settings.context, &bind),
-            None => return Executed::Failed(WcStatus::MwBindErr, None),
+            None => return LocalOutcome::Failed(WcStatus::MwBindErr, None),
         },
         Operand::KeyConfiguration => match wqe.key() {
             Some(key) => host.configure_key(&settings.context, key),
-            None => return Executed::Failed(WcStatus::MwBindErr, None),
+            None => return LocalOutcome::Failed(WcStatus::MwBindErr, None),
         },
         Operand::CopyTarget => return copy_memory(settings.context.pd, wqe, host),
         //= linux:rxe_req.c#rxe_wqe_is_fenced
         //| LOCAL_INV waits until all requests before it have completed.
-        _ if !is_first => return Executed::Waits,
+        _ if !is_first => return LocalOutcome::Waits,
         _ => {
             let (pd, qpn) = (settings.context.pd, settings.context.qpn);
             host.invalidate(RemoteKey { rkey: wqe.invalidate_rkey, pd, qpn })
         }
     };
     match outcome {
-        Ok(()) => Executed::Done,
+        Ok(()) => LocalOutcome::Done,
         //= ibta-1.5#11.6.2
         //| A failed operation on a window ends with the status of a memory management operation error.
         Err(error) => {
             let fault = MemoryFault::of_error(error, false);
-            Executed::Failed(WcStatus::MwBindErr, Some(fault))
+            LocalOutcome::Failed(WcStatus::MwBindErr, Some(fault))
         }
     }
 }
 
-/// Bytes that COPY_MEMORY copies at a time.
+/// Number of bytes that COPY_MEMORY copies at a time.
 const COPIED_AT_ONCE: usize = 4096;
 
 /// Copies the buffers of a request to its target.
 #[cold]
-fn copy_memory<H: Host>(pd: u32, wqe: &SendWqe, host: &mut H) -> Executed {
-    let Some(target) = wqe.copy_to() else { return Executed::Failed(WcStatus::LocQpOpErr, None) };
+fn copy_memory<H: Host>(pd: u32, wqe: &SendWqe, host: &mut H) -> LocalOutcome {
+    let Some(target) = wqe.copy_to() else { return LocalOutcome::Failed(WcStatus::LocQpOpErr, None) };
     let (length, target) = (u64::from(wqe.length_bytes), [target]);
     let mut room = [0; COPIED_AT_ONCE];
     let mut done = 0;
@@ -360,19 +365,19 @@ fn copy_memory<H: Host>(pd: u32, wqe: &SendWqe, host: &mut H) -> Executed {
         });
         if let Err((buffers, error, stores)) = copied {
             let fault = fault_of(pd, buffers, error, stores, host);
-            return Executed::Failed(WcStatus::LocProtErr, Some(fault));
+            return LocalOutcome::Failed(WcStatus::LocProtErr, Some(fault));
         }
         done += now;
     }
-    Executed::Done
+    LocalOutcome::Done
 }
 
-/// Where a request goes: to the connected peer, or where the datagram is to go.
+/// Returns the path of a request: to the connected peer, or to a datagram's destination.
 ///
 /// # Errors
-/// The request cannot be sent.
+/// Fails if the request cannot be sent.
 #[inline]
-fn path_of<'a>(settings: &'a Settings, wqe: &'a SendWqe) -> Result<&'a Arc<Path>, WcStatus> {
+fn path_of<'a>(settings: &'a QpSettings, wqe: &'a SendWqe) -> Result<&'a Arc<Path>, WcStatus> {
     if !settings.qp_type.is_datagram() {
         return settings.path.as_ref().ok_or(WcStatus::LocQpOpErr);
     }
@@ -386,7 +391,7 @@ fn path_of<'a>(settings: &'a Settings, wqe: &'a SendWqe) -> Result<&'a Arc<Path>
 /// Copies bytes of the request's data into a packet.
 #[inline]
 fn gather<H: Host>(
-    settings: &Settings,
+    settings: &QpSettings,
     wqe: &SendWqe,
     offset: u64,
     payload: &mut [u8],

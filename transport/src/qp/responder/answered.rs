@@ -2,34 +2,34 @@
 
 use super::Responder;
 use super::check::{flush_access, packets_of, range_of};
-use super::refusal::{Refused, Stop};
+use super::refusal::{RefusedRequest, RequestStopReason};
 use crate::event::{QpEvent, Topic};
-use crate::host::{Host, MemoryError, RemoteKey};
+use crate::host::{CountedOperation, Host, MemoryError, RemoteKey};
 use crate::qp::inbound::remote_key;
 use crate::qp::response::{ReadRequest, Replay, ReplayKind};
-use crate::qp::settings::Settings;
+use crate::qp::settings::QpSettings;
 use crate::types::{Access, AtomicOperation};
 use crate::wire::{OperationClass, Packet};
 
 impl Responder {
-    /// Requests that are answered by a response of their own need a slot of the queue.
-    fn check_resources(&self, settings: &Settings) -> Result<(), Stop> {
+    /// Checks that the queue has a slot for a request with a response of its own.
+    fn check_resources(&self, settings: &QpSettings) -> Result<(), RequestStopReason> {
         //= statement:27
         //| A responder of depth 0 answers a READ with NAK 0x61.
         if settings.max_dest_rd_atomic == 0 {
-            return Err(Refused::invalid("max_dest_rd_atomic is 0").into());
+            return Err(RefusedRequest::invalid("max_dest_rd_atomic is 0").into());
         }
         if self.responses.exceeds(settings.max_dest_rd_atomic) {
             let reason = "the peer has more READs and atomics under way than max_dest_rd_atomic allows";
-            return Err(Refused::invalid(reason).into());
+            return Err(RefusedRequest::invalid(reason).into());
         }
         if self.responses.is_full(settings.max_dest_rd_atomic) {
-            return Err(Stop::Overloaded);
+            return Err(RequestStopReason::Overloaded);
         }
         Ok(())
     }
 
-    fn remember(&mut self, settings: &Settings, count: u32, kind: ReplayKind) {
+    fn remember(&mut self, settings: &QpSettings, count: u32, kind: ReplayKind) {
         //= linux:rxe_resp.c#rxe_prepare_res
         //| The responder keeps what a repeated READ or atomic operation needs.
         let replay = Replay { first_psn: self.expected, count, message: self.msn, kind };
@@ -43,13 +43,13 @@ impl Responder {
 
     pub(super) fn accept_read<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RequestStopReason> {
         self.check_resources(settings)?;
         let Some(reth) = packet.reth() else {
-            return Err(Refused::invalid("READ without RETH").into());
+            return Err(RefusedRequest::invalid("READ without RETH").into());
         };
         //= statement:9
         //| A READ of no bytes succeeds with any R_Key and any address.
@@ -58,7 +58,7 @@ impl Responder {
         } else {
             let key = remote_key(settings, packet, reth.rkey, host)?;
             host.check_remote(key, reth.address, u64::from(reth.length), Access::REMOTE_READ)
-                .map_err(|error| Refused::without(error, Access::REMOTE_READ))?;
+                .map_err(|error| RefusedRequest::without(error, Access::REMOTE_READ))?;
             key
         };
         let count = packets_of(reth.length, settings.mtu_bytes);
@@ -72,32 +72,35 @@ impl Responder {
         let kind = ReplayKind::Read { rkey: reth.rkey, address: reth.address, length_bytes: reth.length };
         self.remember(settings, count, kind);
         self.responses.push_read(request, self.msn);
+        if host.counts() {
+            host.ended(&settings.context, CountedOperation::RemoteRead, true);
+        }
         Ok(())
     }
 
     pub(super) fn accept_atomic<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RequestStopReason> {
         self.check_resources(settings)?;
         let (Some(operation), Some(range)) = (AtomicOperation::of(packet), range_of(packet)) else {
-            return Err(Refused::invalid("an atomic without its headers").into());
+            return Err(RefusedRequest::invalid("an atomic without its headers").into());
         };
         //= linux:rxe_resp.c#check_rkey
         //| An ATOMIC WRITE names exactly eight bytes.
         if range.length_bytes != 8 {
-            return Err(Refused::invalid("ATOMIC WRITE carries exactly 8 bytes").into());
+            return Err(RefusedRequest::invalid("ATOMIC WRITE carries exactly 8 bytes").into());
         }
         //= statement:49
         //| An atomic operation at an unaligned address gets NAK 0x61.
         if !range.address.is_multiple_of(8) {
-            return Err(Refused::access(MemoryError::Misaligned).into());
+            return Err(RefusedRequest::access(MemoryError::Misaligned).into());
         }
         let key = remote_key(settings, packet, range.rkey, host)?;
         let original = host.remote_atomic(key, range.address, operation);
-        let original = original.map_err(|error| Refused::without(error, right_of(&operation)))?;
+        let original = original.map_err(|error| RefusedRequest::without(error, right_of(&operation)))?;
         if host.listens(Topic::Accesses) {
             let class = OperationClass::Atomic;
             host.emit(&settings.context, QpEvent::RemoteAccess { class, range, ends: true });
@@ -119,25 +122,25 @@ impl Responder {
 
     pub(super) fn accept_flush<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RequestStopReason> {
         self.check_resources(settings)?;
         let (Some(feth), Some(reth)) = (packet.feth(), packet.reth()) else {
-            return Err(Refused::invalid("FLUSH without FETH or RETH").into());
+            return Err(RefusedRequest::invalid("FLUSH without FETH or RETH").into());
         };
         let range = match feth.selectivity {
             0 => Some((reth.address, u64::from(reth.length))),
             //= linux:rxe_resp.c#process_flush
             //| Selectivity 1 means the whole memory region, and the range is ignored.
             1 => None,
-            _ => return Err(Refused::invalid("FLUSH with a reserved selectivity").into()),
+            _ => return Err(RefusedRequest::invalid("FLUSH with a reserved selectivity").into()),
         };
         let key = remote_key(settings, packet, reth.rkey, host)?;
         //= statement:50
         //| FLUSH needs rights of its own.
-        host.remote_flush(key, range, flush_access(feth.placement)).map_err(Refused::access)?;
+        host.remote_flush(key, range, flush_access(feth.placement)).map_err(RefusedRequest::access)?;
         let psn = self.expected;
         self.remember(settings, 1, ReplayKind::Empty);
         self.responses.push_empty(psn, self.msn);
@@ -145,7 +148,7 @@ impl Responder {
     }
 }
 
-/// The right that an atomic needs.
+/// Returns the access right that an atomic needs.
 const fn right_of(operation: &AtomicOperation) -> Access {
     match operation {
         AtomicOperation::Write { .. } => Access::REMOTE_WRITE,

@@ -1,11 +1,11 @@
 //! Checks of one request packet that need no memory and no queue.
 
-use super::refusal::Refused;
-use crate::qp::settings::Settings;
-use crate::types::{Access, AtomicOperation, Detail, MAX_MESSAGE_BYTES, RemoteRange};
+use super::refusal::RefusedRequest;
+use crate::qp::settings::QpSettings;
+use crate::types::{Access, AtomicOperation, FailureDetail, MAX_MESSAGE_BYTES, RemoteRange};
 use crate::wire::{OperationClass, Packet, Position};
 
-/// PSNs that `length_bytes` take: at least one.
+/// Returns the number of PSNs that `length_bytes` take: at least one.
 pub(crate) fn packets_of(length_bytes: u32, mtu_bytes: usize) -> u32 {
     //= statement:18
     //| A READ of exactly n path MTUs has n responses, and a READ of no bytes has one.
@@ -24,7 +24,7 @@ pub(super) fn flush_access(placement: u8) -> Access {
     access
 }
 
-/// A right as programs write it.
+/// Returns the name of an access right in verbs.
 fn flag_name(access: Access) -> &'static str {
     match access {
         Access::REMOTE_READ => "IBV_ACCESS_REMOTE_READ",
@@ -34,7 +34,7 @@ fn flag_name(access: Access) -> &'static str {
     }
 }
 
-/// The memory that a packet names.
+/// Returns the memory that a packet names.
 pub(super) fn range_of(packet: &Packet<'_>) -> Option<RemoteRange> {
     let of_reth = packet.reth().map(|reth| RemoteRange {
         rkey: reth.rkey,
@@ -48,8 +48,8 @@ pub(super) fn range_of(packet: &Packet<'_>) -> Option<RemoteRange> {
     of_reth.or_else(of_atomic)
 }
 
-/// The queue pair's access flags gate the kind of operation: NAK "invalid request" without them.
-pub(super) fn check_operation(settings: &Settings, packet: &Packet<'_>) -> Result<(), Refused> {
+/// Checks the queue pair's access flags for the kind of operation: NAK "invalid request" without them.
+pub(super) fn check_operation(settings: &QpSettings, packet: &Packet<'_>) -> Result<(), RefusedRequest> {
     let needed = match packet.info().class {
         //= linux:rxe_resp.c#check_qp_attr_access
         //| A READ needs the right REMOTE_READ of the queue pair.
@@ -61,7 +61,7 @@ pub(super) fn check_operation(settings: &Settings, packet: &Packet<'_>) -> Resul
         OperationClass::Flush => {
             let needed = packet.feth().map_or(Access::empty(), |feth| flush_access(feth.placement));
             if needed.is_empty() {
-                return Err(Refused::invalid("FLUSH without a placement type"));
+                return Err(RefusedRequest::invalid("FLUSH without a placement type"));
             }
             needed
         }
@@ -72,13 +72,17 @@ pub(super) fn check_operation(settings: &Settings, packet: &Packet<'_>) -> Resul
     } else {
         //= statement:9
         //| A request of no bytes also gets NAK 0x61 if the queue pair does not allow the operation.
-        let refused = Refused::invalid("the queue pair does not allow the operation");
-        Err(refused.with(Detail::Access { missing: flag_name(needed) }))
+        let refused = RefusedRequest::invalid("the queue pair does not allow the operation");
+        Err(refused.with(FailureDetail::Access { missing: flag_name(needed) }))
     }
 }
 
-/// First and middle packets are full; last packets are not empty; nothing exceeds the path MTU.
-pub(crate) fn check_payload(settings: &Settings, packet: &Packet<'_>) -> Result<(), (&'static str, Detail)> {
+/// Checks the payload length: first and middle packets are full; last packets are not empty; none exceeds the
+/// path MTU.
+pub(crate) fn check_payload(
+    settings: &QpSettings,
+    packet: &Packet<'_>,
+) -> Result<(), (&'static str, FailureDetail)> {
     let bytes = packet.payload().len();
     let mtu = settings.mtu_bytes;
     let legal = match packet.info().position {
@@ -97,16 +101,17 @@ pub(crate) fn check_payload(settings: &Settings, packet: &Packet<'_>) -> Result<
         return Ok(());
     }
     let is_senders_mtu = !packet.info().position.ends();
-    let detail = Detail::Payload { bytes: bytes as u32, mtu_bytes: mtu as u32, is_senders_mtu };
+    let detail = FailureDetail::Payload { bytes: bytes as u32, mtu_bytes: mtu as u32, is_senders_mtu };
     Err(("the payload length does not fit the opcode and path MTU", detail))
 }
 
-pub(super) fn check_length(settings: &Settings, packet: &Packet<'_>) -> Result<(), Refused> {
-    check_payload(settings, packet).map_err(|(reason, detail)| Refused::invalid(reason).with(detail))?;
-    check_range_length(packet).map_err(Refused::invalid)
+pub(super) fn check_length(settings: &QpSettings, packet: &Packet<'_>) -> Result<(), RefusedRequest> {
+    check_payload(settings, packet)
+        .map_err(|(reason, detail)| RefusedRequest::invalid(reason).with(detail))?;
+    check_range_length(packet).map_err(RefusedRequest::invalid)
 }
 
-/// No message is longer than 2^31 bytes.
+/// Checks that the message is not longer than 2^31 bytes.
 pub(crate) fn check_range_length(packet: &Packet<'_>) -> Result<(), &'static str> {
     match packet.reth() {
         //= statement:49

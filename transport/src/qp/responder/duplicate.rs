@@ -6,15 +6,16 @@ use crate::event::QpEvent;
 use crate::host::{Counter, Host};
 use crate::qp::inbound::remote_key;
 use crate::qp::response::{ReadRequest, Replay, ReplayKind};
-use crate::qp::settings::Settings;
+use crate::qp::settings::QpSettings;
 use crate::types::Access;
 use crate::wire::{OperationClass, Packet, Syndrome};
 
 impl Responder {
-    /// A request that was executed before: acknowledge or replay, never execute.
+    /// Handles a request that was executed before: acknowledges it or sends its answer again, but never
+    /// executes it.
     pub(super) fn handle_duplicate<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
     ) {
@@ -39,9 +40,9 @@ impl Responder {
                 }
                 _ => host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxReplayMissed)),
             },
-            // Asked for or not: a peer that sends again has not heard how far it got. rdma_rxe asks only in
-            // the last of 128 packets; if our socket holds fewer of its packets than that, it loses the
-            // question each time.
+            // The acknowledgement is sent whether or not the packet asks for it: a peer that sends again does
+            // not know how far it got. rdma_rxe asks only in the last of 128 packets; if the local socket
+            // holds fewer of its packets than that, it loses the question each time.
             _ => {
                 //= statement:12
                 //| A repeated SEND or WRITE is acknowledged with the newest PSN.
@@ -51,7 +52,7 @@ impl Responder {
         }
     }
 
-    fn replay_read<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, host: &mut H) {
+    fn replay_read<H: Host>(&mut self, settings: &QpSettings, packet: &Packet<'_>, host: &mut H) {
         let psn = packet.bth().psn;
         let found = self.responses.replay_of(psn);
         let (Some(reth), Some(replay)) = (packet.reth(), found) else {

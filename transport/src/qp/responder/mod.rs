@@ -7,45 +7,45 @@ mod duplicate;
 mod proofs;
 mod refusal;
 
-use super::inbound::{Fault, Inbound, Message};
+use super::inbound::{Inbound, InboundFault, PartialMessage};
 use super::response::Responses;
-use super::settings::Settings;
+use super::settings::QpSettings;
 use crate::event::QpEvent;
 use crate::host::{Counter, Host};
-use crate::types::{Cause, Detail, DropReason};
+use crate::types::{Cause, DropReason, FailureDetail};
 use crate::wire::{NakCode, OperationClass, Packet, Psn, Syndrome};
 
 pub(crate) use check::{check_payload, check_range_length, packets_of};
-use refusal::{Refused, Stop};
+use refusal::{RefusedRequest, RequestStopReason};
 
-/// The responder refused a request: the queue pair goes to ERR once the NAK is queued.
+/// Error of a request that the responder refused: the queue pair goes to ERR once the NAK is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refusal;
+pub(crate) struct RequestRefusedError;
 
 /// Responder state of a queue pair.
 #[derive(Debug)]
 pub(crate) struct Responder {
     pub(crate) expected: Psn,
     pub(crate) msn: u32,
-    /// A sequence NAK or RNR NAK is out; no further one until the expected packet arrives.
+    /// True if a sequence NAK or RNR NAK was sent; no further one is sent until the expected packet arrives.
     //= linux:rxe_resp.c#check_psn
     //| The responder sends no second sequence NAK until the expected packet has arrived.
     pub(crate) nak_outstanding: bool,
     pub(crate) inbound: Inbound,
-    /// XRC SRQ that the message in progress names in all its packets.
+    /// XRC SRQ that all packets of the message in progress name.
     pub(crate) message_srqn: Option<u32>,
     pub(crate) responses: Responses,
     pub(crate) communication_established: bool,
-    /// Where it began, until a request out of turn has shown that something was executed.
-    start: Option<Start>,
+    /// Start of the responder, until a request out of turn has shown that one was executed.
+    start: Option<ResponderStart>,
 }
 
-/// The beginning of a responder, at which the two sides may not agree.
+/// The start of a responder, about which the two sides may not agree.
 #[derive(Debug, Clone, Copy)]
-struct Start {
-    /// `rq_psn`.
+struct ResponderStart {
+    /// PSN `rq_psn`.
     psn: Psn,
-    /// The first request that came beyond it.
+    /// PSN of the first request beyond it.
     beyond: Option<Psn>,
     explained: bool,
 }
@@ -64,17 +64,17 @@ impl Responder {
         }
     }
 
-    /// INIT → RTR: the first request carries `rq_psn`.
+    /// Starts the responder at INIT → RTR: the first request has PSN `rq_psn`.
     pub(crate) fn start(&mut self, rq_psn: Psn) {
         self.expected = rq_psn;
-        self.start = Some(Start { psn: rq_psn, beyond: None, explained: false });
+        self.start = Some(ResponderStart { psn: rq_psn, beyond: None, explained: false });
     }
 
-    /// Nothing has been executed since [`Responder::start`], and this request is not the first one: after a
-    /// mistake in the exchange of PSNs the peer gets answers that it cannot understand, or none. Says so,
-    /// once.
+    /// Logs once that no request has been executed since [`Responder::start`] and that this request is not
+    /// the first one: after a mistake in the exchange of PSNs the peer gets answers that it cannot
+    /// understand, or none.
     #[cold]
-    fn doubt_start<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, host: &mut H) {
+    fn log_start_mismatch<H: Host>(&mut self, settings: &QpSettings, packet: &Packet<'_>, host: &mut H) {
         let psn = packet.bth().psn;
         let (expected, msn) = (self.expected, self.msn);
         let Some(start) = self.start.as_mut().filter(|start| start.psn == expected && msn == 0) else {
@@ -82,12 +82,12 @@ impl Responder {
             return;
         };
         let is_before = psn.is_before(expected);
-        let reason = if settings.is_own_peer() && (is_before || start.beyond == Some(psn)) {
+        let reason = if settings.is_self_connected() && (is_before || start.beyond == Some(psn)) {
             DropReason::FromItself
         } else if is_before {
             DropReason::BeforeStart { expected }
         } else if start.beyond == Some(psn) {
-            // A peer that counts alike goes back to the first one after our NAK.
+            // A peer with the same PSNs would go back to the first one after the NAK.
             DropReason::BeyondStart { expected }
         } else {
             start.beyond.get_or_insert(psn);
@@ -101,20 +101,21 @@ impl Responder {
         host.log(&settings.context, Cause::PacketDropped { source, opcode, psn, reason });
     }
 
-    /// A request packet of the connected peer.
+    /// Handles a request packet of the connected peer.
     ///
     /// # Errors
-    /// The request was refused for good; the NAK (if there is one), completion and event have been made.
+    /// Fails if the request was refused permanently; the NAK (if there is one), completion and event have
+    /// been made.
     pub(crate) fn handle_request<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusedError> {
         let psn = packet.bth().psn;
         let distance = psn.since(self.expected);
         if distance != 0 && self.start.is_some() {
-            self.doubt_start(settings, packet, host);
+            self.log_start_mismatch(settings, packet, host);
         }
         //= statement:11
         //| A gap is answered by one NAK 0x60 with the missing PSN, however many packets follow it.
@@ -141,15 +142,15 @@ impl Responder {
         self.nak_outstanding = false;
         match self.accept(settings, packet, host) {
             Ok(()) => Ok(()),
-            Err(Stop::Overloaded) => {
-                // The first packet has come, so the PSNs agree.
+            Err(RequestStopReason::Overloaded) => {
+                // The first packet has arrived, so the PSNs agree.
                 self.start = None;
                 host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxMessageDropped));
                 Ok(())
             }
-            Err(Stop::NotReady) => {
+            Err(RequestStopReason::NotReady) => {
                 self.start = None;
-                // Packets behind this one are out of sequence now; the RNR NAK speaks for them too.
+                // Packets after this one are out of sequence now; the RNR NAK covers them too.
                 self.nak_outstanding = true;
                 //= linux:rxe_resp.c#check_resource
                 //| A SEND without a receive request is answered by an RNR NAK, and nothing else changes.
@@ -158,26 +159,26 @@ impl Responder {
                 self.responses.push_acknowledge(syndrome, self.expected, self.msn);
                 Ok(())
             }
-            Err(Stop::Refuse(refused)) => {
+            Err(RequestStopReason::Refuse(refused)) => {
                 self.refuse(settings, packet, refused, host);
-                Err(Refusal)
+                Err(RequestRefusedError)
             }
         }
     }
 
-    /// Memory went away while a READ of it was being answered: that is the last answer.
+    /// Ends a READ with a NAK because its memory was unregistered while it was being answered.
     pub(crate) fn refuse_read(&mut self, psn: Psn) {
         self.responses.drop_all();
         self.responses.push_acknowledge(Syndrome::Nak(NakCode::RemoteAccess), psn, self.msn);
     }
 
-    /// The chain of checks, in the order of the specification, then execution.
+    /// Checks a request in the order of the specification, then executes it.
     fn accept<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RequestStopReason> {
         //= linux:rxe_resp.c#rxe_receiver
         //| The order of the packets is checked first, then the right to the operation, then the length.
         self.check_sequence(packet)?;
@@ -190,20 +191,21 @@ impl Responder {
             OperationClass::Read => self.accept_read(settings, packet, host),
             OperationClass::Atomic => self.accept_atomic(settings, packet, host),
             OperationClass::Flush => self.accept_flush(settings, packet, host),
-            _ => Err(Refused::invalid("the opcode is not a request").into()),
+            _ => Err(RefusedRequest::invalid("the opcode is not a request").into()),
         }
     }
 
-    /// SEND and WRITE.
+    /// Executes a SEND or WRITE.
     fn accept_message<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         packet: &Packet<'_>,
         host: &mut H,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RequestStopReason> {
         if let Err(fault) = self.inbound.accept(settings, packet, host) {
-            // An immediate tells of memory that cannot be written, if a receive request waits for it.
-            if matches!(fault, Fault::RemoteMemory(_)) && packet.imm().is_some() {
+            // The completion of an immediate reports memory that cannot be written, if a receive request
+            // waits for it.
+            if matches!(fault, InboundFault::RemoteMemory(_)) && packet.imm().is_some() {
                 let _ = self.inbound.take_recv(settings, packet, host);
             }
             return Err(fault.into());
@@ -227,23 +229,29 @@ impl Responder {
         Ok(())
     }
 
-    fn check_sequence(&self, packet: &Packet<'_>) -> Result<(), Stop> {
+    fn check_sequence(&self, packet: &Packet<'_>) -> Result<(), RequestStopReason> {
         //= linux:rxe_resp.c#check_op_seq
         //| A packet that does not continue the message in progress is an invalid request.
         self.inbound.expects(packet)?;
         //= statement:47
         //| Every request packet of XRC names the shared receive queue.
         let srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
-        if self.inbound.message != Message::None && srqn != self.message_srqn {
+        if self.inbound.message != PartialMessage::None && srqn != self.message_srqn {
             let reason = "the packets of a message name different XRC SRQs";
-            return Err(Refused::invalid(reason).into());
+            return Err(RefusedRequest::invalid(reason).into());
         }
         Ok(())
     }
 
     /// Answers a refused request with a NAK, and ends the receive request in use or else raises an event.
     #[cold]
-    fn refuse<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, refused: Refused, host: &mut H) {
+    fn refuse<H: Host>(
+        &mut self,
+        settings: &QpSettings,
+        packet: &Packet<'_>,
+        refused: RefusedRequest,
+        host: &mut H,
+    ) {
         let psn = packet.bth().psn;
         let syndrome = refused.code.map(Syndrome::Nak);
         if let Some(syndrome) = syndrome {
@@ -251,7 +259,7 @@ impl Responder {
             self.responses.push_acknowledge(syndrome, psn, self.msn);
         }
         let detail = match refused.detail {
-            Detail::None => check::range_of(packet).map_or(Detail::None, Detail::Remote),
+            FailureDetail::None => check::range_of(packet).map_or(FailureDetail::None, FailureDetail::Remote),
             detail => detail,
         };
         let syndrome = syndrome.map(Syndrome::byte);
@@ -259,8 +267,8 @@ impl Responder {
         host.log(&settings.context, cause);
         //= man:ibv_get_async_event
         //| QP_REQ_ERR and QP_ACCESS_ERR tell the program of a request that its queue pair refused.
-        let told = self.inbound.fail(settings, refused.status, host);
-        if let (false, Some(event)) = (told, refused.event) {
+        let has_completed = self.inbound.fail(settings, refused.status, host);
+        if let (false, Some(event)) = (has_completed, refused.event) {
             host.event(&settings.context, event);
         }
     }

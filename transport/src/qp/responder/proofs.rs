@@ -4,16 +4,24 @@ use super::check::{check_operation, check_payload, check_range_length, flush_acc
 use crate::host::QpContext;
 use crate::proofs::{check, check_all};
 use crate::qp::dcqcn::Congestion;
-use crate::qp::settings::{QpConfig, Settings};
+use crate::qp::settings::{QpConfig, QpSettings};
 use crate::types::{Access, AtomicOperation, MAX_MESSAGE_BYTES, Mtu, QpCapacity, QpType};
 use crate::wire::proofs::packets::bytes;
 use crate::wire::{Bth, HeaderSet, Opcode, OperationClass, Packet, Position, Qpn};
 
-/// The path MTU here: the checks know no other numbers than this one.
+/// Path MTU in bytes here: the checks depend on no other number.
 const MTU_BYTES: usize = 4;
-fn settings(access: Access) -> Settings {
-    let context =
-        QpContext { qpn: Qpn::new(1), pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: 0 };
+fn settings(access: Access) -> QpSettings {
+    let context = QpContext {
+        qpn: Qpn::new(1),
+        pd: 0,
+        send_cq: 0,
+        recv_cq: 0,
+        recv_queue: 0,
+        xrcd: 0,
+        ordinal: 0,
+        out_of_order: false,
+    };
     let config = QpConfig {
         context,
         qp_type: QpType::Rc,
@@ -22,11 +30,12 @@ fn settings(access: Access) -> Settings {
         has_srq: false,
         port_mtu_bytes: 256,
         congestion: Congestion::default(),
+        adaptive_timeout: None,
     };
-    Settings { mtu_bytes: MTU_BYTES, access, ..Settings::new(&config) }
+    QpSettings { mtu_bytes: MTU_BYTES, access, ..QpSettings::new(&config) }
 }
 
-/// The packets of a message hold all of it, and one packet fewer would not.
+/// The packets of a message have room for all of it, and one packet fewer would not.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn the_packets_of_a_message_hold_all_of_it() {
@@ -64,14 +73,14 @@ fn a_payload_passes_if_it_fits_its_position() {
             Position::Last => payload > 0 && payload <= MTU_BYTES,
             Position::Only => payload <= MTU_BYTES,
         };
-        // The pad is what is missing to a multiple of four, and never a whole word.
+        // The pad fills up to a multiple of four, and is never a whole word.
         let is_padded =
             (payload + usize::from(packet.bth().pad_count)).is_multiple_of(4) && packet.bth().pad_count < 4;
         assert_eq!(check_payload(&settings, &packet).is_ok(), fits && is_padded);
     });
 }
 
-/// A message longer than 2^31 bytes is refused, and no other one for its length.
+/// A message is refused for its length if, and only if, it is longer than 2^31 bytes.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(62))]
 #[cfg_attr(not(kani), test)]

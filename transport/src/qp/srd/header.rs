@@ -1,10 +1,10 @@
-//! The header of SRD between two pumice devices, in front of the payload of a datagram. Adapters have another
+//! The header of SRD between two pumice devices, in front of the payload of a datagram. Adapters use another
 //! one, which is not public.
 
 use crate::qp::NumberedPart;
 use crate::types::WcStatus;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub(crate) const HEADER_BYTES: usize = 60;
 /// Longest SEND in bytes.
 pub(crate) const MAX_SEND_BYTES: u32 = 8928;
@@ -12,10 +12,10 @@ pub(crate) const MAX_SEND_BYTES: u32 = 8928;
 pub(crate) const MAX_RDMA_BYTES: u32 = 1 << 30;
 const MAGIC: [u8; 4] = *b"SRD1";
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum SrdPacketKind {
     /// A part of a SEND.
     Send = 1,
     /// A part of a SEND with immediate data.
@@ -24,83 +24,83 @@ pub(crate) enum Kind {
     Write = 3,
     /// A part of an RDMA WRITE with immediate data.
     WriteImm = 4,
-    /// Asks for a part of an RDMA READ.
+    /// A request for a part of an RDMA READ.
     Read = 5,
-    /// A part of what an RDMA READ asked for.
+    /// A part of an RDMA READ's data.
     Data = 6,
-    /// An answer: which parts have arrived.
+    /// An answer that says which parts have arrived.
     Progress = 7,
-    /// An answer: no receive request is posted.
+    /// An answer that says that no receive request is posted.
     NotReady = 8,
-    /// An answer: the message has been carried out, or refused.
+    /// An answer that says that the message has been executed, or refused.
     Done = 9,
 }
 
-impl Kind {
-    const ALL: [Kind; 9] = [
-        Kind::Send,
-        Kind::SendImm,
-        Kind::Write,
-        Kind::WriteImm,
-        Kind::Read,
-        Kind::Data,
-        Kind::Progress,
-        Kind::NotReady,
-        Kind::Done,
+impl SrdPacketKind {
+    const ALL: [SrdPacketKind; 9] = [
+        SrdPacketKind::Send,
+        SrdPacketKind::SendImm,
+        SrdPacketKind::Write,
+        SrdPacketKind::WriteImm,
+        SrdPacketKind::Read,
+        SrdPacketKind::Data,
+        SrdPacketKind::Progress,
+        SrdPacketKind::NotReady,
+        SrdPacketKind::Done,
     ];
 
-    /// It is for the side that receives messages.
+    /// Reports whether the packet is for the side that receives messages.
     pub(crate) const fn is_request(self) -> bool {
-        (self as u8) <= Kind::Read as u8
+        (self as u8) <= SrdPacketKind::Read as u8
     }
 
-    /// It takes a receive request.
+    /// Reports whether the message takes a receive request.
     pub(crate) const fn takes_receive(self) -> bool {
-        matches!(self, Kind::Send | Kind::SendImm | Kind::WriteImm)
+        matches!(self, SrdPacketKind::Send | SrdPacketKind::SendImm | SrdPacketKind::WriteImm)
     }
 
-    /// It has immediate data.
+    /// Reports whether the packet has immediate data.
     pub(crate) const fn has_imm(self) -> bool {
-        matches!(self, Kind::SendImm | Kind::WriteImm)
+        matches!(self, SrdPacketKind::SendImm | SrdPacketKind::WriteImm)
     }
 
-    /// In words.
+    /// Returns the kind in words.
     const fn name(self) -> &'static str {
         match self {
-            Kind::Send => "SEND",
-            Kind::SendImm => "SEND_WITH_IMM",
-            Kind::Write => "RDMA_WRITE",
-            Kind::WriteImm => "RDMA_WRITE_WITH_IMM",
-            Kind::Read => "RDMA_READ",
-            Kind::Data => "data of RDMA_READ",
-            Kind::Progress => "answer: parts came",
-            Kind::NotReady => "answer: no receive request",
-            Kind::Done => "answer: ended",
+            SrdPacketKind::Send => "SEND",
+            SrdPacketKind::SendImm => "SEND_WITH_IMM",
+            SrdPacketKind::Write => "RDMA_WRITE",
+            SrdPacketKind::WriteImm => "RDMA_WRITE_WITH_IMM",
+            SrdPacketKind::Read => "RDMA_READ",
+            SrdPacketKind::Data => "data of RDMA_READ",
+            SrdPacketKind::Progress => "answer: parts came",
+            SrdPacketKind::NotReady => "answer: no receive request",
+            SrdPacketKind::Done => "answer: ended",
         }
     }
 
-    /// Its data goes into a receive request.
+    /// Reports whether the data goes into a receive request.
     pub(crate) const fn is_send(self) -> bool {
-        matches!(self, Kind::Send | Kind::SendImm)
+        matches!(self, SrdPacketKind::Send | SrdPacketKind::SendImm)
     }
 
-    /// The packet has data behind the header.
+    /// Reports whether the packet has data behind the header.
     pub(crate) const fn carries_data(self) -> bool {
-        (self as u8) <= Kind::WriteImm as u8 || matches!(self, Kind::Data)
+        (self as u8) <= SrdPacketKind::WriteImm as u8 || matches!(self, SrdPacketKind::Data)
     }
 }
 
-/// Why a message was not carried out: the numbers of EFA's completions, as `vendor_err` shows them.
+/// Reason why a message was not executed: the numbers of EFA's completions, as in `vendor_err`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Reason {
-    /// It was.
+pub(crate) enum SrdReason {
+    /// The message was executed.
     None = 0,
     /// The queue pair went to ERR.
     Flushed = 1,
-    /// Its buffers cannot be used.
+    /// The local buffers cannot be used.
     LocalKey = 5,
-    /// It is too long.
+    /// The message is too long.
     Length = 6,
     /// The remote memory cannot be used.
     RemoteKey = 7,
@@ -110,9 +110,9 @@ pub(crate) enum Reason {
     NoQueuePair = 9,
     /// The peer has no receive request.
     NotReady = 10,
-    /// It is longer than its receive request.
+    /// The message is longer than its receive request.
     RemoteLength = 11,
-    /// The peer's answer makes no sense.
+    /// The peer's answer is not valid.
     BadAnswer = 12,
     /// The peer does not answer.
     Unresponsive = 13,
@@ -120,59 +120,60 @@ pub(crate) enum Reason {
     UnknownPeer = 14,
 }
 
-impl Reason {
-    /// The reason of this number; one that is not known is a bad answer.
-    pub(crate) const fn of(number: u8) -> Reason {
+impl SrdReason {
+    /// Returns the reason with this number; an unknown number is a bad answer.
+    pub(crate) const fn of(number: u8) -> SrdReason {
         match number {
-            0 => Reason::None,
-            7 => Reason::RemoteKey,
-            8 => Reason::RemoteAbort,
-            10 => Reason::NotReady,
-            11 => Reason::RemoteLength,
-            14 => Reason::UnknownPeer,
-            _ => Reason::BadAnswer,
+            0 => SrdReason::None,
+            7 => SrdReason::RemoteKey,
+            8 => SrdReason::RemoteAbort,
+            10 => SrdReason::NotReady,
+            11 => SrdReason::RemoteLength,
+            14 => SrdReason::UnknownPeer,
+            _ => SrdReason::BadAnswer,
         }
     }
 
-    /// The status of the completion.
+    /// Returns the status of the completion.
     pub(crate) const fn status(self) -> WcStatus {
         match self {
-            Reason::None => WcStatus::Success,
-            Reason::Flushed => WcStatus::WrFlushErr,
-            Reason::LocalKey => WcStatus::LocProtErr,
-            Reason::Length => WcStatus::LocLenErr,
-            Reason::RemoteKey => WcStatus::RemAccessErr,
-            Reason::RemoteAbort => WcStatus::RemAbortErr,
-            Reason::NoQueuePair => WcStatus::RemInvRdReqErr,
-            Reason::NotReady => WcStatus::RnrRetryExcErr,
-            Reason::RemoteLength => WcStatus::RemInvReqErr,
-            Reason::BadAnswer => WcStatus::BadRespErr,
-            Reason::Unresponsive => WcStatus::RespTimeoutErr,
-            Reason::UnknownPeer => WcStatus::RemOpErr,
+            SrdReason::None => WcStatus::Success,
+            SrdReason::Flushed => WcStatus::WrFlushErr,
+            SrdReason::LocalKey => WcStatus::LocProtErr,
+            SrdReason::Length => WcStatus::LocLenErr,
+            SrdReason::RemoteKey => WcStatus::RemAccessErr,
+            SrdReason::RemoteAbort => WcStatus::RemAbortErr,
+            SrdReason::NoQueuePair => WcStatus::RemInvRdReqErr,
+            SrdReason::NotReady => WcStatus::RnrRetryExcErr,
+            SrdReason::RemoteLength => WcStatus::RemInvReqErr,
+            SrdReason::BadAnswer => WcStatus::BadRespErr,
+            SrdReason::Unresponsive => WcStatus::RespTimeoutErr,
+            SrdReason::UnknownPeer => WcStatus::RemOpErr,
         }
     }
 }
 
-/// What a packet says.
+/// Contents of a packet's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) kind: Kind,
-    /// Of an answer: how the message ended. Of a request that is not tried again: what the message ends with
-    /// if no receive request is there.
+pub(crate) struct SrdHeader {
+    pub(crate) kind: SrdPacketKind,
+    /// Result of the message, in an answer. In a request that is not tried again: the result if there is no
+    /// receive request.
     pub(crate) reason: u8,
-    /// Bytes of each part but the last.
+    /// Length in bytes of each part but the last.
     pub(crate) part_bytes: u16,
-    /// Q_Key of who asks, for the answers.
+    /// Q_Key of the requester, for the answers.
     pub(crate) qkey: u32,
-    /// Tells a queue pair from an earlier one of its number.
+    /// Epoch: distinguishes a queue pair from an earlier one with its number.
     pub(crate) epoch: u64,
     /// Number of the message among those from one queue pair to another.
     pub(crate) message: u64,
-    /// Of a request: messages below have ended. Of an answer: the parts that have arrived from `part` on.
+    /// In a request, the number below which all messages have ended. In an answer, the bits of the parts that
+    /// have arrived from `part` on.
     pub(crate) floor: u64,
-    /// Of a request: which part. Of an answer: the first part that has not arrived.
+    /// In a request, the index of the part. In an answer, the first part that has not arrived.
     pub(crate) part: u32,
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub(crate) total: u32,
     pub(crate) address: u64,
     pub(crate) rkey: u32,
@@ -186,16 +187,17 @@ pub(crate) fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N
     Some(first)
 }
 
-impl Header {
-    /// The header at the beginning of a payload, and what follows. `None`: it is none.
-    pub(crate) fn parse(payload: &[u8]) -> Option<(Header, &[u8])> {
+impl SrdHeader {
+    /// Reads the header at the beginning of a payload, and returns what follows; `None` if there is no such
+    /// header.
+    pub(crate) fn parse(payload: &[u8]) -> Option<(SrdHeader, &[u8])> {
         let mut rest = payload;
         if *take::<4>(&mut rest)? != MAGIC {
             return None;
         }
         let [kind, reason, high, low] = *take::<4>(&mut rest)?;
-        let kind = *Kind::ALL.get(usize::from(kind).checked_sub(1)?)?;
-        let header = Header {
+        let kind = *SrdPacketKind::ALL.get(usize::from(kind).checked_sub(1)?)?;
+        let header = SrdHeader {
             kind,
             reason,
             part_bytes: u16::from_be_bytes([high, low]),
@@ -212,7 +214,7 @@ impl Header {
         Some((header, rest))
     }
 
-    /// As it travels.
+    /// Returns the bytes on the wire.
     pub(crate) fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let mut start = 0;
@@ -238,17 +240,17 @@ impl Header {
         bytes
     }
 
-    /// Where its part begins in the message.
+    /// Returns the offset of the part in the message.
     pub(crate) fn offset(&self) -> u64 {
         u64::from(self.part) * u64::from(self.part_bytes)
     }
 
-    /// Parts of its message.
+    /// Returns the number of parts of the message.
     pub(crate) fn parts(&self) -> u32 {
         parts_of(self.total, self.part_bytes)
     }
 
-    /// Bytes of its part; `None`: the message has no such part.
+    /// Returns the length of the part in bytes; `None` if the message has no such part.
     pub(crate) fn length(&self) -> Option<usize> {
         if self.part_bytes == 0 || self.part >= self.parts() {
             return None;
@@ -258,14 +260,14 @@ impl Header {
     }
 }
 
-/// What a datagram says, for those that look at packets.
+/// Describes a datagram, for programs that show packets.
 pub(crate) fn described(payload: &[u8]) -> Option<NumberedPart> {
-    let (header, _) = Header::parse(payload)?;
+    let (header, _) = SrdHeader::parse(payload)?;
     Some(NumberedPart {
         service: "SRD",
         kind: header.kind.name(),
         message: header.message,
-        // An answer may say that the last part has come.
+        // An answer may say that the last part has arrived.
         part: header.part.min(header.parts() - 1),
         parts: header.parts(),
         length_bytes: header.total,
@@ -273,7 +275,7 @@ pub(crate) fn described(payload: &[u8]) -> Option<NumberedPart> {
     })
 }
 
-/// Parts of a message: an empty one has one.
+/// Returns the number of parts of a message: an empty one has one.
 pub(crate) fn parts_of(total: u32, part_bytes: u16) -> u32 {
     total.div_ceil(u32::from(part_bytes.max(1))).max(1)
 }
@@ -287,8 +289,8 @@ mod tests {
 
     #[test]
     fn a_header_comes_back_from_its_bytes_and_half_of_one_does_not() {
-        let header = Header {
-            kind: Kind::WriteImm,
+        let header = SrdHeader {
+            kind: SrdPacketKind::WriteImm,
             reason: 3,
             part_bytes: 968,
             qkey: 0x1111_1111,
@@ -302,23 +304,23 @@ mod tests {
             imm: [1, 2, 3, 4],
         };
         let bytes = header.bytes();
-        assert_eq!(Header::parse(&bytes), Some((header, &[][..])));
+        assert_eq!(SrdHeader::parse(&bytes), Some((header, &[][..])));
         assert_eq!((header.parts(), header.offset(), header.length()), (10, 8712, Some(216)));
         for length in 0..bytes.len() {
-            assert_eq!(Header::parse(&bytes[..length]), None, "{length}");
+            assert_eq!(SrdHeader::parse(&bytes[..length]), None, "{length}");
         }
         for wrong in [0, 10, 255] {
             let mut bytes = bytes;
             bytes[4] = wrong;
-            assert_eq!(Header::parse(&bytes), None, "kind {wrong}");
+            assert_eq!(SrdHeader::parse(&bytes), None, "kind {wrong}");
         }
-        assert_eq!(Header { part: 10, ..header }.length(), None);
-        assert_eq!(Header { part_bytes: 0, ..header }.length(), None);
-        assert_eq!(Header { part: 0, total: 0, ..header }.length(), Some(0));
+        assert_eq!(SrdHeader { part: 10, ..header }.length(), None);
+        assert_eq!(SrdHeader { part_bytes: 0, ..header }.length(), None);
+        assert_eq!(SrdHeader { part: 0, total: 0, ..header }.length(), Some(0));
     }
 
     proptest! {
-        /// Nothing is lost, and no part lies outside of its message.
+        /// A header that is parsed is written again unchanged, and its part lies inside of its message.
         #[test]
         fn what_was_parsed_is_written_again(
             mut bytes in vec(any::<u8>(), HEADER_BYTES..200),
@@ -326,7 +328,7 @@ mod tests {
         ) {
             bytes[..4].copy_from_slice(&MAGIC);
             bytes[4] = kind;
-            let (header, behind) = Header::parse(&bytes).unwrap();
+            let (header, behind) = SrdHeader::parse(&bytes).unwrap();
             prop_assert_eq!(header.kind as u8, kind);
             prop_assert_eq!(&header.bytes()[..], &bytes[..HEADER_BYTES]);
             prop_assert_eq!(behind, &bytes[HEADER_BYTES..]);
@@ -336,14 +338,14 @@ mod tests {
             }
         }
 
-        /// Anything at all is refused or understood.
+        /// Arbitrary bytes are refused or parsed, without a panic.
         #[test]
         fn nothing_panics(mut bytes in vec(any::<u8>(), 0..200), has_magic: bool) {
             if let (true, Some(front)) = (has_magic, bytes.first_chunk_mut()) {
                 *front = MAGIC;
             }
-            if let Some((header, _)) = Header::parse(&bytes) {
-                let _ = (header.length(), header.offset(), Reason::of(header.reason).status());
+            if let Some((header, _)) = SrdHeader::parse(&bytes) {
+                let _ = (header.length(), header.offset(), SrdReason::of(header.reason).status());
             }
             if let Some(part) = described(&bytes) {
                 prop_assert!(part.part < part.parts);

@@ -1,256 +1,265 @@
-//! The side that receives messages: puts them together from parts in any order, carries each out once, and
-//! remembers how it ended until the sender says that it knows.
+//! The side that receives messages: assembles them from parts in any order, executes each once, and remembers
+//! how it ended until the sender says that it knows.
 
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::answers::{Answer, Answers};
-use super::header::{HEADER_BYTES, Header, Kind, MAX_RDMA_BYTES, MAX_SEND_BYTES, Reason};
-use super::window::{Parts, SPAN};
-use crate::host::{Host, NoRecv, RecvWqe, RemoteKey};
-use crate::path::{Arrival, Flow, Path};
-use crate::qp::settings::Settings;
+use super::answers::{SrdAnswer, SrdAnswers};
+use super::header::{HEADER_BYTES, MAX_RDMA_BYTES, MAX_SEND_BYTES, SrdHeader, SrdPacketKind, SrdReason};
+use super::packet::return_path;
+use super::window::{PartSet, SPAN};
+use crate::host::{CountedOperation, Host, NoRecv, RecvWqe, RemoteKey};
+use crate::path::Arrival;
+use crate::qp::settings::QpSettings;
 use crate::types::{Access, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::Qpn;
 
-/// Queue pairs that are remembered; the one that was silent longest makes room.
-const MOST_PEERS: usize = 1024;
-/// Messages of all peers that are remembered.
-const MOST_MESSAGES: usize = 1 << 16;
-/// Bytes of SENDs that have half arrived, of all peers.
-const MOST_BYTES: usize = 1 << 22;
-/// Least bytes of a part: a message has few enough of them.
-const LEAST_PART_BYTES: u16 = 64;
-/// `slid` of a completion whose sender has no address handle here.
+/// Largest number of queue pairs that are remembered; the one that was silent longest makes room.
+const MAX_PEERS: usize = 1024;
+/// Largest number of messages of all peers that are remembered.
+const MAX_MESSAGES: usize = 1 << 16;
+/// Largest number of bytes of partly received SENDs, of all peers.
+const MAX_BYTES: usize = 1 << 22;
+/// Smallest part length in bytes, which bounds the number of parts of a message.
+const MIN_PART_BYTES: u16 = 64;
+/// Value of `slid` in a completion whose sender has no address handle here.
 const NO_HANDLE: u16 = 0xffff;
 
-/// A packet that came.
-pub(super) struct Came<'a> {
+/// A packet that arrived.
+pub(super) struct SrdArrival<'a> {
     pub(super) from: (IpAddr, Qpn),
     pub(super) arrival: &'a Arrival<'a>,
-    pub(super) header: Header,
+    pub(super) header: SrdHeader,
     pub(super) data: &'a [u8],
     pub(super) now_ns: u64,
 }
 
-/// What is known of a message.
+/// State of a message.
 #[derive(Debug)]
-enum Message {
-    /// Some of it has arrived, or all and no receive request was there.
+enum InboundMessage {
+    /// Some parts have arrived, or all and there was no receive request.
     Partly {
-        kind: Kind,
+        kind: SrdPacketKind,
         total: u32,
         part_bytes: u16,
-        parts: Parts,
-        /// Of a SEND: it goes into its receive request as a whole.
+        parts: PartSet,
+        /// Data of a SEND, which goes into its receive request as a whole.
         data: Vec<u8>,
     },
-    Ended(Reason),
+    Ended(SrdReason),
 }
 
 /// A queue pair that sends messages to this one.
 #[derive(Debug)]
-struct Peer {
+struct SendingPeer {
     epoch: u64,
-    /// Messages below have ended, and the peer knows.
+    /// Number below which all messages have ended, as the peer knows.
     floor: u64,
-    messages: BTreeMap<u64, Message>,
-    heard_ns: u64,
+    messages: BTreeMap<u64, InboundMessage>,
+    last_received_ns: u64,
 }
 
-/// What is known of all that send messages.
+/// State of all peers that send messages.
 #[derive(Debug, Default)]
-pub(super) struct Receiver {
-    peers: BTreeMap<(IpAddr, Qpn), Peer>,
-    /// Messages that are remembered, of all peers.
+pub(super) struct SrdReceiver {
+    peers: BTreeMap<(IpAddr, Qpn), SendingPeer>,
+    /// Number of messages that are remembered, of all peers.
     messages: usize,
-    /// Bytes in their `data`.
+    /// Number of bytes in their `data`.
     bytes: usize,
-    /// Taken from the queue for a message that is about to end; kept for its memory.
+    /// Receive request of a message that is about to end; reused for its memory.
     receive: RecvWqe,
-    /// WRITEs with immediate data take no receive request.
+    /// True if WRITEs with immediate data take no receive request.
     takes_unsolicited: bool,
 }
 
-/// What to do after a packet.
-enum Outcome {
-    /// Say which parts are there.
-    Progress(Parts),
-    /// Say that a receive request is missing.
-    NotReady(Parts),
-    Ended(Reason),
+/// Answer to a packet.
+enum SrdOutcome {
+    /// The parts that have arrived.
+    Progress(PartSet),
+    /// The parts that have arrived, and that a receive request is missing.
+    NotReady(PartSet),
+    Ended(SrdReason),
 }
 
-impl Message {
+impl InboundMessage {
     fn bytes(&self) -> usize {
-        if let Message::Partly { data, .. } = self { data.len() } else { 0 }
+        if let InboundMessage::Partly { data, .. } = self { data.len() } else { 0 }
     }
 }
 
-impl Receiver {
-    pub(super) fn new(takes_unsolicited: bool) -> Receiver {
-        Receiver { takes_unsolicited, ..Receiver::default() }
+impl SrdReceiver {
+    pub(super) fn new(takes_unsolicited: bool) -> SrdReceiver {
+        SrdReceiver { takes_unsolicited, ..SrdReceiver::default() }
     }
 
     pub(super) const fn takes_unsolicited(&self) -> bool {
         self.takes_unsolicited
     }
 
-    /// The address that the queue pair of this number sent from last.
+    /// Returns the address that the queue pair of this number sent from last.
     pub(super) fn source_of(&self, qpn: Qpn) -> Option<IpAddr> {
         let named = self.peers.iter().filter(|((_, of), _)| *of == qpn);
-        named.max_by_key(|(_, peer)| peer.heard_ns).map(|((address, _), _)| *address)
+        named.max_by_key(|(_, peer)| peer.last_received_ns).map(|((address, _), _)| *address)
     }
 
-    /// A part of a message, or a question for a part of memory.
+    /// Handles a part of a message, or a request for a part of memory.
     pub(super) fn handle<H: Host>(
         &mut self,
-        settings: &Settings,
-        came: &Came<'_>,
-        answers: &mut Answers,
+        settings: &QpSettings,
+        incoming: &SrdArrival<'_>,
+        answers: &mut SrdAnswers,
         host: &mut H,
     ) {
-        let Some(length) = well_formed(settings, came) else { return };
-        let handle = host.address_handle(settings.context.pd, came.from.0);
-        let header = &came.header;
-        if header.kind == Kind::Read {
+        let Some(length) = well_formed(settings, incoming) else { return };
+        let handle = host.address_handle(settings.context.pd, incoming.from.0);
+        let header = &incoming.header;
+        if header.kind == SrdPacketKind::Read {
             let (kind, reason) = match check_rdma(settings, header, handle, Access::REMOTE_READ, host) {
-                Reason::None => (Kind::Data, Reason::None),
-                refused => (Kind::Done, refused),
+                SrdReason::None => (SrdPacketKind::Data, SrdReason::None),
+                refused => (SrdPacketKind::Done, refused),
             };
-            answers.push(answer(settings, came, Header { kind, reason: reason as u8, ..*header }));
+            answers.push(answer(settings, incoming, SrdHeader { kind, reason: reason as u8, ..*header }));
             return;
         }
-        let Some(outcome) = self.take(settings, came, length, handle, host) else { return };
+        let Some(outcome) = self.take(settings, incoming, length, handle, host) else { return };
         let (kind, reason, parts) = match outcome {
-            Outcome::Progress(parts) => (Kind::Progress, Reason::None, parts),
-            Outcome::NotReady(parts) => (Kind::NotReady, Reason::NotReady, parts),
-            Outcome::Ended(reason) => (Kind::Done, reason, Parts::default()),
+            SrdOutcome::Progress(parts) => (SrdPacketKind::Progress, SrdReason::None, parts),
+            SrdOutcome::NotReady(parts) => (SrdPacketKind::NotReady, SrdReason::NotReady, parts),
+            SrdOutcome::Ended(reason) => (SrdPacketKind::Done, reason, PartSet::default()),
         };
         let reason = reason as u8;
-        let said = Header { kind, reason, part: parts.first_missing, floor: parts.beyond, ..*header };
-        answers.push(answer(settings, came, said));
+        let said = SrdHeader { kind, reason, part: parts.first_missing, floor: parts.beyond, ..*header };
+        answers.push(answer(settings, incoming, said));
     }
 
-    /// What becomes of a part; `None`: it is dropped without an answer.
+    /// Processes a part; `None` if it is dropped without an answer.
     fn take<H: Host>(
         &mut self,
-        settings: &Settings,
-        came: &Came<'_>,
+        settings: &QpSettings,
+        incoming: &SrdArrival<'_>,
         length: usize,
         handle: Option<u16>,
         host: &mut H,
-    ) -> Option<Outcome> {
-        let header = &came.header;
-        self.meet(came)?;
-        let peer = self.peers.get(&came.from)?;
+    ) -> Option<SrdOutcome> {
+        let header = &incoming.header;
+        self.update_peer(incoming)?;
+        let peer = self.peers.get(&incoming.from)?;
         if header.message < peer.floor || header.message >= peer.floor.saturating_add(SPAN) {
             return None;
         }
         let is_new = !peer.messages.contains_key(&header.message);
         if is_new {
-            self.begin(settings, came, handle, host)?;
+            self.begin(settings, incoming, handle, host)?;
         }
-        let peer = self.peers.get_mut(&came.from)?;
+        let peer = self.peers.get_mut(&incoming.from)?;
         let message = peer.messages.get_mut(&header.message)?;
-        let Message::Partly { kind, total, part_bytes, parts, data } = message else {
-            let Message::Ended(reason) = message else { return None };
-            return Some(Outcome::Ended(*reason));
+        let InboundMessage::Partly { kind, total, part_bytes, parts, data } = message else {
+            let InboundMessage::Ended(reason) = message else { return None };
+            return Some(SrdOutcome::Ended(*reason));
         };
         if (*kind, *total, *part_bytes) != (header.kind, header.total, header.part_bytes) {
             return None;
         }
-        let mut failed = Reason::None;
+        let mut failed = SrdReason::None;
         if parts.awaits(header.part) {
             if kind.is_send() {
                 let start = header.offset() as usize;
-                data.get_mut(start..start + length)?.copy_from_slice(came.data);
+                data.get_mut(start..start + length)?.copy_from_slice(incoming.data);
             } else if length > 0 {
                 let address = header.address.wrapping_add(header.offset());
                 let key = key_of(settings, header);
-                if host.remote_write(key, address, came.data).is_err() {
-                    failed = Reason::RemoteKey;
+                if host.remote_write(key, address, incoming.data).is_err() {
+                    failed = SrdReason::RemoteKey;
                 }
             }
             parts.add(header.part);
         }
-        let reason = if failed != Reason::None {
+        let reason = if failed != SrdReason::None {
             failed
         } else if parts.first_missing < header.parts() {
-            return Some(Outcome::Progress(*parts));
+            return Some(SrdOutcome::Progress(*parts));
         } else if kind.takes_receive() {
             let receive = Some(&mut self.receive).filter(|_| kind.is_send() || !self.takes_unsolicited);
-            match end(settings, came, handle.unwrap_or(NO_HANDLE), data, receive, host) {
+            match end(settings, incoming, handle.unwrap_or(NO_HANDLE), data, receive, host) {
                 Ok(reason) => reason,
-                // The sender ends it now: what comes of it later must not be taken for a new message.
-                Err(_) if header.reason == Reason::NotReady as u8 => Reason::NotReady,
-                Err(NoRecv::Empty | NoRecv::NoSuchSrq) => return Some(Outcome::NotReady(*parts)),
+                // The sender ends the message now: later parts of it must not be taken for a new message.
+                Err(_) if header.reason == SrdReason::NotReady as u8 => SrdReason::NotReady,
+                Err(NoRecv::Empty | NoRecv::NoSuchSrq) => return Some(SrdOutcome::NotReady(*parts)),
             }
         } else {
-            Reason::None
+            SrdReason::None
         };
+        if !kind.is_send() && reason == SrdReason::None && host.counts() {
+            host.ended(&settings.context, CountedOperation::RemoteWrite, true);
+        }
         self.bytes -= message.bytes();
-        *message = Message::Ended(reason);
-        Some(Outcome::Ended(reason))
+        *message = InboundMessage::Ended(reason);
+        Some(SrdOutcome::Ended(reason))
     }
 
-    /// Remembers a message of which nothing has arrived. `None`: there is no room for it now.
+    /// Records a message of which no part has arrived. Returns `None` if there is no room for it now.
     fn begin<H: Host>(
         &mut self,
-        settings: &Settings,
-        came: &Came<'_>,
+        settings: &QpSettings,
+        incoming: &SrdArrival<'_>,
         handle: Option<u16>,
         host: &mut H,
     ) -> Option<()> {
-        let header = &came.header;
+        let header = &incoming.header;
         let (kind, total, part_bytes) = (header.kind, header.total, header.part_bytes);
         let buffer_bytes = if kind.is_send() { total as usize } else { 0 };
-        if self.messages >= MOST_MESSAGES || self.bytes + buffer_bytes > MOST_BYTES {
+        if self.messages >= MAX_MESSAGES || self.bytes + buffer_bytes > MAX_BYTES {
             return None;
         }
         let refused = match kind.is_send() {
-            true => Reason::None,
+            true => SrdReason::None,
             false => check_rdma(settings, header, handle, Access::REMOTE_WRITE, host),
         };
         let message = match refused {
-            Reason::None => {
-                let (parts, data) = (Parts::default(), alloc::vec![0; buffer_bytes]);
-                Message::Partly { kind, total, part_bytes, parts, data }
+            SrdReason::None => {
+                let (parts, data) = (PartSet::default(), alloc::vec![0; buffer_bytes]);
+                InboundMessage::Partly { kind, total, part_bytes, parts, data }
             }
-            refused => Message::Ended(refused),
+            refused => InboundMessage::Ended(refused),
         };
         let bytes = message.bytes();
-        self.peers.get_mut(&came.from)?.messages.insert(header.message, message);
+        self.peers.get_mut(&incoming.from)?.messages.insert(header.message, message);
         self.messages += 1;
         self.bytes += bytes;
         Some(())
     }
 
-    /// Makes sure that the sender is known as it is now, and forgets what it knows the end of. `None`: the
+    /// Updates the record of the sender, and drops messages whose end the sender knows. Returns `None` if the
     /// packet is of an earlier queue pair of its number.
-    fn meet(&mut self, came: &Came<'_>) -> Option<()> {
-        let Came { from, header, now_ns, .. } = *came;
-        if !self.peers.contains_key(&from) && self.peers.len() >= MOST_PEERS {
-            let silent = self.peers.iter().min_by_key(|(_, peer)| peer.heard_ns).map(|(from, _)| *from);
+    fn update_peer(&mut self, incoming: &SrdArrival<'_>) -> Option<()> {
+        let SrdArrival { from, header, now_ns, .. } = *incoming;
+        if !self.peers.contains_key(&from) && self.peers.len() >= MAX_PEERS {
+            let silent =
+                self.peers.iter().min_by_key(|(_, peer)| peer.last_received_ns).map(|(from, _)| *from);
             silent.into_iter().for_each(|silent| self.forget(silent));
         }
         if self.peers.get(&from).is_some_and(|peer| peer.epoch < header.epoch) {
             self.forget(from);
         }
-        let new = || Peer { epoch: header.epoch, floor: 0, messages: BTreeMap::new(), heard_ns: now_ns };
+        let new = || SendingPeer {
+            epoch: header.epoch,
+            floor: 0,
+            messages: BTreeMap::new(),
+            last_received_ns: now_ns,
+        };
         let peer = self.peers.entry(from).or_insert_with(new);
         if peer.epoch != header.epoch {
             return None;
         }
-        peer.heard_ns = now_ns;
+        peer.last_received_ns = now_ns;
         if header.floor > peer.floor && header.floor <= header.message {
             peer.floor = header.floor;
             let kept = peer.messages.split_off(&header.floor);
             let ended = core::mem::replace(&mut peer.messages, kept);
             self.messages -= ended.len();
-            self.bytes -= ended.values().map(Message::bytes).sum::<usize>();
+            self.bytes -= ended.values().map(InboundMessage::bytes).sum::<usize>();
         }
         Some(())
     }
@@ -258,58 +267,58 @@ impl Receiver {
     fn forget(&mut self, from: (IpAddr, Qpn)) {
         if let Some(peer) = self.peers.remove(&from) {
             self.messages -= peer.messages.len();
-            self.bytes -= peer.messages.values().map(Message::bytes).sum::<usize>();
+            self.bytes -= peer.messages.values().map(InboundMessage::bytes).sum::<usize>();
         }
     }
 }
 
-/// The bytes of a packet's part, if the packet is as one must be.
-fn well_formed(settings: &Settings, came: &Came<'_>) -> Option<usize> {
-    let Came { header, data, .. } = came;
+/// Returns the length in bytes of a packet's part, if the packet is well formed.
+fn well_formed(settings: &QpSettings, incoming: &SrdArrival<'_>) -> Option<usize> {
+    let SrdArrival { header, data, .. } = incoming;
     let most = if header.kind.is_send() { MAX_SEND_BYTES } else { MAX_RDMA_BYTES };
     let length = header.length()?;
     let carried = if header.kind.carries_data() { length } else { 0 };
-    let fits = header.kind != Kind::Read || length + HEADER_BYTES <= settings.mtu_bytes;
-    let is_so =
-        header.total <= most && header.part_bytes >= LEAST_PART_BYTES && data.len() == carried && fits;
+    let fits = header.kind != SrdPacketKind::Read || length + HEADER_BYTES <= settings.mtu_bytes;
+    let is_so = header.total <= most && header.part_bytes >= MIN_PART_BYTES && data.len() == carried && fits;
     is_so.then_some(length)
 }
 
-fn key_of(settings: &Settings, header: &Header) -> RemoteKey {
+fn key_of(settings: &QpSettings, header: &SrdHeader) -> RemoteKey {
     RemoteKey { rkey: header.rkey, pd: settings.context.pd, qpn: settings.context.qpn }
 }
 
-/// Whether memory may be reached: the sender is known, and the whole range is open to it.
+/// Checks whether memory may be accessed: the sender is known, and may access the whole range.
 fn check_rdma<H: Host>(
-    settings: &Settings,
-    header: &Header,
+    settings: &QpSettings,
+    header: &SrdHeader,
     handle: Option<u16>,
     access: Access,
     host: &mut H,
-) -> Reason {
+) -> SrdReason {
     if handle.is_none() {
-        return Reason::UnknownPeer;
+        return SrdReason::UnknownPeer;
     }
     if header.total == 0 {
-        return Reason::None;
+        return SrdReason::None;
     }
     let checked = host.check_remote(key_of(settings, header), header.address, header.total.into(), access);
-    checked.map_or(Reason::RemoteKey, |()| Reason::None)
+    checked.map_or(SrdReason::RemoteKey, |()| SrdReason::None)
 }
 
-/// A message is there: it takes its receive request into `receive`. None: it needs none.
+/// Ends a message that has arrived completely, which takes its receive request into `receive`; `None` if it
+/// needs no request.
 ///
 /// # Errors
-/// There is none.
+/// Fails if there is no request.
 fn end<H: Host>(
-    settings: &Settings,
-    came: &Came<'_>,
+    settings: &QpSettings,
+    incoming: &SrdArrival<'_>,
     slid: u16,
     data: &[u8],
     receive: Option<&mut RecvWqe>,
     host: &mut H,
-) -> Result<Reason, NoRecv> {
-    let header = &came.header;
+) -> Result<SrdReason, NoRecv> {
+    let header = &incoming.header;
     let mut unsolicited = RecvWqe { cq: settings.context.recv_cq, ..RecvWqe::default() };
     let receive = match receive {
         Some(receive) => {
@@ -323,7 +332,7 @@ fn end<H: Host>(
         opcode: if header.kind.is_send() { WcOpcode::Recv } else { WcOpcode::RecvRdmaWithImm },
         byte_len: header.total,
         qp_num: settings.context.qpn.value(),
-        src_qp: came.from.1.value(),
+        src_qp: incoming.from.1.value(),
         slid,
         ..WorkCompletion::default()
     };
@@ -332,24 +341,21 @@ fn end<H: Host>(
         completion.imm_data = header.imm;
     }
     let (status, own, reason) = if !header.kind.is_send() {
-        (WcStatus::Success, Reason::None, Reason::None)
+        (WcStatus::Success, SrdReason::None, SrdReason::None)
     } else if data.len() as u64 > receive.length_bytes {
-        (WcStatus::LocLenErr, Reason::Length, Reason::RemoteLength)
+        (WcStatus::LocLenErr, SrdReason::Length, SrdReason::RemoteLength)
     } else if host.scatter(receive.pd, &receive.sges, 0, data).is_err() {
-        (WcStatus::LocProtErr, Reason::LocalKey, Reason::RemoteAbort)
+        (WcStatus::LocProtErr, SrdReason::LocalKey, SrdReason::RemoteAbort)
     } else {
-        (WcStatus::Success, Reason::None, Reason::None)
+        (WcStatus::Success, SrdReason::None, SrdReason::None)
     };
     (completion.status, completion.vendor_err) = (status, own as u32);
     host.complete_recv(&settings.context, receive.cq, completion, false);
     Ok(reason)
 }
 
-/// The answer to a packet, back the way that it came.
-fn answer(settings: &Settings, came: &Came<'_>, header: Header) -> Answer {
-    let Flow { source, destination, source_port, destination_port } = *came.arrival.flow;
-    let flow = Flow { source: destination, destination: source, source_port, destination_port };
-    let path = Arc::new(Path { flow, traffic_class: 0, hop_limit: u8::MAX, flow_label: 0 });
-    let qkey = header.qkey;
-    Answer { path, to: came.from.1, qkey, header: Header { qkey: settings.qkey, ..header } }
+/// Returns the answer to a packet, by the path that it came.
+fn answer(settings: &QpSettings, incoming: &SrdArrival<'_>, header: SrdHeader) -> SrdAnswer {
+    let (path, qkey) = (return_path(incoming.arrival.flow), header.qkey);
+    SrdAnswer { path, to: incoming.from.1, qkey, header: SrdHeader { qkey: settings.qkey, ..header } }
 }

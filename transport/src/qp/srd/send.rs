@@ -1,113 +1,121 @@
 //! The side that sends messages: an entry for each posted request, and parts that are sent until they are
 //! answered.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, TryReserveError, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::header::{HEADER_BYTES, Header, Kind, MAX_RDMA_BYTES, MAX_SEND_BYTES, Reason, parts_of};
-use super::packet::{To, send_packet};
-use super::window::{Parts, SPAN, WINDOW_PARTS};
-use crate::event::Side;
-use crate::host::{Host, MemoryError, Transmit};
-use crate::qp::outbound::{Emitted, Progress};
+use super::header::{
+    HEADER_BYTES, MAX_RDMA_BYTES, MAX_SEND_BYTES, SrdHeader, SrdPacketKind, SrdReason, parts_of,
+};
+use super::packet::{PacketDestination, RocePaths, send_packet};
+use super::window::{PartSet, SPAN, WINDOW_PARTS};
+use crate::event::PacketSide;
+use crate::host::{Host, MemoryError, Transmit, count_ended};
+use crate::path::Path;
+use crate::qp::outbound::{EmitOutcome, Progress};
 use crate::qp::send_queue::SendWqe;
-use crate::qp::settings::Settings;
+use crate::qp::settings::QpSettings;
 use crate::types::{SendOpcode, SendRequest, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{Psn, Qpn};
 
-/// Messages that are under way at once.
-const MOST_ACTIVE: usize = 64;
-/// Parts of all messages that are under way at once.
-const MOST_PARTS: u32 = 256;
-/// Peers of which the next message's number is kept, where no message is under way.
-const MOST_PEERS: usize = 4096;
-/// Until the first repetition; the time doubles each time, up to the longest.
+/// Largest number of outstanding messages.
+const MAX_ACTIVE: usize = 64;
+/// Largest number of outstanding parts of all messages.
+const MAX_PARTS: u32 = 256;
+/// Largest number of peers without outstanding messages whose next message number is remembered.
+const MAX_PEERS: usize = 4096;
+/// Timeout before the first repetition, in nanoseconds; it doubles each time, up to the longest.
 const FIRST_WAIT_NS: u64 = 8_000_000;
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;
-/// Repetitions without any answer before a message is given up: some ten seconds.
-const MOST_REPETITIONS: u32 = 16;
-/// After the peer had no receive request.
+/// Number of repetitions without any answer after which a message is given up: some ten seconds.
+const MAX_REPETITIONS: u32 = 16;
+/// Delay after the peer had no receive request, in nanoseconds.
 const NOT_READY_WAIT_NS: u64 = 1_000_000;
-/// `rnr_retry` that stands for ever.
+/// Value of `rnr_retry` that stands for ever.
 const FOR_EVER: u8 = 7;
-/// How long a message may be held back to be overtaken.
+/// Longest time that a message is held back so that others overtake it, in nanoseconds.
 const HOLD_NS: u64 = 100_000;
 
-/// In which order messages leave.
+/// Order in which messages leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SrdOrder {
-    /// As the seed says: each is held back for a short time, and overtaken.
+    /// An order that the seed determines: each message is held back for a short time, and may be overtaken.
     Seed(u64),
-    /// As they were posted.
+    /// The order of posting.
     InOrder,
-    /// Of those that were posted within a short time, the newest first.
+    /// The newest first, among messages that were posted within a short time.
     Reverse,
 }
 
 /// A request that waits for its turn.
 #[derive(Debug)]
-struct Waiting {
+struct SrdQueuedRequest {
     wqe: SendWqe,
-    /// It cannot be carried out.
+    /// Status of a request that cannot be executed.
     fault: Option<WcStatus>,
-    /// It leaves from then on; none: it has not been looked at.
+    /// Time from which it may leave; `None` before it was first considered.
     from_ns: Option<u64>,
-    /// The oldest message to its peer has to end first: until some message has ended, nothing is to be done.
+    /// True if the oldest message to its peer has to end first: it is not considered again until some message
+    /// has ended.
     is_beyond_span: bool,
 }
 
-/// A message that is under way.
+/// An outstanding message.
 #[derive(Debug)]
-struct Active {
+struct SrdActiveMessage {
     wqe: SendWqe,
-    kind: Kind,
+    path: Arc<Path>,
+    kind: SrdPacketKind,
     peer: (IpAddr, Qpn),
     epoch: u64,
     number: u64,
     part_bytes: u16,
     count: u32,
-    parts: Parts,
-    /// Of the parts from the first missing one on, those that were sent since the last repetition.
+    parts: PartSet,
+    /// Bits of the parts sent since the last repetition, from the first missing part on.
     sent: u64,
-    /// All parts have arrived, and the peer shall say again how the message ended.
+    /// True if all parts have arrived, and the peer has to say again how the message ended.
     asks: bool,
-    /// When parts are sent again.
+    /// Time at which parts are sent again.
     deadline_ns: u64,
-    /// Nothing is sent before; 0: it may be.
+    /// Time before which no part is sent; 0 for no such time.
     held_until_ns: u64,
     repetitions: u32,
     not_ready_left: u8,
 }
 
-/// A queue pair that gets messages.
+/// A queue pair that messages are sent to.
 #[derive(Debug)]
-struct Peer {
+struct ReceivingPeer {
     epoch: u64,
     next: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Sender {
+pub(super) struct SrdSender {
     capacity: usize,
     order: SrdOrder,
-    /// State of the random numbers.
+    /// State of the random number generator.
     chance: u64,
-    waiting: VecDeque<Waiting>,
-    active: Vec<Active>,
-    peers: BTreeMap<(IpAddr, Qpn), Peer>,
+    waiting: VecDeque<SrdQueuedRequest>,
+    active: Vec<SrdActiveMessage>,
+    peers: BTreeMap<(IpAddr, Qpn), ReceivingPeer>,
+    paths: RocePaths,
 }
 
-impl Sender {
-    pub(super) fn new(capacity: u32, order: SrdOrder) -> Sender {
+impl SrdSender {
+    pub(super) fn new(capacity: u32, order: SrdOrder) -> SrdSender {
         let chance = if let SrdOrder::Seed(seed) = order { seed } else { 0 };
-        Sender {
+        SrdSender {
             capacity: capacity as usize,
             order,
             chance,
             waiting: VecDeque::new(),
             active: Vec::new(),
             peers: BTreeMap::new(),
+            paths: RocePaths::default(),
         }
     }
 
@@ -119,7 +127,7 @@ impl Sender {
         self.count() >= self.capacity
     }
 
-    /// Requests that have not ended.
+    /// Counts the requests that have not ended.
     pub(super) fn count(&self) -> usize {
         self.waiting.len() + self.active.len()
     }
@@ -128,13 +136,20 @@ impl Sender {
         self.active.is_empty()
     }
 
-    pub(super) fn post(&mut self, request: &SendRequest<'_>, length_bytes: u32, fault: Option<WcStatus>) {
-        let wqe = SendWqe::of(request, true, length_bytes);
+    pub(super) fn post(
+        &mut self,
+        request: &SendRequest<'_>,
+        length_bytes: u32,
+        fault: Option<WcStatus>,
+    ) -> Result<(), TryReserveError> {
+        self.waiting.try_reserve(1)?;
+        let wqe = SendWqe::of(request, true, length_bytes)?;
         let fault = fault.or_else(|| (!fits(&wqe)).then_some(WcStatus::LocLenErr));
-        self.waiting.push_back(Waiting { wqe, fault, from_ns: None, is_beyond_span: false });
+        self.waiting.push_back(SrdQueuedRequest { wqe, fault, from_ns: None, is_beyond_span: false });
+        Ok(())
     }
 
-    /// A number that only the seed tells (SplitMix64).
+    /// Returns the next number of the sequence that the seed determines (SplitMix64).
     fn draw(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut drawn = self.chance;
@@ -144,13 +159,13 @@ impl Sender {
     }
 
     pub(super) fn wants_to_send(&self) -> bool {
-        self.may_begin().next().is_some() || self.active.iter().any(Active::has_unsent)
+        self.may_begin().next().is_some() || self.active.iter().any(SrdActiveMessage::has_unsent)
     }
 
-    /// The requests that come under way next.
-    fn may_begin(&self) -> impl Iterator<Item = &Waiting> {
-        let has_room = self.active.len() < MOST_ACTIVE;
-        let first = self.waiting.iter().take(if has_room { MOST_ACTIVE } else { 0 });
+    /// Returns the requests that are started next.
+    fn may_begin(&self) -> impl Iterator<Item = &SrdQueuedRequest> {
+        let has_room = self.active.len() < MAX_ACTIVE;
+        let first = self.waiting.iter().take(if has_room { MAX_ACTIVE } else { 0 });
         first.filter(|waiting| !waiting.is_beyond_span)
     }
 
@@ -162,9 +177,9 @@ impl Sender {
         active.chain(self.may_begin().filter_map(|waiting| waiting.from_ns)).min()
     }
 
-    /// Messages that have waited for long enough come under way, in the order that was asked for.
-    fn activate<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) {
-        for index in 0..self.waiting.len().min(MOST_ACTIVE) {
+    /// Starts the messages that have waited long enough, in the order that was asked for.
+    fn activate<H: Host>(&mut self, settings: &QpSettings, now_ns: u64, host: &mut H) {
+        for index in 0..self.waiting.len().min(MAX_ACTIVE) {
             if self.waiting.get(index).is_some_and(|waiting| waiting.from_ns.is_none()) {
                 let held_ns = match self.order {
                     SrdOrder::InOrder => 0,
@@ -176,8 +191,8 @@ impl Sender {
                 }
             }
         }
-        while self.active.len() < MOST_ACTIVE {
-            let ready = self.waiting.iter().take(MOST_ACTIVE).enumerate();
+        while self.active.len() < MAX_ACTIVE {
+            let ready = self.waiting.iter().take(MAX_ACTIVE).enumerate();
             let ready = ready.filter(|(_, waiting)| {
                 !waiting.is_beyond_span && waiting.from_ns.is_some_and(|from_ns| from_ns <= now_ns)
             });
@@ -196,40 +211,47 @@ impl Sender {
         }
     }
 
-    /// Whether the oldest message to its peer has to end first.
-    fn is_beyond_span(&self, waiting: &Waiting) -> bool {
+    /// Reports whether the oldest message to its peer has to end first.
+    fn is_beyond_span(&self, waiting: &SrdQueuedRequest) -> bool {
         let Some(to) = peer_of(&waiting.wqe) else { return false };
         self.peers.get(&to).is_some_and(|peer| peer.next - self.floor(to, peer.next) >= SPAN)
     }
 
-    /// The oldest message to a peer that has not ended.
+    /// Returns the number of the oldest message to a peer that has not ended.
     fn floor(&self, to: (IpAddr, Qpn), next: u64) -> u64 {
         let under_way = self.active.iter().filter(|active| active.peer == to);
         under_way.map(|active| active.number).min().unwrap_or(next)
     }
 
-    fn begin<H: Host>(&mut self, settings: &Settings, waiting: Waiting, now_ns: u64, host: &mut H) {
-        let Waiting { wqe, fault, .. } = waiting;
+    fn begin<H: Host>(
+        &mut self,
+        settings: &QpSettings,
+        waiting: SrdQueuedRequest,
+        now_ns: u64,
+        host: &mut H,
+    ) {
+        let SrdQueuedRequest { wqe, fault, .. } = waiting;
         let kind = kind_of(wqe.opcode);
-        let peer = peer_of(&wqe);
-        let (None, Some(kind), Some(to)) = (fault, kind, peer) else {
+        let path = wqe.ud().map(|ud| self.paths.of(&ud.path));
+        let (None, Some(kind), Some(to), Some(path)) = (fault, kind, peer_of(&wqe), path) else {
             let status = fault.unwrap_or(WcStatus::LocQpOpErr);
-            let reason = if status == WcStatus::LocLenErr { Reason::Length as u32 } else { 3 };
+            let reason = if status == WcStatus::LocLenErr { SrdReason::Length as u32 } else { 3 };
             return complete(settings, &wqe, status, reason, host);
         };
-        if self.peers.len() >= MOST_PEERS && !self.peers.contains_key(&to) {
+        if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&to) {
             let active = &self.active;
             self.peers.retain(|peer, _| active.iter().any(|active| active.peer == *peer));
         }
-        let peer = self.peers.entry(to).or_insert(Peer { epoch: now_ns, next: 0 });
+        let peer = self.peers.entry(to).or_insert(ReceivingPeer { epoch: now_ns, next: 0 });
         let (number, epoch) = (peer.next, peer.epoch);
         peer.next += 1;
         let room = settings.mtu_bytes.saturating_sub(HEADER_BYTES) & !3;
         let part_bytes = u16::try_from(room).unwrap_or(u16::MAX - 3);
         let count = parts_of(wqe.length_bytes, part_bytes);
-        let parts = Parts::default();
-        self.active.push(Active {
+        let parts = PartSet::default();
+        self.active.push(SrdActiveMessage {
             wqe,
+            path,
             kind,
             peer: to,
             epoch,
@@ -248,7 +270,7 @@ impl Sender {
 
     pub(super) fn transmit<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         draining: bool,
         now_ns: u64,
         next_psn: &mut Psn,
@@ -267,49 +289,53 @@ impl Sender {
             match active.transmit(settings, (floor, now_ns), &mut under_way, next_psn, host, sink) {
                 Ok(Progress::Idle) => index += 1,
                 Ok(Progress::Blocked) => return Progress::Blocked,
-                Err(_) => self.end(index, settings, Reason::LocalKey, host),
+                Err(_) => self.end(index, settings, SrdReason::LocalKey, host),
             }
         }
         Progress::Idle
     }
 
-    /// A message ends.
-    fn end<H: Host>(&mut self, index: usize, settings: &Settings, reason: Reason, host: &mut H) {
+    /// Ends a message.
+    fn end<H: Host>(&mut self, index: usize, settings: &QpSettings, reason: SrdReason, host: &mut H) {
         if index < self.active.len() {
             let active = self.active.remove(index);
-            self.waiting.iter_mut().take(MOST_ACTIVE).for_each(|waiting| waiting.is_beyond_span = false);
+            self.waiting.iter_mut().take(MAX_ACTIVE).for_each(|waiting| waiting.is_beyond_span = false);
             complete(settings, &active.wqe, reason.status(), reason as u32, host);
         }
     }
 
-    /// An answer came.
+    /// Handles an answer.
     pub(super) fn handle<H: Host>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         from: (IpAddr, Qpn),
-        header: &Header,
+        header: &SrdHeader,
         data: &[u8],
         now_ns: u64,
         host: &mut H,
     ) {
-        let is_it = |active: &Active| {
+        let is_it = |active: &SrdActiveMessage| {
             (active.peer, active.number, active.epoch) == (from, header.message, header.epoch)
         };
         let Some(index) = self.active.iter().position(is_it) else { return };
         let Some(active) = self.active.get_mut(index) else { return };
         let ended = match header.kind {
-            Kind::Data if active.kind == Kind::Read => active.store(settings, header, data, now_ns, host),
-            Kind::Progress if active.kind != Kind::Read => {
-                active.hear(header, now_ns);
+            SrdPacketKind::Data if active.kind == SrdPacketKind::Read => {
+                active.store(settings, header, data, now_ns, host)
+            }
+            SrdPacketKind::Progress if active.kind != SrdPacketKind::Read => {
+                active.handle_progress(header, now_ns);
                 None
             }
-            Kind::NotReady if active.kind.takes_receive() => {
-                active.hear(header, now_ns);
+            SrdPacketKind::NotReady if active.kind.takes_receive() => {
+                active.handle_progress(header, now_ns);
                 active.wait_for_receive(now_ns);
                 None
             }
-            // A READ that went well ends with its last data.
-            Kind::Done if header.reason != 0 || active.kind != Kind::Read => Some(Reason::of(header.reason)),
+            // A READ that succeeds ends with its last data.
+            SrdPacketKind::Done if header.reason != 0 || active.kind != SrdPacketKind::Read => {
+                Some(SrdReason::of(header.reason))
+            }
             _ => None,
         };
         if let Some(reason) = ended {
@@ -317,13 +343,13 @@ impl Sender {
         }
     }
 
-    pub(super) fn handle_timeout<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) {
+    pub(super) fn handle_timeout<H: Host>(&mut self, settings: &QpSettings, now_ns: u64, host: &mut H) {
         let mut index = 0;
         while let Some(active) = self.active.get_mut(index) {
             if active.held_until_ns == 0 && active.deadline_ns <= now_ns {
-                // One that found no room to send anything has not been in vain.
+                // A timeout in which there was no room to send anything does not count.
                 active.repetitions += u32::from(active.sent != 0 || active.is_there());
-                if active.repetitions > MOST_REPETITIONS {
+                if active.repetitions > MAX_REPETITIONS {
                     let reason = active.given_up();
                     self.end(index, settings, reason, host);
                     continue;
@@ -334,22 +360,22 @@ impl Sender {
         }
     }
 
-    pub(super) fn flush<H: Host>(&mut self, settings: &Settings, host: &mut H) {
+    pub(super) fn flush<H: Host>(&mut self, settings: &QpSettings, host: &mut H) {
         let active = core::mem::take(&mut self.active).into_iter().map(|active| active.wqe);
         let waiting = core::mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.wqe);
         for wqe in active.chain(waiting) {
-            complete(settings, &wqe, WcStatus::WrFlushErr, Reason::Flushed as u32, host);
+            complete(settings, &wqe, WcStatus::WrFlushErr, SrdReason::Flushed as u32, host);
         }
     }
 }
 
-impl Active {
-    /// All parts have arrived.
+impl SrdActiveMessage {
+    /// Reports whether all parts have arrived.
     fn is_there(&self) -> bool {
         self.parts.first_missing >= self.count
     }
 
-    /// Some part, or a question how it ended, waits to be sent.
+    /// Reports whether some part, or a question how the message ended, waits to be sent.
     fn has_unsent(&self) -> bool {
         if self.is_there() {
             return self.asks;
@@ -361,7 +387,7 @@ impl Active {
 
     fn transmit<H: Host, T: Transmit>(
         &mut self,
-        settings: &Settings,
+        settings: &QpSettings,
         (floor, now_ns): (u64, u64),
         under_way: &mut u32,
         next_psn: &mut Psn,
@@ -375,20 +401,20 @@ impl Active {
         if self.is_there() {
             if core::mem::take(&mut self.asks) {
                 let emitted = self.send_part(settings, self.count - 1, floor, next_psn, host, sink)?;
-                self.asks = emitted == Emitted::NoRoom;
+                self.asks = emitted == EmitOutcome::NoRoom;
                 return Ok(if self.asks { Progress::Blocked } else { Progress::Idle });
             }
             return Ok(Progress::Idle);
         }
         for ahead in 0..WINDOW_PARTS {
             let part = self.parts.first_missing + ahead;
-            if part >= self.count || *under_way >= MOST_PARTS {
+            if part >= self.count || *under_way >= MAX_PARTS {
                 break;
             }
             if self.sent >> ahead & 1 != 0 || !self.parts.awaits(part) {
                 continue;
             }
-            if self.send_part(settings, part, floor, next_psn, host, sink)? == Emitted::NoRoom {
+            if self.send_part(settings, part, floor, next_psn, host, sink)? == EmitOutcome::NoRoom {
                 return Ok(Progress::Blocked);
             }
             self.sent |= 1 << ahead;
@@ -400,18 +426,18 @@ impl Active {
 
     fn send_part<H: Host, T: Transmit>(
         &self,
-        settings: &Settings,
+        settings: &QpSettings,
         part: u32,
         floor: u64,
         next_psn: &mut Psn,
         host: &mut H,
         sink: &mut T,
-    ) -> Result<Emitted, MemoryError> {
-        let Some(ud) = self.wqe.ud() else { return Ok(Emitted::Packet) };
+    ) -> Result<EmitOutcome, MemoryError> {
+        let Some(ud) = self.wqe.ud() else { return Ok(EmitOutcome::Packet) };
         let is_last_try = self.kind.takes_receive() && self.not_ready_left == 0;
-        let header = Header {
+        let header = SrdHeader {
             kind: self.kind,
-            reason: if is_last_try { Reason::NotReady as u8 } else { 0 },
+            reason: if is_last_try { SrdReason::NotReady as u8 } else { 0 },
             part_bytes: self.part_bytes,
             qkey: settings.qkey,
             epoch: self.epoch,
@@ -424,8 +450,9 @@ impl Active {
             imm: self.wqe.imm_data,
         };
         let data_bytes = if self.kind.carries_data() { header.length().unwrap_or(0) } else { 0 };
-        let (side, message, transmission) = (Side::Requester, self.number, self.repetitions + 1);
-        let to = To { path: &ud.path, qpn: ud.qpn, qkey: ud.qkey, side, message, transmission };
+        let (side, message, transmission) = (PacketSide::Requester, self.number, self.repetitions + 1);
+        let to =
+            PacketDestination { path: &self.path, qpn: ud.qpn, qkey: ud.qkey, side, message, transmission };
         send_packet(settings, &to, (&header.bytes(), data_bytes), next_psn, host, sink, |data, host| {
             if self.wqe.is_inline() {
                 let start = header.offset() as usize;
@@ -438,24 +465,24 @@ impl Active {
         })
     }
 
-    /// Why a message ends whose peer has been silent for too long. A peer at an address of
-    /// loopback is on this host, whose adapter would answer that it has no such queue pair.
-    fn given_up(&self) -> Reason {
-        if self.peer.0.is_loopback() { Reason::NoQueuePair } else { Reason::Unresponsive }
+    /// Returns the reason with which a message ends whose peer has been silent for too long. A peer at a
+    /// loopback address is on this host, whose adapter would answer that it has no such queue pair.
+    fn given_up(&self) -> SrdReason {
+        if self.peer.0.is_loopback() { SrdReason::NoQueuePair } else { SrdReason::Unresponsive }
     }
 
     fn wait_ns(&self) -> u64 {
         FIRST_WAIT_NS.saturating_mul(1 << self.repetitions.min(16)).min(LONGEST_WAIT_NS)
     }
 
-    /// The peer says which parts it has.
-    fn hear(&mut self, header: &Header, now_ns: u64) {
-        let said = Parts { first_missing: header.part, beyond: header.floor };
+    /// Handles the peer's report of the parts that it has.
+    fn handle_progress(&mut self, header: &SrdHeader, now_ns: u64) {
+        let said = PartSet { first_missing: header.part, beyond: header.floor };
         self.change(now_ns, |parts, count| parts.merge(said, count));
     }
 
-    /// Changes what has arrived; true if that is news.
-    fn change(&mut self, now_ns: u64, change: impl FnOnce(&mut Parts, u32) -> bool) {
+    /// Changes the record of parts that have arrived; postpones the deadline if that is news.
+    fn change(&mut self, now_ns: u64, change: impl FnOnce(&mut PartSet, u32) -> bool) {
         let before = self.parts.first_missing;
         if change(&mut self.parts, self.count) {
             self.sent = self.sent.checked_shr(self.parts.first_missing - before).unwrap_or(0);
@@ -464,17 +491,17 @@ impl Active {
         }
     }
 
-    /// What is missing is sent again.
+    /// Sends the missing parts again.
     fn repeat(&mut self, now_ns: u64) {
         self.sent = 0;
         self.asks = self.is_there();
         self.deadline_ns = now_ns.saturating_add(self.wait_ns());
     }
 
-    /// The peer has no receive request. To the last try it answers that the message has ended.
+    /// Handles a peer without a receive request. The peer answers the last try with the end of the message.
     fn wait_for_receive(&mut self, now_ns: u64) {
         if self.held_until_ns > now_ns || self.not_ready_left == 0 {
-            // It said so of an earlier repetition.
+            // This answer belongs to an earlier repetition.
             return;
         }
         if self.not_ready_left < FOR_EVER {
@@ -485,15 +512,15 @@ impl Active {
         self.held_until_ns = now_ns.saturating_add(NOT_READY_WAIT_NS);
     }
 
-    /// Data that was asked for.
+    /// Stores data of a READ.
     fn store<H: Host>(
         &mut self,
-        settings: &Settings,
-        header: &Header,
+        settings: &QpSettings,
+        header: &SrdHeader,
         data: &[u8],
         now_ns: u64,
         host: &mut H,
-    ) -> Option<Reason> {
+    ) -> Option<SrdReason> {
         let own = (self.wqe.length_bytes, self.part_bytes);
         if (header.total, header.part_bytes) != own || header.length() != Some(data.len()) {
             return None;
@@ -501,14 +528,14 @@ impl Active {
         let part = header.part;
         if self.parts.awaits(part) {
             if host.scatter(settings.context.pd, self.wqe.sges(), header.offset(), data).is_err() {
-                return Some(Reason::LocalKey);
+                return Some(SrdReason::LocalKey);
             }
             self.change(now_ns, |parts, _| {
                 parts.add(part);
                 true
             });
         }
-        self.is_there().then_some(Reason::None)
+        self.is_there().then_some(SrdReason::None)
     }
 }
 
@@ -520,13 +547,13 @@ fn fits(wqe: &SendWqe) -> bool {
     wqe.length_bytes <= most
 }
 
-fn kind_of(opcode: SendOpcode) -> Option<Kind> {
+fn kind_of(opcode: SendOpcode) -> Option<SrdPacketKind> {
     Some(match opcode {
-        SendOpcode::Send => Kind::Send,
-        SendOpcode::SendWithImm => Kind::SendImm,
-        SendOpcode::RdmaWrite => Kind::Write,
-        SendOpcode::RdmaWriteWithImm => Kind::WriteImm,
-        SendOpcode::RdmaRead => Kind::Read,
+        SendOpcode::Send => SrdPacketKind::Send,
+        SendOpcode::SendWithImm => SrdPacketKind::SendImm,
+        SendOpcode::RdmaWrite => SrdPacketKind::Write,
+        SendOpcode::RdmaWriteWithImm => SrdPacketKind::WriteImm,
+        SendOpcode::RdmaRead => SrdPacketKind::Read,
         _ => return None,
     })
 }
@@ -535,13 +562,14 @@ fn peer_of(wqe: &SendWqe) -> Option<(IpAddr, Qpn)> {
     wqe.ud().map(|ud| (ud.path.flow.destination, ud.qpn))
 }
 
-fn complete<H: Host>(settings: &Settings, wqe: &SendWqe, status: WcStatus, vendor_err: u32, host: &mut H) {
+fn complete<H: Host>(settings: &QpSettings, wqe: &SendWqe, status: WcStatus, vendor_err: u32, host: &mut H) {
     let opcode = wqe.info().completion;
+    count_ended(&settings.context, opcode, status, host);
     let completion = WorkCompletion {
         wr_id: wqe.wr_id,
         status,
         vendor_err,
-        // EFA has no completion of its own for READ.
+        // EFA has no completion opcode for READ.
         opcode: if opcode == WcOpcode::RdmaRead { WcOpcode::Send } else { opcode },
         byte_len: wqe.length_bytes,
         qp_num: settings.context.qpn.value(),

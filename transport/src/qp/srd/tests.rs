@@ -1,4 +1,4 @@
-//! Queue pairs of SRD on a network that loses, repeats and overtakes: each message arrives once.
+//! Queue pairs of SRD on a network that loses, duplicates and reorders packets: each message arrives once.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -6,16 +6,18 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::SrdOrder;
-use super::header::{HEADER_BYTES, Header, Kind, MAX_SEND_BYTES};
+use super::header::{HEADER_BYTES, MAX_SEND_BYTES, SrdHeader, SrdPacketKind};
 use crate::host::QpContext;
-use crate::path::{Arrival, Flow};
-use crate::qp::network_kit::{Device, KEY, MEMORY, Out, Random, WRONG_KEY, Weather, address_of, path};
+use crate::path::{Arrival, Flow, ROCE_PORT};
+use crate::qp::network_kit::{
+    KEY, MEMORY, Random, SentPackets, TestHost, WRONG_KEY, Weather, address_of, path,
+};
 use crate::qp::{
     AttributeMask, Congestion, ModifyLimits, Progress, QpAttributes, QpConfig, QueuePair, Urgency,
 };
 use crate::types::{
-    Mtu, OwnService, QpCapacity, QpState, QpType, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
-    UdDestination, WcFlags, WcOpcode, WcStatus, WorkCompletion,
+    Mtu, QpCapacity, QpState, QpType, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge, UdDestination,
+    VendorService, WcFlags, WcOpcode, WcStatus, WorkCompletion,
 };
 use crate::wire::{Packet, Qpn};
 
@@ -23,19 +25,27 @@ const QKEY: u32 = 0x1111_1111;
 
 struct Node {
     qp: QueuePair,
-    device: Device,
+    device: TestHost,
     address: IpAddr,
 }
 
-/// A queue pair in RTS.
+/// Creates a queue pair in RTS.
 pub(in crate::qp) fn queue_pair(
     qpn: Qpn,
     order: SrdOrder,
     rnr_retry: Option<u8>,
-    device: &mut Device,
+    device: &mut TestHost,
 ) -> QueuePair {
-    let context =
-        QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: qpn.value() };
+    let context = QpContext {
+        qpn,
+        pd: 0,
+        send_cq: 0,
+        recv_cq: 0,
+        recv_queue: 0,
+        xrcd: 0,
+        ordinal: qpn.value(),
+        out_of_order: false,
+    };
     let capacity =
         QpCapacity { max_send_wr: 512, max_send_sge: 2, max_inline_data: 32, ..Default::default() };
     let mut qp = QueuePair::new(QpConfig {
@@ -46,8 +56,9 @@ pub(in crate::qp) fn queue_pair(
         has_srq: false,
         port_mtu_bytes: 1024,
         congestion: Congestion::default(),
+        adaptive_timeout: None,
     });
-    qp.set_own(OwnService::Srd { takes_unsolicited: false }, order);
+    qp.set_vendor_service(VendorService::Srd { takes_unsolicited: false }, order);
     let limits = ModifyLimits {
         active_mtu: Mtu::Mtu1024,
         max_rd_atomic_initiator: 1,
@@ -74,7 +85,7 @@ pub(in crate::qp) fn queue_pair(
 
 impl Node {
     fn new(index: usize, peers: usize, order: SrdOrder, rnr_retry: Option<u8>) -> Node {
-        let mut device = Device::new((0..peers).map(address_of));
+        let mut device = TestHost::new((0..peers).map(address_of));
         let qp = queue_pair(Qpn::new(0x100 + index as u32), order, rnr_retry, &mut device);
         Node { qp, device, address: address_of(index) }
     }
@@ -97,8 +108,8 @@ struct Network {
     weather: Weather,
     now_ns: u64,
     packets: u64,
-    /// Of each packet that was sent.
-    log: Vec<Header>,
+    /// Headers of each packet that was sent.
+    log: Vec<SrdHeader>,
 }
 
 impl Network {
@@ -114,11 +125,11 @@ impl Network {
         }
     }
 
-    /// All that can leave now leaves.
+    /// Sends all packets that can leave now.
     fn send(&mut self) {
         for index in 0..self.nodes.len() {
             for _ in 0..100 {
-                let mut out = Out { packets: Vec::new(), room: 1 + self.random.below(8) as usize };
+                let mut out = SentPackets { packets: Vec::new(), room: 1 + self.random.below(8) as usize };
                 let Node { qp, device, .. } = &mut self.nodes[index];
                 let mut blocked = false;
                 if qp.response_urgency() > Urgency::None {
@@ -129,7 +140,7 @@ impl Network {
                 }
                 for (flow, bytes) in out.packets {
                     let packet = Packet::parse(&bytes).unwrap();
-                    self.log.push(Header::parse(packet.payload()).unwrap().0);
+                    self.log.push(SrdHeader::parse(packet.payload()).unwrap().0);
                     if self.random.below(1000) < self.weather.lost {
                         continue;
                     }
@@ -147,7 +158,7 @@ impl Network {
         }
     }
 
-    /// The next thing happens; false: nothing is left to happen.
+    /// Handles the next event; returns false if there is none.
     fn step(&mut self) -> bool {
         self.send();
         let arrives = self.under_way.keys().next().map(|(at, _)| *at);
@@ -196,7 +207,7 @@ fn sge(address: u64, length: u32) -> Sge {
 
 const CALM: Weather = Weather { lost: 0, twice: 0, longest_ns: 1 };
 
-/// Where the data of a message is, and where it goes.
+/// Distance between the data of messages in memory, and address of the receive buffers.
 const SLOT: u64 = 9216;
 const TO_RECEIVE: u64 = 512 * 1024;
 
@@ -209,7 +220,7 @@ fn one_seed(seed: u64) {
     };
     let mut network = Network::new(3, seed, weather, SrdOrder::Seed(seed), None);
     let slots = 12;
-    // What arrives where: from, to, operation, slot, length.
+    // Each entry is the expected arrival of a message: from, to, operation, slot, length.
     let mut posted = Vec::new();
     for slot in 0..slots {
         for from in 0..3 {
@@ -228,14 +239,14 @@ fn one_seed(seed: u64) {
             let wr_id = slot * 3 + from as u64;
             let list = [sge(slot * SLOT, length)];
             let mut wanted = request(wr_id, opcode, (from, to), &list);
-            // Writes of all go to places of their own, and reads come from there too.
+            // WRITEs of each node have addresses of their own, and reads use these too.
             let remote = 256 * 1024 + (slot * 3 + from as u64) % 28 * SLOT;
             wanted.remote = RemoteTarget { address: remote, rkey: KEY };
             network.nodes[from].post(&wanted);
             posted.push((from, to, opcode, wr_id, length, remote));
         }
     }
-    // Receives come late, and in parts.
+    // Receives are posted late, and in parts.
     let mut next = [0_u64; 3];
     for round in 0..200_000 {
         if !network.step() {
@@ -264,10 +275,10 @@ fn one_seed(seed: u64) {
                 assert_ne!(from, to);
             }
         }
-        let mut came: Vec<(u32, u32)> = Vec::new();
+        let mut incoming: Vec<(u32, u32)> = Vec::new();
         for done in &node.device.received {
             assert_eq!((done.status, done.slid), (WcStatus::Success, 3), "seed {seed}");
-            came.push((done.byte_len, u32::from_be_bytes(done.imm_data)));
+            incoming.push((done.byte_len, u32::from_be_bytes(done.imm_data)));
             let has_imm = done.flags == WcFlags::WITH_IMM;
             assert!(has_imm || done.flags.is_empty());
             if done.opcode == WcOpcode::Recv && done.byte_len > 0 {
@@ -282,8 +293,8 @@ fn one_seed(seed: u64) {
             }
         }
         expected.sort_unstable();
-        came.sort_unstable();
-        assert_eq!(came, expected, "seed {seed}");
+        incoming.sort_unstable();
+        assert_eq!(incoming, expected, "seed {seed}");
     }
 }
 
@@ -310,13 +321,42 @@ fn a_write_that_comes_late_a_second_time_changes_nothing() {
     network.nodes[1].device.memory[4096..6096].fill(5);
     let now_ns = network.now_ns;
     copies.iter().for_each(|(flow, bytes)| network.nodes[1].take(flow, bytes, now_ns));
-    // The next message tells that the first one has ended; copies mean nothing after that either.
+    // The next message reports that the first one has ended; copies have no effect after that either.
     network.nodes[1].device.receives.push_back((0, sge(0, 64)));
     network.nodes[0].post(&request(2, SendOpcode::Send, (0, 1), &[]));
     network.run();
     copies.iter().for_each(|(flow, bytes)| network.nodes[1].take(flow, bytes, now_ns));
     assert!(network.nodes[1].device.memory[4096..6096].iter().all(|byte| *byte == 5));
     assert_eq!(network.nodes[1].device.received.len(), 1);
+}
+
+/// A user of the peer's host can send from its address, and may know all numbers, but has another port.
+#[test]
+fn what_comes_from_the_peers_address_and_another_port_changes_nothing() {
+    let mut network = Network::new(2, 1, CALM, SrdOrder::InOrder, None);
+    network.nodes[1].device.receives.push_back((7, sge(0, 64)));
+    network.nodes[0].post(&request(1, SendOpcode::Send, (0, 1), &[]));
+    network.send();
+    let now_ns = network.now_ns;
+    let forged = |flow: Flow| Flow { source_port: 50_000, ..flow };
+    let messages: Vec<(Flow, Vec<u8>)> = network.under_way.values().cloned().collect();
+    assert_eq!(
+        (messages.len(), messages[0].0.source_port),
+        (1, ROCE_PORT),
+        "without regard to the address handle"
+    );
+    network.nodes[1].take(&forged(messages[0].0), &messages[0].1, now_ns);
+    assert!(network.nodes[1].device.received.is_empty() && network.nodes[1].device.receives.len() == 1);
+    network.under_way.clear();
+    network.nodes[1].take(&messages[0].0, &messages[0].1, now_ns);
+    assert_eq!(network.nodes[1].device.received.len(), 1);
+    network.send();
+    let answers: Vec<(Flow, Vec<u8>)> = network.under_way.values().cloned().collect();
+    assert_eq!((answers.len(), answers[0].0.source_port), (1, ROCE_PORT));
+    network.nodes[0].take(&forged(answers[0].0), &answers[0].1, now_ns);
+    assert!(network.nodes[0].device.sent.is_empty());
+    network.nodes[0].take(&answers[0].0, &answers[0].1, now_ns);
+    assert_eq!(network.nodes[0].device.sent.len(), 1);
 }
 
 #[test]
@@ -331,14 +371,14 @@ fn a_message_that_ended_without_a_receive_request_does_not_arrive_later() {
         let now_ns = network.now_ns;
         copies.iter().for_each(|(flow, bytes)| network.nodes[1].take(flow, bytes, now_ns));
         assert!(network.nodes[1].device.received.is_empty(), "{rnr_retry}: a copy was taken for the message");
-        // Another message does.
+        // Another message has an effect.
         network.nodes[0].post(&request(2, SendOpcode::Send, (0, 1), &[sge(0, 2000)]));
         assert_eq!(ends(&mut network)[1], (2, WcStatus::Success, 0), "{rnr_retry}");
         assert_eq!(network.nodes[1].device.received.len(), 1, "{rnr_retry}");
     }
 }
 
-/// What the requests end with when they are posted at once, by their wr_id.
+/// Returns the results of requests that are posted at once, by their wr_id.
 fn ends(network: &mut Network) -> Vec<(u64, WcStatus, u32)> {
     network.run();
     let mut ends: Vec<_> =
@@ -442,7 +482,7 @@ fn messages_leave_in_the_order_that_was_asked_for() {
             network.nodes[0].post(&request(wr_id.into(), SendOpcode::SendWithImm, (0, 1), &[]));
         }
         network.run();
-        let sent = network.log.iter().filter(|header| header.kind == Kind::SendImm);
+        let sent = network.log.iter().filter(|header| header.kind == SrdPacketKind::SendImm);
         sent.map(|header| u32::from_be_bytes(header.imm)).collect::<Vec<_>>()
     };
     assert_eq!(order_of(SrdOrder::InOrder), [0, 1, 2, 3, 4, 5, 6, 7]);
@@ -500,8 +540,8 @@ fn a_write_that_is_not_asked_for_takes_no_receive_request_and_is_not_carried_out
     for seed in 0..30 {
         let weather = Weather { lost: 200, twice: 300, longest_ns: 1_000_000 };
         let mut network = Network::new(2, seed, weather, SrdOrder::Seed(seed), Some(0));
-        let own = OwnService::Srd { takes_unsolicited: true };
-        network.nodes[1].qp.set_own(own, SrdOrder::InOrder);
+        let own = VendorService::Srd { takes_unsolicited: true };
+        network.nodes[1].qp.set_vendor_service(own, SrdOrder::InOrder);
         assert!(network.nodes[1].qp.takes_unsolicited() && !network.nodes[0].qp.takes_unsolicited());
         for wr_id in 1..=20 {
             let list = [sge(0, 5000)];
@@ -512,8 +552,8 @@ fn a_write_that_is_not_asked_for_takes_no_receive_request_and_is_not_carried_out
         network.run();
         let (sent, received) = (&network.nodes[0].device.sent, &network.nodes[1].device.received);
         assert!(sent.len() == 20 && sent.iter().all(|done| done.status == WcStatus::Success), "seed {seed}");
-        let came: BTreeSet<u32> = received.iter().map(|done| u32::from_be_bytes(done.imm_data)).collect();
-        assert_eq!((came, received.len()), ((1..=20).collect(), 20), "seed {seed}");
+        let incoming: BTreeSet<u32> = received.iter().map(|done| u32::from_be_bytes(done.imm_data)).collect();
+        assert_eq!((incoming, received.len()), ((1..=20).collect(), 20), "seed {seed}");
         let is_it = |done: &WorkCompletion| {
             (done.wr_id, done.opcode, done.byte_len) == (0, WcOpcode::RecvRdmaWithImm, 5000)
         };

@@ -1,23 +1,23 @@
-//! Why a `modify_qp` call was refused.
+//! Reasons why a `modify_qp` call was refused.
 
 use core::fmt;
 
 use super::super::attributes::AttributeMask;
 use crate::types::{Gid, Mtu, QpState, QpType};
 
-/// Kinds of refusal: what the C interface turns into an errno.
+/// Kind of a refusal, which the C interface turns into an errno.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// EINVAL.
+    /// The error EINVAL.
     Invalid,
-    /// EOPNOTSUPP.
+    /// The error EOPNOTSUPP.
     NotSupported,
-    /// EPERM.
+    /// The error EPERM.
     Permission,
 }
 
 impl ErrorClass {
-    /// Name of the errno.
+    /// Returns the name of the errno.
     pub const fn errno_name(self) -> &'static str {
         match self {
             ErrorClass::Invalid => "EINVAL",
@@ -33,9 +33,9 @@ impl ErrorClass {
 pub struct Step {
     /// Type of the queue pair.
     pub qp_type: QpType,
-    /// State it is in.
+    /// State that it is in.
     pub from: QpState,
-    /// State it was to enter.
+    /// State that it was to enter.
     pub to: QpState,
 }
 
@@ -49,13 +49,13 @@ impl fmt::Display for Step {
     }
 }
 
-/// Why a queue pair was not modified. Displays as one sentence that names the attribute.
+/// Reason why a queue pair was not modified. Displays as one sentence that names the attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModifyError {
     /// `qp_state` is not a state.
     UnknownState {
-        /// The number given.
+        /// Number that was given.
         value: u32,
     },
     /// The mask has bits without a meaning, or attributes this device does not have.
@@ -69,7 +69,7 @@ pub enum ModifyError {
     WrongCurrentState {
         /// Transition asked for, from the real state.
         step: Step,
-        /// The number given as `cur_qp_state`.
+        /// Number that was given as `cur_qp_state`.
         claimed: u32,
     },
     /// The state cannot be reached from the current one.
@@ -81,14 +81,14 @@ pub enum ModifyError {
     Missing {
         /// Transition asked for.
         step: Step,
-        /// All that were not given.
+        /// All attributes that were not given.
         attributes: AttributeMask,
     },
     /// Attributes were given that this transition does not take.
     NotAllowed {
         /// Transition asked for.
         step: Step,
-        /// All that were given in vain.
+        /// All attributes that were given and are not allowed.
         attributes: AttributeMask,
     },
     /// A number is outside its range.
@@ -97,7 +97,7 @@ pub enum ModifyError {
         step: Step,
         /// Field of the attributes.
         attribute: &'static str,
-        /// The number given.
+        /// Number that was given.
         value: u32,
         /// Smallest legal value.
         lowest: u32,
@@ -110,9 +110,9 @@ pub enum ModifyError {
         step: Step,
         /// Field of the attributes.
         attribute: &'static str,
-        /// The index given.
+        /// Index that was given.
         index: u32,
-        /// Entries of the table.
+        /// Number of entries of the table.
         table_len: u32,
     },
     /// The path MTU does not fit the port.
@@ -124,18 +124,18 @@ pub enum ModifyError {
         /// Active MTU of the port.
         active_mtu: Mtu,
     },
-    /// An address vector has no GRH, which RoCE cannot do without.
+    /// An address vector has no GRH, which RoCE requires.
     NotGlobal {
         /// Transition asked for.
         step: Step,
-        /// `ah_attr` or `alt_ah_attr`.
+        /// Name of the attribute: `ah_attr` or `alt_ah_attr`.
         attribute: &'static str,
     },
     /// The destination GID cannot be the address of a peer.
     BadDestination {
         /// Transition asked for.
         step: Step,
-        /// `ah_attr` or `alt_ah_attr`.
+        /// Name of the attribute: `ah_attr` or `alt_ah_attr`.
         attribute: &'static str,
         /// Destination given.
         dgid: Gid,
@@ -144,7 +144,7 @@ pub enum ModifyError {
     PortMismatch {
         /// Transition asked for.
         step: Step,
-        /// `ah_attr` or `alt_ah_attr`.
+        /// Name of the attribute: `ah_attr` or `alt_ah_attr`.
         attribute: &'static str,
         /// Port in the address vector.
         path_port: u8,
@@ -163,7 +163,7 @@ pub enum ModifyError {
         /// Transition asked for.
         step: Step,
     },
-    /// A Q_Key with the top bit set, from an unprivileged process.
+    /// An unprivileged process gave a Q_Key with the top bit set.
     PrivilegedQkey {
         /// Transition asked for.
         step: Step,
@@ -173,7 +173,7 @@ pub enum ModifyError {
 }
 
 impl ModifyError {
-    /// Kind of refusal.
+    /// Returns the kind of refusal.
     pub const fn class(&self) -> ErrorClass {
         match self {
             ModifyError::NotSupported { .. } => ErrorClass::NotSupported,
@@ -182,7 +182,7 @@ impl ModifyError {
         }
     }
 
-    /// Name of the errno that `ibv_modify_qp` returns: "EINVAL", "EOPNOTSUPP" or "EPERM".
+    /// Returns the name of the errno that `ibv_modify_qp` returns: "EINVAL", "EOPNOTSUPP" or "EPERM".
     pub const fn errno_name(&self) -> &'static str {
         self.class().errno_name()
     }

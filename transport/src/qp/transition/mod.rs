@@ -1,5 +1,5 @@
-//! State transitions of a queue pair: which exist, which attributes each needs and allows, and which
-//! values are legal. One table serves the check, its error text and its test.
+//! State transitions of a queue pair: which exist, which attributes each needs and allows, and which values
+//! are legal. One table is the source of the check, its error text and its test.
 //!
 //! A check changes nothing: an attribute is applied only after all of them have passed.
 
@@ -16,21 +16,23 @@ pub use error::{ErrorClass, ModifyError, Step};
 pub use table::{TRANSITIONS, Transition, transition};
 
 use super::attributes::{AttributeMask, ModifyLimits, QpAttributes};
-use crate::types::{AddressVector, Mtu, QpState, QpType};
+use crate::types::{Access, AddressVector, Mtu, QpState, QpType};
 
+/// Mask of the rights that exist, without the optional ones.
+const KNOWN_RIGHTS: u32 = Access::all().bits() & !Access::OPTIONAL_RANGE;
 /// Largest code of the ACK timeout and of the RNR timer: 5 bits.
 const MAX_TIMER_CODE: u32 = 31;
 /// Largest retry count: 3 bits.
 const MAX_RETRIES: u32 = 7;
 /// Largest `IBV_MIG_*` (ARMED).
 const MAX_MIGRATION_STATE: u32 = 2;
-/// The bit that makes a Q_Key a privileged one.
+/// Bit that makes a Q_Key a privileged one.
 //= linux:uverbs_cmd.c#modify_qp
 //| A Q_Key with its highest bit set is for privileged programs only.
 const PRIVILEGED_QKEY: u32 = 1 << 31;
 
-/// The attributes that count for this type. Those of the half an XRC queue pair lacks are dropped
-/// without complaint, as the kernel does it, so that masks made for RC work for both halves.
+/// Returns the attributes that count for this type. Attributes of the half that an XRC queue pair lacks are
+/// dropped without an error, as in the kernel, so that masks made for RC work for both halves.
 pub const fn effective_mask(qp_type: QpType, mask: AttributeMask) -> AttributeMask {
     //= linux:uverbs_cmd.c#modify_qp_mask
     //| Attributes that an XRC queue pair lacks are left out without an error.
@@ -46,16 +48,15 @@ pub const fn effective_mask(qp_type: QpType, mask: AttributeMask) -> AttributeMa
     mask.difference(meaningless)
 }
 
-/// Checks a whole `modify_qp` call and returns the state it leads to. Only attributes in
-/// [`effective_mask`] are looked at, and only those may be applied. Without `STATE` the queue pair
-/// stays in its state and the row from the state to itself decides.
+/// Checks a whole `modify_qp` call and returns the state it leads to. Only attributes in [`effective_mask`]
+/// are checked, and only those may be applied. Without `STATE` the queue pair stays in its state and the row
+/// from the state to itself decides.
 ///
-/// Left to the caller, who has the tables: that the GID at `sgid_index` is not empty and of the
-/// destination's family, and, on a device with several ports, that the path's port is the queue
-/// pair's.
+/// The caller, who has the tables, makes two further checks: that the GID at `sgid_index` is not empty and of
+/// the destination's family, and, on a device with several ports, that the path's port is the queue pair's.
 ///
 /// # Errors
-/// The first thing that is wrong: the mask, `cur_qp_state`, the transition, missing attributes,
+/// Fails with the first error in this order: the mask, `cur_qp_state`, the transition, missing attributes,
 /// attributes in excess, then values.
 pub fn check(
     qp_type: QpType,
@@ -70,7 +71,8 @@ pub fn check(
     } else {
         Some(current)
     };
-    // An unsupported attribute is the first error that is reported: so programs find out what they may use.
+    // An unsupported attribute is the first error that is reported, so that programs find out what they may
+    // use.
     let unsupported = mask.difference(AttributeMask::all().difference(AttributeMask::RATE_LIMIT));
     if !unsupported.is_empty() {
         let step = Step { qp_type, from: current, to: named.unwrap_or(current) };
@@ -129,6 +131,10 @@ impl Values<'_> {
         }
         if given(AttributeMask::QKEY) {
             self.qkey()?;
+        }
+        if given(AttributeMask::ACCESS_FLAGS) {
+            // Linux 6.12 refuses rights that do not exist (tests/golden/6.12/probes.txt).
+            self.range("qp_access_flags", attributes.access & !Access::OPTIONAL_RANGE, 0, KNOWN_RIGHTS)?;
         }
         if given(AttributeMask::PATH_MTU) {
             self.path_mtu()?;

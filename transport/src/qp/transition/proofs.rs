@@ -37,7 +37,8 @@ fn a_transition_has_one_row() {
     });
 }
 
-/// No row both requires and allows an attribute, and none names the state itself or what does not exist.
+/// No row both requires and allows an attribute, and none names the state itself or an attribute that does
+/// not exist.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(64))]
 #[cfg_attr(not(kani), test)]
@@ -48,12 +49,13 @@ fn a_row_requires_or_allows_an_attribute() {
         assert!(!row.required.intersects(row.optional));
         let both = row.required | row.optional;
         assert!(!both.intersects(AttributeMask::STATE | AttributeMask::CAP | AttributeMask::RATE_LIMIT));
-        // What a type does not have, it is not asked for.
+        // A row does not require an attribute that the type does not have.
         assert_eq!(effective_mask(qp_type, both), both);
     });
 }
 
-/// Every queue pair that is not new can be reset and can fail, by the state alone; ERR leads nowhere else.
+/// Every queue pair that is not in RESET can be reset and can fail, with the state as the only attribute; ERR
+/// leads to no other state.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(64))]
 #[cfg_attr(not(kani), test)]
@@ -68,7 +70,7 @@ fn every_state_leads_to_reset_and_to_error() {
         if before == QpState::Err {
             assert_eq!(row.is_some(), is_end);
         }
-        // Nothing but the first INIT leaves RESET, and no call leads to SQE.
+        // Only the first INIT leaves RESET, and no call leads to SQE.
         if before == QpState::Reset {
             assert_eq!(row.is_some(), matches!(to, QpState::Reset | QpState::Init));
         }
@@ -76,7 +78,7 @@ fn every_state_leads_to_reset_and_to_error() {
     });
 }
 
-/// The attributes that count are some of those that were given, and counting again changes nothing.
+/// The effective mask is a part of the given mask, and its own effective mask.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn the_attributes_that_count_are_some_of_those_given() {
@@ -89,7 +91,7 @@ fn the_attributes_that_count_are_some_of_those_given() {
     });
 }
 
-/// A mask passes if, and only if, it has what the row requires and nothing that the row does not take.
+/// A mask passes if, and only if, it has all that the row requires and only attributes of the row.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(64))]
 #[cfg_attr(not(kani), test)]
@@ -97,7 +99,7 @@ fn a_mask_passes_if_it_fits_its_row() {
     check(|from| {
         let step = step(from);
         let attributes = QpAttributes { cur_qp_state: step.from as u32, ..QpAttributes::default() };
-        // Any mask, or the row's own with one bit turned over.
+        // The mask is any mask, or the row's own with one bit inverted.
         let mask = match transition(step.qp_type, step.from, step.to) {
             Some(row) if from.bool() => {
                 let chosen = AttributeMask::from_bits_retain(from.u32());

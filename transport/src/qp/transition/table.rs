@@ -3,14 +3,14 @@
 use super::super::attributes::AttributeMask;
 use crate::types::{QpState, QpType};
 
-/// One row: a transition that exists for some types, with what it needs and what it allows.
+/// A row of the table: a transition that exists for some types, with the attributes that it needs and allows.
 #[derive(Debug, Clone, Copy)]
 pub struct Transition {
     /// State before.
     pub from: QpState,
     /// State after; the same as `from` for a change of attributes only.
     pub to: QpState,
-    /// Types of queue pairs the row is for.
+    /// Types of queue pairs that the row is for.
     pub types: &'static [QpType],
     /// Attributes that must be given, besides `STATE`.
     pub required: AttributeMask,
@@ -18,7 +18,7 @@ pub struct Transition {
     pub optional: AttributeMask,
 }
 
-/// The row for a type and a pair of states; `None` if there is no such transition.
+/// Returns the row for a type and a pair of states; `None` if there is no such transition.
 pub fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<&'static Transition> {
     TRANSITIONS.iter().find(|row| row.from == from && row.to == to && row.types.contains(&qp_type))
 }
@@ -26,11 +26,11 @@ pub fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<&'stati
 use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
 use QpType::{Dci, Dct, Gsi, RawPacket, Rc, Srd, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};
 
-/// All but targets of DC, which only come to RTR.
+/// All types but targets of DC, which only reach RTR.
 const ALL: &[QpType] = &[Gsi, Rc, Uc, Ud, RawPacket, XrcDuplex, XrcInitiator, XrcTarget, Srd, Dci];
 const RAW: &[QpType] = &[RawPacket];
 const DATAGRAM: &[QpType] = &[Ud, Gsi, Srd];
-/// Those that know no RNR_RETRY.
+/// Types without RNR_RETRY.
 const UNRELIABLE: &[QpType] = &[Ud, Gsi];
 const SRD: &[QpType] = &[Srd];
 const DCI: &[QpType] = &[Dci];
@@ -40,7 +40,7 @@ const CONNECTED: &[QpType] = &[Rc, Uc, XrcDuplex, XrcInitiator, XrcTarget];
 const NO_RESPONDER: &[QpType] = &[Uc, XrcInitiator];
 /// Types that acknowledge.
 const RESPONDER: &[QpType] = &[Rc, XrcDuplex, XrcTarget];
-/// Types that do both.
+/// Types that request and acknowledge.
 const BOTH: &[QpType] = &[Rc, XrcDuplex];
 
 const NONE: AttributeMask = AttributeMask::empty();
@@ -59,11 +59,11 @@ const RNR_TIMER: AttributeMask = AttributeMask::MIN_RNR_TIMER;
 const READS_OUT: AttributeMask = AttributeMask::MAX_QP_RD_ATOMIC;
 const READS_IN: AttributeMask = AttributeMask::MAX_DEST_RD_ATOMIC;
 const RETRIES: AttributeMask = all(&[AttributeMask::RETRY_CNT, AttributeMask::RNR_RETRY]);
-/// What names the peer.
+/// Attributes that name the peer.
 const PEER: AttributeMask =
     all(&[AV, AttributeMask::PATH_MTU, AttributeMask::DEST_QPN, AttributeMask::RQ_PSN]);
 
-/// All transitions. What is not here is refused.
+/// The table of all transitions. A transition that is not in it is refused.
 #[rustfmt::skip]
 pub const TRANSITIONS: &[Transition] = &[
     row(Reset, Reset, ALL,            NONE,                                               NONE),

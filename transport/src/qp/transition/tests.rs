@@ -1,4 +1,4 @@
-//! The whole table against an expectation written down a second time, per type and in words.
+//! The whole table, compared with an expectation that is written down a second time, per type and in words.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -160,7 +160,7 @@ const EXPECTED: [(QpType, &str); 11] = [
     ),
 ];
 
-/// The verbs numbers of the words used above.
+/// Returns the verbs numbers of the words used above.
 const WORDS: [(&str, u32); 21] = [
     ("cur", 0x2),
     ("notify", 0x4),
@@ -201,7 +201,7 @@ pub(super) fn words(text: &str) -> u32 {
         .sum()
 }
 
-/// Required and optional bits that the text expects, or `None` for no such transition.
+/// Returns the required and optional bits that the text expects, or `None` for no such transition.
 fn expected(qp_type: QpType, from: QpState, to: QpState) -> Option<(u32, u32)> {
     let text = EXPECTED.iter().find(|(of, _)| *of == qp_type)?.1;
     text.lines().find_map(|line| {
@@ -214,7 +214,7 @@ fn expected(qp_type: QpType, from: QpState, to: QpState) -> Option<(u32, u32)> {
     })
 }
 
-/// Attributes whose values pass in any transition to `to` from `from`.
+/// Returns attributes whose values pass in any transition to `to` from `from`.
 pub(super) fn valid(from: QpState, to: QpState) -> QpAttributes {
     let vector = AddressVector {
         is_global: true,
@@ -251,7 +251,7 @@ fn run(qp_type: QpType, from: QpState, to: QpState, mask: u32) -> Result<QpState
     check(qp_type, from, &valid(from, to), bits(mask), &LIMITS)
 }
 
-/// Attributes the kernel drops for one half of XRC.
+/// Returns the attributes that the kernel drops for one half of XRC.
 fn ignored(qp_type: QpType) -> u32 {
     match qp_type {
         QpType::XrcInitiator => words("mdra mrt"),
@@ -289,8 +289,8 @@ fn exactly_the_expected_transitions_exist() {
             }
         }
     }
-    // Raw packets have neither a change in INIT nor one in SQD, nor have initiators of DC one in SQE. Targets
-    // of DC come to RTR alone.
+    // Raw packets have neither a change in INIT nor one in SQD, and initiators of DC have none in SQE.
+    // Targets of DC reach RTR and no further state.
     assert_eq!(existing, 5 * 21 + 4 * 22 + 20 + 2);
     let rows: usize = TRANSITIONS.iter().map(|row| row.types.len()).sum();
     assert_eq!(rows, existing, "a row shadows another one, or the text misses a transition");
@@ -310,7 +310,7 @@ fn each_missing_required_attribute_is_refused_by_name() {
             }
         }
     }
-    // Raw packets 1, UD and SRD 4, GSI 3, UC 8, RC and XRC 14, INI 12, TGT 11, DCI 8, DCT 6.
+    // The numbers are: raw packets 1, UD and SRD 4, GSI 3, UC 8, RC and XRC 14, INI 12, TGT 11, DCI 8, DCT 6.
     assert_eq!(refused, 2 * (1 + 2 * 4 + 3 + 8 + 2 * 14 + 12 + 11 + 8 + 6));
 }
 
@@ -343,7 +343,7 @@ fn each_attribute_in_excess_is_refused_by_name() {
 fn without_the_state_bit_the_row_from_the_state_to_itself_decides() {
     for (qp_type, _) in EXPECTED {
         for state in QpState::ALL {
-            // What `qp_state` says does not count.
+            // The value of `qp_state` does not count.
             let stated = check(qp_type, state, &valid(state, QpState::Rtr), bits(0), &LIMITS);
             let exists = expected(qp_type, state, state).is_some();
             assert_eq!(stated.is_ok(), exists, "{} in {}", qp_type.name(), state.name());

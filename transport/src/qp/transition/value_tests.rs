@@ -8,7 +8,7 @@ use super::tests::{LIMITS, bits, valid, words};
 use super::*;
 use crate::types::Gid;
 
-/// One wrong value in an otherwise legal call: type, states, mask, what to spoil, the sentence.
+/// A wrong value in an otherwise legal call: type, states, mask, change of the value, expected sentence.
 type WrongValue = (QpType, QpState, QpState, u32, fn(&mut QpAttributes), &'static str);
 
 fn wrong_values() -> Vec<WrongValue> {
@@ -23,6 +23,14 @@ fn wrong_values() -> Vec<WrongValue> {
         (Rc, Reset, Init, init, |a| a.port_num = 3, "INIT refused: port_num 3 outside 1…1"),
         (Rc, Reset, Init, init, |a| a.port_num = 0, "INIT refused: port_num 0 outside 1…1"),
         (Rc, Reset, Init, init, |a| a.pkey_index = 1, "INIT refused: pkey_index 1 beyond a table of 1"),
+        (
+            Rc,
+            Reset,
+            Init,
+            init,
+            |a| a.access = 1 << 19,
+            "INIT refused: qp_access_flags 524288 outside 0…1023",
+        ),
         (
             Ud,
             Reset,

@@ -1,27 +1,24 @@
-//! The invariant CRC: covers all that routers leave alone, from the IP header to the pad.
+//! The invariant CRC, which covers all fields that routers leave unchanged, from the IP header to the pad.
 //!
-//! The CRC is that of Ethernet and zlib over eight bytes of ones, the IP header, the UDP header, the
-//! BTH and the rest, where fields that change on the way (TOS, TTL, checksums; traffic class, flow
-//! label, hop limit; the BTH's congestion byte) are taken as ones. It travels least significant byte
-//! first.
+//! The CRC is that of Ethernet and zlib over eight bytes of ones, the IP header, the UDP header, the BTH and
+//! the rest, where fields that change on the way (TOS, TTL, checksums; traffic class, flow label, hop limit;
+//! the BTH's congestion byte) are replaced by ones. It is sent least significant byte first.
 //!
-//! **The IPv4 identification is covered, and a UDP socket does not see it.** [`verify`] therefore
-//! recovers it: a CRC is affine, so the difference between the received CRC and the one computed
-//! with an assumed identification is W·x^(8k), W being the difference of the 32-bit window of
-//! identification, flags and fragment offset, k the number of bytes from there to the end. Divided by
-//! x^(8k) it must leave flags and fragment offset as assumed (don't-fragment set, as rdma_rxe,
-//! hardware and we send); the other half of the window is the sender's identification. A random
-//! wrong ICRC slips through with probability 2^-16 instead of 2^-32; every wrong single bit is still
-//! found. IPv6 has no such field and is always exact.
+//! **The ICRC covers the IPv4 identification, which a UDP socket does not see.** [`verify`] therefore
+//! recovers it: a CRC is affine, so the difference between the received CRC and the one computed with an
+//! assumed identification is W·x^(8k), W being the difference of the 32-bit window of identification, flags
+//! and fragment offset, k the number of bytes from there to the end. The quotient by x^(8k) must leave flags
+//! and fragment offset as assumed (don't-fragment set, as rdma_rxe, hardware and this device send); the other
+//! half of the window is the sender's identification. A random wrong ICRC is accepted with probability 2^-16
+//! instead of 2^-32; every wrong single bit is still found. IPv6 has no such field and is always exact.
 //!
-//! **FLUSH requests of rdma_rxe** (Linux 6.12) carry an ICRC that covers BTH, FETH and RETH twice:
-//! first as above, then once more unmasked, where the payload would come. That is what an opcode
-//! table without a payload offset for FLUSH amounts to, and rdma_rxe checks received packets by the
-//! same table. Found by comparison with captured packets (`tests/golden/6.12/rc-flush*.pcap`): it
-//! explains all of them. [`verify`] and [`verify_with_header`] accept both forms for FLUSH;
-//! [`seal`] writes the specification's, [`seal_flush_for_rxe`] rdma_rxe's. rdma_rxe drops a FLUSH with the
-//! specification's ICRC (measured with Linux 6.12), and no other RoCE device with FLUSH is known:
-//! [`seal_for_peers`] is what a device sends.
+//! **FLUSH requests of rdma_rxe** (Linux 6.12) carry an ICRC that covers BTH, FETH and RETH twice: first as
+//! above, then once more unmasked, where the payload would be. An opcode table without a payload offset for
+//! FLUSH has that effect, and rdma_rxe checks received packets by the same table. This was found by
+//! comparison with captured packets (`tests/golden/6.12/rc-flush*.pcap`): it explains all of them. [`verify`]
+//! and [`verify_with_header`] accept both forms for FLUSH; [`seal`] writes the specification's,
+//! [`seal_flush_for_rxe`] rdma_rxe's. rdma_rxe drops a FLUSH with the specification's ICRC (measured with
+//! Linux 6.12), and no other RoCE device with FLUSH is known; a device sends what [`seal_for_peers`] writes.
 
 #[cfg(any(test, kani))]
 mod proofs;
@@ -34,14 +31,14 @@ use crc32fast::Hasher;
 use super::encapsulation::{in_ipv6, udp_length};
 use super::{Bth, Opcode, Operation, Service};
 use crate::path::Flow;
-pub use window::Verdict;
+pub use window::IcrcVerdict;
 use window::{WINDOW_TO_UDP_PAYLOAD, recover};
 
-/// Bytes of the ICRC.
+/// Length of the ICRC in bytes.
 pub const ICRC_BYTES: usize = 4;
 
-/// ICRC of `body` (BTH to pad) in a packet of this flow, don't-fragment set; `ip_id` counts for
-/// IPv4 only. Addresses of mixed families are taken as IPv6, v4-mapped.
+/// Computes the ICRC of `body` (BTH to pad) in a packet of this flow, don't-fragment set; `ip_id` counts for
+/// IPv4 only. If the address families differ, both are taken as IPv6, v4-mapped.
 #[expect(clippy::indexing_slicing, reason = "constant offsets into an array; once per packet")]
 pub fn compute(flow: &Flow, ip_id: u16, body: &[u8]) -> u32 {
     let mut pseudo = [0xff; PSEUDO_V6_BYTES + Bth::LEN];
@@ -83,7 +80,7 @@ pub fn compute(flow: &Flow, ip_id: u16, body: &[u8]) -> u32 {
             crc.update(&pseudo[..end]);
             crc.update(rest);
         }
-        // Not a packet; still a defined value.
+        // The body is no packet; the value is defined nevertheless.
         None => {
             crc.update(&pseudo[..bth_at]);
             crc.update(body);
@@ -92,14 +89,14 @@ pub fn compute(flow: &Flow, ip_id: u16, body: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// Computes the ICRC and writes it to the last four bytes of `packet` (BTH to ICRC). Does nothing to
-/// fewer than 16 bytes, which are no packet.
+/// Computes the ICRC and writes it to the last four bytes of `packet` (BTH to ICRC). Leaves fewer than 16
+/// bytes, which are no packet, unchanged.
 pub fn seal(flow: &Flow, ip_id: u16, packet: &mut [u8]) {
     seal_with(packet, |body| compute(flow, ip_id, body));
 }
 
-/// As [`seal`], in the form that rdma_rxe writes and expects for FLUSH requests (see the module's
-/// documentation).
+/// Seals a packet as [`seal`] does, in the form that rdma_rxe writes and expects for FLUSH requests (see the
+/// module's documentation).
 pub fn seal_flush_for_rxe(flow: &Flow, ip_id: u16, packet: &mut [u8]) {
     seal_with(packet, |body| continue_over(compute(flow, ip_id, body), body));
 }
@@ -114,31 +111,31 @@ pub fn seal_for_peers(flow: &Flow, ip_id: u16, packet: &mut [u8]) {
     }
 }
 
-/// Verifies a packet (BTH to ICRC) whose IPv4 identification is unknown: right for `predicted_id`,
-/// for 0, or for any other with don't-fragment set. `predicted_id` is ignored for IPv6.
-pub fn verify(flow: &Flow, predicted_id: u16, packet: &[u8]) -> Verdict {
-    let Some((body, received)) = split(packet) else { return Verdict::Bad };
+/// Verifies a packet (BTH to ICRC) whose IPv4 identification is unknown: it may be `predicted_id`, 0, or any
+/// other with don't-fragment set. `predicted_id` is ignored for IPv6.
+pub fn verify(flow: &Flow, predicted_id: u16, packet: &[u8]) -> IcrcVerdict {
+    let Some((body, received)) = split(packet) else { return IcrcVerdict::Bad };
     let computed = compute(flow, predicted_id, body);
     //= statement:3
     //| An IPv4 packet with any identification is accepted.
     if computed == received {
-        return Verdict::Exact;
+        return IcrcVerdict::Exact;
     }
     let is_ipv4 = flow.source.is_ipv4() && flow.destination.is_ipv4();
     let window_bytes = packet.len() + WINDOW_TO_UDP_PAYLOAD;
     let standard = recover(is_ipv4, predicted_id, computed ^ received, window_bytes);
-    if standard != Verdict::Bad || body.first() != Some(&FLUSH.byte()) {
+    if standard != IcrcVerdict::Bad || body.first() != Some(&FLUSH.byte()) {
         return standard;
     }
     let computed = continue_over(computed, body);
     if computed == received {
-        return Verdict::Exact;
+        return IcrcVerdict::Exact;
     }
     recover(is_ipv4, predicted_id, computed ^ received, window_bytes + body.len())
 }
 
-/// Verifies a packet (BTH to ICRC) with the IP header (IPv4 with options or IPv6) and UDP header it
-/// came with, as a capture has them. False also for headers that are none.
+/// Verifies a packet (BTH to ICRC) with the IP header (IPv4 with options or IPv6) and UDP header that a
+/// capture has for it. Returns false also if these are no such headers.
 pub fn verify_with_header(ip_header: &[u8], udp_header: &[u8], packet: &[u8]) -> bool {
     let (Some((body, received)), Some(udp)) = (split(packet), udp_header.first_chunk::<8>()) else {
         return false;
@@ -178,7 +175,7 @@ pub fn verify_with_header(ip_header: &[u8], udp_header: &[u8], packet: &[u8]) ->
     computed == received || body.first() == Some(&FLUSH.byte()) && continue_over(computed, body) == received
 }
 
-/// CRC after the eight bytes of ones that stand for the absent local route header.
+/// CRC after the eight bytes of ones that replace the absent local route header.
 //= linux:rxe_icrc.c#rxe_icrc_hdr
 //| The CRC begins with eight bytes of ones, which stand for the header of the local route.
 const AFTER_LRH: u32 = !0xdebb_20e3;
@@ -186,7 +183,7 @@ const PSEUDO_V6_BYTES: usize = 40 + 8;
 const MAX_IP_HEADER_BYTES: usize = 60;
 const DONT_FRAGMENT: [u8; 2] = [0x40, 0x00];
 const UDP: u8 = 17;
-/// Byte of the BTH with FECN and BECN.
+/// Offset of the BTH's byte with FECN and BECN.
 const CONGESTION_BYTE: usize = 4;
 const FLUSH: Opcode = Opcode::new(Service::Rc, Operation::Flush);
 
@@ -201,7 +198,7 @@ fn seal_with(packet: &mut [u8], icrc: impl FnOnce(&[u8]) -> u32) {
     }
 }
 
-/// Body and ICRC of a packet; `None` if too short to be one.
+/// Splits a packet into body and ICRC; `None` if it is too short.
 fn split(packet: &[u8]) -> Option<(&[u8], u32)> {
     if packet.len() < Bth::LEN + ICRC_BYTES {
         return None;
@@ -211,7 +208,7 @@ fn split(packet: &[u8]) -> Option<(&[u8], u32)> {
     packet.split_last_chunk().map(|(body, icrc)| (body, u32::from_le_bytes(*icrc)))
 }
 
-/// The CRC of a stream and then `bytes`, from the CRC of the stream.
+/// Continues the CRC of a stream over `bytes`.
 fn continue_over(crc: u32, bytes: &[u8]) -> u32 {
     let mut crc = Hasher::new_with_initial(crc);
     crc.update(bytes);

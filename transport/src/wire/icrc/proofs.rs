@@ -1,6 +1,6 @@
-//! Proofs about the window through which the IPv4 identification is found again.
+//! Proofs about the window from which the IPv4 identification is recovered.
 
-use super::window::{Verdict, WINDOW_TO_UDP_PAYLOAD, divide_by_x, inverse_power, multiply, recover};
+use super::window::{IcrcVerdict, WINDOW_TO_UDP_PAYLOAD, divide_by_x, inverse_power, multiply, recover};
 use crate::proofs::{Values, check, check_all};
 
 /// The polynomials 1, x and x^32.
@@ -8,7 +8,7 @@ const ONE: u32 = 0x8000_0000;
 const X: u32 = ONE >> 1;
 const X_32: u32 = power(4);
 
-/// x^(8 · bytes), by squaring.
+/// Computes x^(8 · bytes) by squaring.
 const fn power(mut bytes: usize) -> u32 {
     let mut product = ONE;
     let mut square = ONE >> 8;
@@ -30,7 +30,7 @@ const fn with_power(packet_bytes: usize) -> (usize, u32) {
     (bytes, power(bytes))
 }
 
-/// Dividing by x and multiplying by x undo each other, and 1 changes nothing.
+/// Division by x and multiplication by x are inverse, and 1 is the neutral element.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(34))]
 #[cfg_attr(not(kani), test)]
@@ -43,7 +43,8 @@ fn division_of_polynomials_undoes_multiplication() {
     });
 }
 
-/// Each entry of the table is the one before it divided by x^32; no packet has a length that has no entry.
+/// The table's entries are each the one before divided by x^32; every length that a packet can have has an
+/// entry.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(34))]
 #[cfg_attr(not(kani), test)]
@@ -65,7 +66,8 @@ fn window(from: &mut Values) -> (usize, u32) {
     from.one_of(&WINDOWS)
 }
 
-/// A difference that an identification makes leads to that identification; 0 needs no recovery.
+/// A difference caused by an identification leads to that identification; a difference of 0 needs no
+/// recovery.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(34))]
 #[cfg_attr(not(kani), test)]
@@ -73,13 +75,13 @@ fn the_identification_of_the_sender_is_found() {
     check(|from| {
         let ((bytes, power), assumed, sent) = (window(from), from.u16(), from.u16());
         let difference = multiply(u32::from((assumed ^ sent).swap_bytes()), power);
-        let verdict = if sent == 0 { Verdict::Exact } else { Verdict::Recovered { ip_id: sent } };
+        let verdict = if sent == 0 { IcrcVerdict::Exact } else { IcrcVerdict::Recovered { ip_id: sent } };
         assert_eq!(recover(true, assumed, difference, bytes), verdict);
-        assert_eq!(recover(false, assumed, difference, bytes), Verdict::Bad);
+        assert_eq!(recover(false, assumed, difference, bytes), IcrcVerdict::Bad);
     });
 }
 
-/// A difference outside of the identification is not explained by any.
+/// A difference outside of the identification is not explained by any identification.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(34))]
 #[cfg_attr(not(kani), test)]
@@ -88,6 +90,6 @@ fn damage_elsewhere_is_not_taken_for_an_identification() {
         let ((bytes, power), assumed) = (window(from), from.u16());
         let damage = from.between(1, 0xffff) as u32;
         let difference = multiply(damage << 16 | u32::from(from.u16()), power);
-        assert_eq!(recover(true, assumed, difference, bytes), Verdict::Bad);
+        assert_eq!(recover(true, assumed, difference, bytes), IcrcVerdict::Bad);
     });
 }

@@ -17,7 +17,7 @@ fn v4_flow() -> Flow {
     }
 }
 
-/// A packet with some opcode byte, filled from a small generator, sealed with `ip_id`.
+/// Builds a packet with some opcode byte, filled by a small generator, sealed with `ip_id`.
 fn sealed(flow: &Flow, ip_id: u16, length_bytes: usize) -> Vec<u8> {
     let mut state = 0x2545_f491u32.wrapping_add(length_bytes as u32);
     let mut packet: Vec<u8> = (0..length_bytes)
@@ -33,7 +33,7 @@ fn sealed(flow: &Flow, ip_id: u16, length_bytes: usize) -> Vec<u8> {
     packet
 }
 
-/// Whether the ICRC leaves out a bit of the IP packet.
+/// Reports whether the ICRC leaves out a bit of the IP packet.
 fn is_masked(vector: &Vector, byte: usize, bit: u8) -> bool {
     let udp_at = vector.ip_header().len();
     if byte >= udp_at {
@@ -65,7 +65,8 @@ fn statement_01_masked_bits_do_not_change_the_icrc() {
                 );
             }
         }
-        // TOS, TTL, two checksums, BTH byte 4; or class and label, hop limit, UDP checksum, BTH byte 4.
+        // These are TOS, TTL, two checksums, BTH byte 4; or class and label, hop limit, UDP checksum, BTH
+        // byte 4.
         assert_eq!(masked_bits, if vector.is_ipv4() { 56 } else { 60 }, "{}", vector.name);
     }
 }
@@ -73,22 +74,22 @@ fn statement_01_masked_bits_do_not_change_the_icrc() {
 #[test]
 fn statement_02_the_icrc_is_little_endian_and_all_vectors_verify() {
     let expected = [
-        ("V1", Verdict::Exact),
-        ("V2", Verdict::Recovered { ip_id: 0x1234 }),
-        ("V3", Verdict::Exact),
-        ("V4", Verdict::Exact),
-        ("V5", Verdict::Exact),
-        ("V6", Verdict::Recovered { ip_id: 0x0478 }),
-        ("V7", Verdict::Exact),
-        ("V8", Verdict::Recovered { ip_id: 0x718c }),
+        ("V1", IcrcVerdict::Exact),
+        ("V2", IcrcVerdict::Recovered { ip_id: 0x1234 }),
+        ("V3", IcrcVerdict::Exact),
+        ("V4", IcrcVerdict::Exact),
+        ("V5", IcrcVerdict::Exact),
+        ("V6", IcrcVerdict::Recovered { ip_id: 0x0478 }),
+        ("V7", IcrcVerdict::Exact),
+        ("V8", IcrcVerdict::Recovered { ip_id: 0x718c }),
     ];
     for (vector, (name, verdict)) in vectors::all().into_iter().zip(expected) {
         assert_eq!(vector.name, name);
         let (flow, packet) = (vector.flow(), vector.packet());
         // Scapy's own IPv4 packet has don't-fragment set, like all others here.
         assert_eq!(verify(&flow, 0, packet), verdict, "{name}");
-        if let Verdict::Recovered { ip_id } = verdict {
-            assert_eq!(verify(&flow, ip_id, packet), Verdict::Exact, "{name}, predicted");
+        if let IcrcVerdict::Recovered { ip_id } = verdict {
+            assert_eq!(verify(&flow, ip_id, packet), IcrcVerdict::Exact, "{name}, predicted");
             let mut sealed = packet.to_vec();
             sealed[packet.len() - 4..].fill(0);
             seal(&flow, ip_id, &mut sealed);
@@ -98,7 +99,7 @@ fn statement_02_the_icrc_is_little_endian_and_all_vectors_verify() {
         let at = reversed.bytes.len() - ICRC_BYTES;
         reversed.bytes[at..].reverse();
         assert!(!reversed.verify_with_header(), "{name} reversed");
-        assert_eq!(verify(&flow, 0, reversed.packet()), Verdict::Bad, "{name} reversed");
+        assert_eq!(verify(&flow, 0, reversed.packet()), IcrcVerdict::Bad, "{name} reversed");
     }
 }
 
@@ -108,16 +109,16 @@ fn statement_03_any_identification_is_accepted() {
     for length_bytes in (16..=4172).step_by(4).chain([8192, 9216]) {
         let ip_id = (length_bytes as u16).wrapping_mul(40_503);
         let packet = sealed(&flow, ip_id, length_bytes);
-        let expected = if ip_id == 0 { Verdict::Exact } else { Verdict::Recovered { ip_id } };
+        let expected = if ip_id == 0 { IcrcVerdict::Exact } else { IcrcVerdict::Recovered { ip_id } };
         assert_eq!(verify(&flow, 0, &packet), expected, "{length_bytes} bytes");
-        assert_eq!(verify(&flow, ip_id, &packet), Verdict::Exact, "{length_bytes} bytes, predicted");
+        assert_eq!(verify(&flow, ip_id, &packet), IcrcVerdict::Exact, "{length_bytes} bytes, predicted");
         assert_eq!(verify(&flow, 0xbeef, &packet), expected, "{length_bytes} bytes, predicted wrongly");
     }
     let packet = sealed(&flow, 0, 64);
-    assert_eq!(verify(&flow, 7, &packet), Verdict::Exact, "0 needs no prediction");
+    assert_eq!(verify(&flow, 7, &packet), IcrcVerdict::Exact, "0 needs no prediction");
     for ip_id in 0..=u16::MAX {
         let packet = sealed(&flow, ip_id, 28);
-        let expected = if ip_id == 0 { Verdict::Exact } else { Verdict::Recovered { ip_id } };
+        let expected = if ip_id == 0 { IcrcVerdict::Exact } else { IcrcVerdict::Recovered { ip_id } };
         assert_eq!(verify(&flow, 0, &packet), expected);
     }
 }
@@ -129,11 +130,11 @@ fn statement_03_every_flipped_bit_of_9216_bytes_is_rejected() {
     for byte in (0..packet.len()).filter(|&byte| byte != CONGESTION_BYTE) {
         for bit in 0..8 {
             packet[byte] ^= 1 << bit;
-            assert_eq!(verify(&flow, 0, &packet), Verdict::Bad, "byte {byte} bit {bit}");
+            assert_eq!(verify(&flow, 0, &packet), IcrcVerdict::Bad, "byte {byte} bit {bit}");
             packet[byte] ^= 1 << bit;
         }
     }
-    assert_eq!(verify(&flow, 0, &packet), Verdict::Recovered { ip_id: 0x1234 });
+    assert_eq!(verify(&flow, 0, &packet), IcrcVerdict::Recovered { ip_id: 0x1234 });
 }
 
 #[test]
@@ -147,15 +148,15 @@ fn dont_fragment_is_assumed_and_addresses_and_ports_are_covered() {
         Flow { destination_port: 4790, ..flow },
     ];
     for other in others {
-        assert_eq!(verify(&other, 5, &packet), Verdict::Bad, "{other:?}");
+        assert_eq!(verify(&other, 5, &packet), IcrcVerdict::Bad, "{other:?}");
     }
-    // V2 as it would be without don't-fragment.
+    // The packet is V2 as it would be without don't-fragment.
     let without = 0xfd59_1c7e ^ 0x574c_8273 ^ 0x9ace_95ea_u32;
     let vector = &vectors::all()[1];
     let mut packet = vector.packet().to_vec();
     let at = packet.len() - ICRC_BYTES;
     packet[at..].copy_from_slice(&without.to_le_bytes());
-    assert_eq!(verify(&vector.flow(), 0, &packet), Verdict::Bad);
+    assert_eq!(verify(&vector.flow(), 0, &packet), IcrcVerdict::Bad);
 }
 
 #[test]
@@ -199,7 +200,7 @@ fn the_algebra_recovers_the_windows_of_v2_and_v8() {
     };
     assert_eq!(difference(&vectors[1]), (0x9ace_95ea, 0xfd59_1c7e, 0x6797_8994));
     assert_eq!(multiply(0x6797_8994, inverse_power(68).unwrap()), 0x0000_3412);
-    // Had don't-fragment been assumed clear, its bit would be in the window.
+    // With don't-fragment assumed clear, its bit would be in the window.
     assert_eq!(multiply(0xaa15_9e0d, inverse_power(68).unwrap()), 0x0040_3412);
     assert_eq!(difference(&vectors[7]).2, 0x6853_ac2d);
     assert_eq!(multiply(0x6853_ac2d, inverse_power(52).unwrap()), 0x0000_8c71);
@@ -211,15 +212,15 @@ fn flush_is_accepted_in_both_forms_and_nothing_else_is() {
     let mut packet = sealed(&flow, 0, 36);
     packet[0] = FLUSH.byte();
     seal(&flow, 9, &mut packet);
-    assert_eq!(verify(&flow, 9, &packet), Verdict::Exact);
+    assert_eq!(verify(&flow, 9, &packet), IcrcVerdict::Exact);
     seal_flush_for_rxe(&flow, 9, &mut packet);
-    assert_eq!(verify(&flow, 9, &packet), Verdict::Exact);
-    assert_eq!(verify(&flow, 0, &packet), Verdict::Recovered { ip_id: 9 });
+    assert_eq!(verify(&flow, 9, &packet), IcrcVerdict::Exact);
+    assert_eq!(verify(&flow, 0, &packet), IcrcVerdict::Recovered { ip_id: 9 });
     packet[20] ^= 1;
-    assert_eq!(verify(&flow, 9, &packet), Verdict::Bad);
+    assert_eq!(verify(&flow, 9, &packet), IcrcVerdict::Bad);
     packet[0] = 0x04;
     seal_flush_for_rxe(&flow, 9, &mut packet);
-    assert_eq!(verify(&flow, 9, &packet), Verdict::Bad, "only FLUSH has a second form");
+    assert_eq!(verify(&flow, 9, &packet), IcrcVerdict::Bad, "only FLUSH has a second form");
 }
 
 #[test]
@@ -246,7 +247,7 @@ fn what_is_no_packet_is_bad_and_not_touched() {
         let mut bytes = vec![0x55; length_bytes];
         seal(&flow, 0, &mut bytes);
         assert!(bytes.iter().all(|&byte| byte == 0x55));
-        assert_eq!(verify(&flow, 0, &bytes), Verdict::Bad);
+        assert_eq!(verify(&flow, 0, &bytes), IcrcVerdict::Bad);
         assert!(!verify_with_header(&[0x45; 20], &[0; 8], &bytes));
     }
     let vector = &vectors::all()[0];

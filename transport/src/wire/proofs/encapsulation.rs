@@ -1,4 +1,4 @@
-//! Proofs about what lies below UDP: adding and removing it, and the fields of frames.
+//! Proofs about the layers below UDP: adding and removing them, and the fields of frames.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,8 +7,8 @@ use crate::proofs::{Values, check};
 use crate::wire::encapsulation::udp_length;
 use crate::wire::{FRAME_HEADER_BYTES, FrameFields, GRH_BYTES, LinkType, decapsulate, encapsulate, grh};
 
-const MOST_PAYLOAD: usize = 6;
-const MOST_FRAME: usize = 76;
+const MAX_PAYLOAD: usize = 6;
+const MAX_FRAME: usize = 76;
 
 fn v4(from: &mut Values) -> IpAddr {
     Ipv4Addr::from_bits(from.u32()).into()
@@ -23,11 +23,11 @@ fn path(source: IpAddr, destination: IpAddr, from: &mut Values) -> Path {
     Path { flow, traffic_class: from.u8(), hop_limit: from.u8(), flow_label: from.u32() }
 }
 
-/// What was put into IP comes out as it was.
+/// Checks that decapsulating an encapsulated payload returns the same payload and fields.
 fn comes_out(path: &Path, from: &mut Values) {
     let ip_id = from.u16();
-    let payload: [u8; MOST_PAYLOAD] = from.bytes();
-    let payload = &payload[..from.up_to(MOST_PAYLOAD as u64) as usize];
+    let payload: [u8; MAX_PAYLOAD] = from.bytes();
+    let payload = &payload[..from.up_to(MAX_PAYLOAD as u64) as usize];
     let built = encapsulate(path, ip_id, payload);
     let found = decapsulate(LinkType::RawIp, &built);
     assert!(found.is_ok());
@@ -39,7 +39,7 @@ fn comes_out(path: &Path, from: &mut Values) {
     assert_eq!(found.ip_header.len() + found.udp_header.len() + payload.len(), built.len());
 }
 
-/// What was put into IPv4 comes out as it was.
+/// Decapsulating undoes encapsulating over IPv4.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(50))]
 #[cfg_attr(not(kani), test)]
@@ -50,7 +50,7 @@ fn decapsulating_undoes_encapsulating_over_ipv4() {
     });
 }
 
-/// What was put into IPv6 comes out as it was.
+/// Decapsulating undoes encapsulating over IPv6.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(50))]
 #[cfg_attr(not(kani), test)]
@@ -61,7 +61,7 @@ fn decapsulating_undoes_encapsulating_over_ipv6() {
     });
 }
 
-/// Links, where IP begins in a frame of each, and where its type is.
+/// Link types with the offset at which IP begins in a frame of each, and the offset of its type.
 const LINKS: [(LinkType, usize, usize); 5] = [
     (LinkType::RawIp, 0, 50),
     (LinkType::Ethernet, 14, 12),
@@ -70,10 +70,10 @@ const LINKS: [(LinkType, usize, usize); 5] = [
     (LinkType::LinuxSll2, 20, 0),
 ];
 
-/// Any frame, and a link; one with UDP in it more often than chance would have it.
-fn frame(from: &mut Values) -> ([u8; MOST_FRAME], usize, LinkType) {
-    let mut frame: [u8; MOST_FRAME] = from.bytes();
-    let length = from.up_to(MOST_FRAME as u64) as usize;
+/// Returns any frame, and a link; frames that contain UDP are more frequent than by chance.
+fn frame(from: &mut Values) -> ([u8; MAX_FRAME], usize, LinkType) {
+    let mut frame: [u8; MAX_FRAME] = from.bytes();
+    let length = from.up_to(MAX_FRAME as u64) as usize;
     let (link, ip, kind) = from.one_of(&LINKS);
     if from.bool() {
         return (frame, length, link);
@@ -82,7 +82,8 @@ fn frame(from: &mut Values) -> ([u8; MOST_FRAME], usize, LinkType) {
         [frame[12], frame[13]] = from.one_of(&[0x8100_u16, 0x88a8]).to_be_bytes();
     }
     let bytes = length.saturating_sub(ip) as u8;
-    // Of IPv4 with or without an option: length, fragment and protocol. Of IPv6: length and protocol.
+    // The bytes are, for IPv4 with or without an option: length, fragment and protocol; for IPv6: length and
+    // protocol.
     let udp = if from.bool() {
         let words = from.between(5, 6) as u8;
         [frame[kind], frame[kind + 1]] = [8, 0];
@@ -99,7 +100,7 @@ fn frame(from: &mut Values) -> ([u8; MOST_FRAME], usize, LinkType) {
     (frame, length, link)
 }
 
-/// No frame makes the reader of frames panic, and what it finds lies inside the frame.
+/// No frame makes the reader of frames panic, and the datagram that it finds lies inside the frame.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(78))]
 #[cfg_attr(not(kani), test)]
@@ -113,7 +114,7 @@ fn the_datagram_of_any_frame_lies_inside_it() {
             whole.start <= part.start && part.end <= whole.end
         };
         assert!(inside(found.ip_header) && inside(found.udp_header) && inside(found.payload));
-        // One lies behind the other.
+        // The parts lie one behind the other.
         assert_eq!(found.ip_header.as_ptr_range().end, found.udp_header.as_ptr());
         assert_eq!(found.udp_header.as_ptr_range().end, found.payload.as_ptr());
         assert_eq!(found.udp_header.len(), 8);
@@ -142,7 +143,7 @@ fn a_frame_has_one_protocol_of_each_layer() {
     });
 }
 
-/// A UDP length is the payload's and the header's, and stays the largest one for what UDP cannot say.
+/// The UDP length is that of the payload and the header, and saturates at the field's maximum.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn udp_lengths_saturate() {

@@ -1,4 +1,4 @@
-//! Proofs about single headers: reading undoes writing, and writing undoes reading but for reserved bits.
+//! Proofs about single headers: reading undoes writing, and writing undoes reading except for reserved bits.
 
 use core::fmt::Debug;
 
@@ -8,11 +8,12 @@ use crate::wire::{
     Qpn, Reth, XrcEth,
 };
 
-/// The longest header, and a byte behind it.
+/// Length of the longest header and one byte more.
 const ROOM: usize = 29;
 const UNTOUCHED: u8 = 0xa5;
 
-/// Writes a header and reads it again. A buffer that is a byte too short stays as it is, and has none.
+/// Checks that a header that is written is read again. A buffer that is one byte too short stays as it is,
+/// and no header can be read from it.
 fn survives<T: PartialEq + Debug>(
     header: &T,
     length: usize,
@@ -28,7 +29,7 @@ fn survives<T: PartialEq + Debug>(
     assert!(out[length..].iter().all(|byte| *byte == UNTOUCHED));
 }
 
-/// Reads bytes and writes what was read: the bytes come again, without their reserved bits.
+/// Checks that bytes that are read as a header are written again, without their reserved bits.
 fn comes_again<const LEN: usize, T>(
     bytes: [u8; LEN],
     defined: [u8; LEN],
@@ -62,7 +63,7 @@ fn bth(from: &mut Values) -> Bth {
     }
 }
 
-/// A BTH that was written is read again.
+/// Reading a written BTH returns it.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(32))]
 #[cfg_attr(not(kani), test)]
@@ -70,7 +71,7 @@ fn a_bth_survives_the_wire() {
     check(|from| survives(&bth(from), Bth::LEN, Bth::emit, Bth::parse));
 }
 
-/// Every twelve bytes are a BTH, and come again without their reserved bits.
+/// Any twelve bytes are a BTH, and writing it restores them without their reserved bits.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(32))]
 #[cfg_attr(not(kani), test)]
@@ -79,7 +80,7 @@ fn the_bytes_of_a_bth_come_again() {
     check(|from| comes_again(from.bytes(), DEFINED, Bth::emit, Bth::parse));
 }
 
-/// A RETH that was written is read again, and its bytes come again.
+/// Reading a written RETH returns it, and writing a read one restores its bytes.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(32))]
 #[cfg_attr(not(kani), test)]
@@ -91,7 +92,7 @@ fn a_reth_survives_the_wire() {
     });
 }
 
-/// An AETH that was written is read again, and its bytes come again.
+/// Reading a written AETH returns it, and writing a read one restores its bytes.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(32))]
 #[cfg_attr(not(kani), test)]
@@ -103,7 +104,7 @@ fn an_aeth_survives_the_wire() {
     });
 }
 
-/// The header of an atomic request that was written is read again, and its bytes come again.
+/// Reading a written header of an atomic request returns it, and writing a read one restores its bytes.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(32))]
 #[cfg_attr(not(kani), test)]
@@ -116,7 +117,7 @@ fn the_header_of_an_atomic_request_survives_the_wire() {
     });
 }
 
-/// The header of an atomic answer that was written is read again, and its bytes come again.
+/// Reading a written header of an atomic answer returns it, and writing a read one restores its bytes.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(32))]
 #[cfg_attr(not(kani), test)]
@@ -128,7 +129,7 @@ fn the_header_of_an_atomic_answer_survives_the_wire() {
     });
 }
 
-/// A DETH that was written is read again, and its bytes come again without the reserved one.
+/// Reading a written DETH returns it, and writing a read one restores its bytes without the reserved one.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(32))]
 #[cfg_attr(not(kani), test)]
@@ -141,7 +142,8 @@ fn a_deth_survives_the_wire() {
     });
 }
 
-/// An XRCETH and a FETH that were written are read again, and their bytes come again without reserved bits.
+/// Reading a written XRCETH or FETH returns it, and writing a read one restores its bytes without reserved
+/// bits.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(32))]
 #[cfg_attr(not(kani), test)]
@@ -155,7 +157,8 @@ fn an_xrceth_and_a_feth_survive_the_wire() {
     });
 }
 
-/// Immediate data and keys to invalidate that were written are read again, and their bytes come again.
+/// Reading written immediate data or a key to invalidate returns it, and writing a read one restores its
+/// bytes.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(32))]
 #[cfg_attr(not(kani), test)]
@@ -185,7 +188,7 @@ fn the_headers_of_a_set_do_not_overlap() {
     });
 }
 
-/// The row of an opcode is about that opcode, and its headers leave room for nothing else.
+/// The row of an opcode is about that opcode, and its length is that of its headers.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(12))]
 #[cfg_attr(not(kani), test)]

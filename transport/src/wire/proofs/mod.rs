@@ -1,4 +1,4 @@
-//! Proofs about numbers, headers, packets and what lies below them; see `crate::proofs`.
+//! Proofs about numbers, headers, packets and the layers below them; see `crate::proofs`.
 
 mod encapsulation;
 mod headers;

@@ -37,7 +37,8 @@ fn the_distance_of_two_psns_is_antisymmetric() {
     });
 }
 
-/// Of two different PSNs that are not opposite exactly one is before the other; of opposite ones, both are.
+/// Exactly one of two different PSNs is before the other, unless they are opposite; of opposite ones, each is
+/// before the other.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn of_two_psns_exactly_one_is_before_the_other() {
@@ -64,7 +65,7 @@ fn the_order_of_psns_is_transitive_within_half_of_the_circle() {
     });
 }
 
-/// A step forward and the same step back end where they began, and a short step is the distance.
+/// A step forward and the same step back lead to the start, and a short step is the distance.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn steps_of_psns_undo_each_other() {
@@ -92,7 +93,7 @@ fn a_queue_pair_number_is_a_process_and_an_index() {
     });
 }
 
-/// Two processes have no number in common, and none of a process is that of multicast or of QP0 and QP1.
+/// Two processes have no number in common, and no process has the number of multicast or of QP0 and QP1.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn processes_have_numbers_of_their_own() {
@@ -108,7 +109,7 @@ fn processes_have_numbers_of_their_own() {
     });
 }
 
-/// A syndrome byte and its meaning are each other's inverse.
+/// Decoding and encoding of a syndrome byte are inverse.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn a_syndrome_byte_has_one_meaning_and_back() {
@@ -118,7 +119,7 @@ fn a_syndrome_byte_has_one_meaning_and_back() {
     });
 }
 
-/// What a syndrome was made of is read again, and codes of more than five bits never become another class.
+/// Decoding an encoded syndrome returns it, and codes of more than five bits never become another class.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn the_meaning_of_a_syndrome_survives_its_byte() {
@@ -141,7 +142,8 @@ fn the_meaning_of_a_syndrome_survives_its_byte() {
     });
 }
 
-/// An RNR timer is from 10 µs to 655.36 ms, and a larger code waits longer, but for code 0, the longest.
+/// An RNR timer is from 10 µs to 655.36 ms, and a larger code stands for a longer time, except code 0, the
+/// longest.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn rnr_timers_grow_with_their_codes() {
@@ -199,8 +201,8 @@ fn both_ends_of_a_connection_compute_the_same_source_port() {
     });
 }
 
-/// Flow labels that differ in their low 14 bits alone have different source ports, and so have those that
-/// differ in their high 6 bits alone. What is above the 20 bits does not count.
+/// Flow labels that differ only in their low 14 bits have different source ports, and so have those that
+/// differ only in their high 6 bits. Bits above the 20 of a label do not count.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(4))]
 #[cfg_attr(not(kani), test)]

@@ -1,4 +1,4 @@
-//! Proofs about whole packets: the checked view, headers that are written, what is read before either.
+//! Proofs about whole packets: the checked view, written headers, and fields that are read before parsing.
 
 use crate::proofs::{Values, check};
 use crate::wire::{
@@ -6,17 +6,17 @@ use crate::wire::{
     OpcodeInfo, Packet, PayloadRule, Psn, Qpn, Reth, XrcEth, peek,
 };
 
-/// Payload bytes of a packet here: enough for every pad count and for the rule of eight bytes.
-const MOST_PAYLOAD: usize = 8;
-/// The longest headers (44 bytes), this payload, and the ICRC.
-pub(crate) const MOST_BYTES: usize = 56;
+/// Largest payload in bytes here: enough for every pad count and for the rule of eight bytes.
+const MAX_PAYLOAD: usize = 8;
+/// Length in bytes of the longest headers (44), this payload, and the ICRC.
+pub(crate) const MAX_BYTES: usize = 56;
 
-/// What is known about an opcode; none, if no packet has it.
+/// Returns the properties of an arbitrary opcode; `None` if no packet has it.
 fn known(from: &mut Values) -> Option<&'static OpcodeInfo> {
     Opcode::from_byte(from.u8()).info()
 }
 
-/// Any legal headers of an opcode.
+/// Returns arbitrary legal headers of an opcode.
 fn headers_of(info: &OpcodeInfo, from: &mut Values) -> Headers {
     let (address, first, second) = (from.u64(), from.u64(), from.u64());
     let (number, key, byte) = (from.u24(), from.u32(), from.u8());
@@ -48,20 +48,20 @@ fn headers_of(info: &OpcodeInfo, from: &mut Values) -> Headers {
     }
 }
 
-/// A payload length that the rule of an opcode allows.
+/// Returns a payload length that the rule of an opcode allows.
 fn payload_bytes_of(rule: PayloadRule, from: &mut Values) -> usize {
     match rule {
         PayloadRule::None => 0,
-        PayloadRule::Mtu | PayloadRule::Eight => MOST_PAYLOAD,
-        PayloadRule::OneToMtu => from.between(1, MOST_PAYLOAD as u64) as usize,
-        PayloadRule::ZeroToMtu => from.up_to(MOST_PAYLOAD as u64) as usize,
+        PayloadRule::Mtu | PayloadRule::Eight => MAX_PAYLOAD,
+        PayloadRule::OneToMtu => from.between(1, MAX_PAYLOAD as u64) as usize,
+        PayloadRule::ZeroToMtu => from.up_to(MAX_PAYLOAD as u64) as usize,
     }
 }
 
-/// Any bytes, and how many: more often than by chance as many as their opcode wants.
-pub(crate) fn bytes(from: &mut Values) -> ([u8; MOST_BYTES], usize) {
+/// Returns arbitrary bytes and a length, which is more often than by chance the one that their opcode needs.
+pub(crate) fn bytes(from: &mut Values) -> ([u8; MAX_BYTES], usize) {
     let mut bytes = from.bytes();
-    let length = from.up_to(MOST_BYTES as u64) as usize;
+    let length = from.up_to(MAX_BYTES as u64) as usize;
     if from.bool() {
         return (bytes, length);
     }
@@ -72,7 +72,8 @@ pub(crate) fn bytes(from: &mut Values) -> ([u8; MOST_BYTES], usize) {
     }
 }
 
-/// A packet that was written is read again: headers, payload, pad, and no byte behind it is touched.
+/// A packet that was written is read again with its headers, payload and pad, and no byte behind it is
+/// changed.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(58))]
 #[cfg_attr(not(kani), test)]
@@ -81,8 +82,8 @@ fn a_packet_survives_the_wire() {
         let Some(info) = known(from) else { return };
         let headers = headers_of(info, from);
         let length = payload_bytes_of(info.payload, from);
-        let payload: [u8; MOST_PAYLOAD] = from.bytes();
-        let mut out = [0xee; MOST_BYTES];
+        let payload: [u8; MAX_PAYLOAD] = from.bytes();
+        let mut out = [0xee; MAX_BYTES];
         let written = headers.emit_packet(&payload[..length], &mut out);
         assert_eq!(headers.len(), info.header_bytes);
         assert_eq!(written, (info.header_bytes + length).next_multiple_of(4));
@@ -97,7 +98,7 @@ fn a_packet_survives_the_wire() {
     });
 }
 
-/// Headers are written whole or not at all.
+/// Headers are written completely or not at all.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(58))]
 #[cfg_attr(not(kani), test)]
@@ -105,17 +106,17 @@ fn a_short_buffer_is_never_overrun() {
     check(|from| {
         let Some(info) = known(from) else { return };
         let headers = headers_of(info, from);
-        let length = from.up_to(MOST_PAYLOAD as u64) as usize;
-        let room = from.up_to(MOST_BYTES as u64) as usize;
+        let length = from.up_to(MAX_PAYLOAD as u64) as usize;
+        let room = from.up_to(MAX_BYTES as u64) as usize;
         let needed = (headers.len() + length).next_multiple_of(4);
-        let mut out = [0xee; MOST_BYTES];
-        let written = headers.emit_packet(&[7; MOST_PAYLOAD][..length], &mut out[..room]);
+        let mut out = [0xee; MAX_BYTES];
+        let written = headers.emit_packet(&[7; MAX_PAYLOAD][..length], &mut out[..room]);
         assert_eq!(written, if room < needed { 0 } else { needed });
         assert!(out[written..].iter().all(|byte| *byte == 0xee));
     });
 }
 
-/// No bytes make the parser panic, and what it takes for a payload lies between the headers and the ICRC.
+/// No bytes make the parser panic, and the payload that it returns lies between the headers and the ICRC.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(58))]
 #[cfg_attr(not(kani), test)]
@@ -146,11 +147,11 @@ fn a_packet_that_was_read_can_be_written() {
     check(|from| {
         let (bytes, length) = bytes(from);
         let Ok(packet) = Packet::parse(&bytes[..length]) else { return };
-        // More than three bytes of pad, or a wrong count, are the queue pair's to refuse.
+        // A pad of more than three bytes, or a wrong count, is for the queue pair to refuse.
         if usize::from(packet.bth().pad_count) != packet.payload().len().wrapping_neg() & 3 {
             return;
         }
-        let mut out = [0; MOST_BYTES];
+        let mut out = [0; MAX_BYTES];
         let written = packet.headers().emit_packet(packet.payload(), &mut out);
         assert_eq!(written + ICRC_BYTES, length);
         let again = Packet::parse(&out[..length]);
@@ -160,7 +161,7 @@ fn a_packet_that_was_read_can_be_written() {
     });
 }
 
-/// What is read before a packet is parsed is what the parsed packet says.
+/// Fields that are read before a packet is parsed have the values of the parsed packet.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(58))]
 #[cfg_attr(not(kani), test)]
@@ -181,7 +182,7 @@ fn peeking_sees_what_parsing_sees() {
     });
 }
 
-/// No bytes make peeking panic, and a field that they are too short for is none.
+/// No bytes make peeking panic, and a field is `None` if the bytes are too short for it.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(66))]
 #[cfg_attr(not(kani), test)]
@@ -201,7 +202,7 @@ fn peeking_reads_nothing_behind_the_bytes() {
     });
 }
 
-/// Two packets that are for the same SRQ name one destination, and the relation has no direction.
+/// The relation "for the same SRQ" is symmetric, and two packets in it have one destination.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(22))]
 #[cfg_attr(not(kani), test)]

@@ -49,6 +49,7 @@ pub(crate) const CONTEXT: QpContext = QpContext {
     recv_queue: RECV_QUEUE,
     xrcd: XRCD,
     ordinal: 0,
+    out_of_order: false,
 };
 
 /// The path from the queue pair under test to its peer.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::path::Flow;
 use pumice_transport::qp::{
-    Arrival, AttributeMask, Congestion, ModifyError, ModifyLimits, PostError, Progress, QpAttributes,
-    QpConfig, QueuePair, ResolvedPath,
+    AdaptiveTimeout, Arrival, AttributeMask, Congestion, ModifyError, ModifyLimits, PostError, Progress,
+    QpAttributes, QpConfig, QueuePair, ResolvedPath,
 };
 use pumice_transport::types::{
     Access, AddressVector, Gid, Mtu, QpCapacity, QpState, QpType, RemoteTarget, SendFlags, SendOpcode,
@@ -65,6 +65,7 @@ pub(crate) struct Setup {
     pub(crate) qkey: u32,
     pub(crate) window_limit_packets: u32,
     pub(crate) congestion: Congestion,
+    pub(crate) adaptive_timeout: Option<AdaptiveTimeout>,
     pub(crate) state: QpState,
 }
 
@@ -88,6 +89,7 @@ impl Setup {
             qkey: QKEY,
             window_limit_packets: 64,
             congestion: Congestion::default(),
+            adaptive_timeout: None,
             state: QpState::Rts,
         }
     }
@@ -102,6 +104,7 @@ impl Setup {
             has_srq: self.has_srq,
             port_mtu_bytes: self.mtu.bytes(),
             congestion: self.congestion.clone(),
+            adaptive_timeout: self.adaptive_timeout,
         };
         let mut rung = Rung {
             qp: QueuePair::new(config),
@@ -226,7 +229,7 @@ impl Rung {
     pub(crate) fn receive_marked(&mut self, literal: &Literal, traffic_class: u8) {
         let mut bytes = literal.bytes(LOCAL);
         icrc::seal(&flow_from_peer(), 0, &mut bytes);
-        assert_eq!(icrc::verify(&flow_from_peer(), 0, &bytes), icrc::Verdict::Exact);
+        assert_eq!(icrc::verify(&flow_from_peer(), 0, &bytes), icrc::IcrcVerdict::Exact);
         assert!(self.receive_bytes(&bytes, &flow_from_peer(), traffic_class), "no packet: {literal:?}");
     }
 
@@ -306,7 +309,7 @@ impl Rung {
     /// Lets time pass, without looking at timers in between.
     pub(crate) fn wait(&mut self, ns: u64) {
         self.now_ns += ns;
-        let asked = self.qp.doubts_peer_since_ns(self.now_ns);
+        let asked = self.qp.peer_silent_since_ns(self.now_ns);
         let peer = asked.map_or(PeerProgress::Unknown, |since_ns| {
             self.asked_about_peer.push(since_ns);
             self.peer_progress

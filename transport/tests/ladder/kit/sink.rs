@@ -51,7 +51,7 @@ impl Sink {
             .map(|sent| {
                 if self.seal.is_some() {
                     let verdict = icrc::verify(&sent.path.flow, 0, &sent.bytes);
-                    assert_eq!(verdict, icrc::Verdict::Exact, "ICRC of {:02x?}", sent.bytes);
+                    assert_eq!(verdict, icrc::IcrcVerdict::Exact, "ICRC of {:02x?}", sent.bytes);
                     let packet = Packet::parse(&sent.bytes).expect("a packet that is sent can be parsed");
                     assert_written_alike(&packet);
                 }

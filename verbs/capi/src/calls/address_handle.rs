@@ -6,21 +6,20 @@ use std::net::{IpAddr, Ipv4Addr};
 use pumice_calls::Call;
 use pumice_transport::types::{AddressVector, Gid, WcFlags};
 
-use crate::ground::abi::{
-    ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc,
-};
-use crate::ground::arguments::{In, Out};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::gate::About;
-use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer_about, status_of};
+use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
+use crate::entry::arguments::{In, Out};
+use crate::entry::handles::{hand_out, live, take_back};
+use crate::entry::outcome::{pointer_about, status_of};
+use crate::gate::CallSubject;
 use crate::objects::address_handle::Ah;
-use crate::objects::command_file::Owned;
+use crate::objects::command_file::OwnedObject;
 use crate::objects::context::Context;
 use crate::objects::local_identifier;
+use crate::objects::peer_host;
 use crate::objects::protection_domain::Pd;
+use crate::platform::errno::{Errno, INVALID};
 
-/// An address vector from its C form.
+/// Converts an address vector from its C form.
 pub(crate) fn vector_from(c: &ibv_ah_attr) -> AddressVector {
     AddressVector {
         is_global: c.is_global != 0,
@@ -37,7 +36,7 @@ pub(crate) fn vector_from(c: &ibv_ah_attr) -> AddressVector {
     }
 }
 
-/// The C form of an address vector.
+/// Converts an address vector to its C form.
 pub(crate) fn vector_to(vector: &AddressVector) -> ibv_ah_attr {
     ibv_ah_attr {
         grh: ibv_global_route {
@@ -60,28 +59,31 @@ fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah, Errno>
     let domain = live::<Pd>(pd)?;
     let context = domain.context()?;
     let vector = local_identifier::resolve(*vector, context.hca());
+    //= linux:verbs.c#ib_resolve_eth_dmac
+    //| An address handle leads to a host that was found.
+    peer_host::find(&vector, context.hca())?;
     let (handle, path) = context.hca().create_ah(domain.handle(), &vector)?;
-    context.own(Owned::AddressHandle(handle.pack()));
+    context.own(OwnedObject::AddressHandle(handle.pack()));
     let c = ibv_ah { context: domain.context_pointer(), pd, handle: handle.index };
     Ok(hand_out(Ah::new(c, handle, domain.handle(), path, domain.begin_use())))
 }
 
 pub(crate) extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: In<'_, ibv_ah_attr>) -> *mut ibv_ah {
-    pointer_about(Call::ibv_create_ah, About::on(pd), || create(pd, &vector_from(attr.get()?)))
+    pointer_about(Call::ibv_create_ah, CallSubject::on(pd), || create(pd, &vector_from(attr.get()?)))
 }
 
 pub(crate) extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    status_of(Call::ibv_destroy_ah, About::of(ah), || {
+    status_of(Call::ibv_destroy_ah, CallSubject::of(ah), || {
         let held = live::<Ah>(ah)?;
         let context = Context::of(held.context_pointer())?;
         context.hca().destroy_ah(held.handle())?;
-        context.disown(Owned::AddressHandle(held.handle().pack()));
+        context.disown(OwnedObject::AddressHandle(held.handle().pack()));
         take_back::<Ah>(ah);
         Ok(())
     })
 }
 
-/// Source and destination, traffic class and flow label of a received datagram.
+/// Returns source and destination, traffic class and flow label of a received datagram.
 fn read_grh(grh: &ibv_grh) -> (Gid, Gid, u8, u32) {
     let word = u32::from_be_bytes(grh.version_tclass_flow);
     //= linux:verbs.c#ib_get_rdma_header_version
@@ -97,7 +99,7 @@ fn read_grh(grh: &ibv_grh) -> (Gid, Gid, u8, u32) {
     (gid([a, b, c, d]), gid([e, f, g, h]), traffic_class, 0)
 }
 
-/// The address of the sender of a received datagram.
+/// Returns the address vector of the sender of a received datagram.
 fn sender(
     context: &Context,
     port_num: u8,
@@ -116,7 +118,7 @@ fn sender(
     let mut gids = context.hca().gids();
     gids.retain(|(_, entry)| entry.port_num == port_num);
     let own = gids.iter().find(|(_, entry)| entry.gid == destination);
-    // A group is no address to answer from: any address of the same IP version is.
+    // A group cannot be the source of an answer; any address of the same IP version can.
     let alike = || gids.iter().find(|(_, entry)| entry.gid.is_ipv4() == source.is_ipv4());
     let found = own.or_else(|| if destination.is_multicast() { alike() } else { None });
     let sgid_index = found.map(|(index, _)| *index).ok_or(Errno(libc::ENOENT))?;
@@ -128,7 +130,7 @@ fn sender(
         traffic_class,
         flow_label,
         port_num,
-        // Not `wc.sl`: that tells the IP version.
+        // `wc.sl` is not used: it has the IP version.
         ..AddressVector::default()
     })
 }
@@ -140,7 +142,7 @@ pub(crate) extern "C" fn ibv_init_ah_from_wc(
     grh: In<'_, ibv_grh>,
     ah_attr: Out<'_, ibv_ah_attr>,
 ) -> c_int {
-    status_of(Call::ibv_init_ah_from_wc, About::on(context), || {
+    status_of(Call::ibv_init_ah_from_wc, CallSubject::on(context), || {
         let ah_attr = ah_attr.required()?;
         let context = Context::of(context)?;
         ah_attr.set(vector_to(&sender(&context, port_num, wc, grh)?));
@@ -154,7 +156,7 @@ pub(crate) extern "C" fn ibv_create_ah_from_wc(
     grh: In<'_, ibv_grh>,
     port_num: u8,
 ) -> *mut ibv_ah {
-    pointer_about(Call::ibv_create_ah_from_wc, About::on(pd), || {
+    pointer_about(Call::ibv_create_ah_from_wc, CallSubject::on(pd), || {
         let context = live::<Pd>(pd)?.context()?;
         create(pd, &sender(&context, port_num, wc, grh)?)
     })
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_of_either_ip_version_tells_sender_and_receiver() {
+    fn the_header_of_either_ip_version_names_sender_and_receiver() {
         let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
         let (from, to) = (gid("2001:db8::1"), gid("2001:db8::2"));
         let mut grh = ibv_grh {
@@ -175,7 +177,7 @@ mod tests {
             ..empty_header()
         };
         assert_eq!(read_grh(&grh), (from, to, 0x34, 0x1_2345));
-        // 20 bytes of anything but version 6, then an IPv4 header.
+        // The area has 20 bytes of anything but version 6, then an IPv4 header.
         grh = empty_header();
         let header = [0x45, 0x88, 0, 40, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         grh.sgid[12..].copy_from_slice(&header[..4]);
@@ -184,6 +186,6 @@ mod tests {
     }
 
     fn empty_header() -> ibv_grh {
-        crate::ground::zeroed::zeroed()
+        crate::abi::zeroed::zeroed()
     }
 }

@@ -1,5 +1,5 @@
-//! Buffers that the device allocates for a program (`ibv_alloc_buf`), and registration by a list of what is
-//! given (`ibv_reg_mr_ex`).
+//! Buffers that the device allocates for a program (`ibv_alloc_buf`), and registration with a structure of
+//! parameters (`ibv_reg_mr_ex`).
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::offset_of;
@@ -9,25 +9,25 @@ use std::sync::Arc;
 use pumice_calls::Call;
 use pumice_transport::types::Access;
 
-use super::memory::{FileRange, own_iova, register, register_file};
-use crate::ground::abi::{ibv_buf, ibv_dmah, ibv_mr, ibv_mr_init_attr, ibv_pd};
-use crate::ground::arguments::{In, Lasting, Out};
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{number, pointer_about, value};
+use super::memory::{FileRange, own_iova, register, register_at, register_file};
+use crate::abi::{ibv_buf, ibv_dmah, ibv_mr, ibv_mr_init_attr, ibv_pd};
+use crate::entry::arguments::{In, LastingPointer, Out};
+use crate::entry::handles::{hand_out, live, take_back};
+use crate::entry::outcome::{number, pointer_about, value};
+use crate::gate::CallSubject;
 use crate::objects::buffer::Buffer;
 use crate::objects::dma_handle::Dmah;
 use crate::objects::memory_region::Mr;
 use crate::objects::protection_domain::Pd;
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// Allocates a buffer: its address, and in `buf` the handle by which it is registered and freed.
+/// Allocates a buffer: returns its address, and in `buf` the handle with which it is registered and freed.
 pub(crate) extern "C" fn ibv_alloc_buf(
     pd: *mut ibv_pd,
     size: usize,
     buf: Out<'_, *mut ibv_buf>,
 ) -> *mut c_void {
-    pointer_about(Call::ibv_alloc_buf, About::on(pd), || {
+    pointer_about(Call::ibv_alloc_buf, CallSubject::on(pd), || {
         live::<Pd>(pd)?;
         let buf = buf.required()?;
         let buffer = Buffer::new(pd, size)?;
@@ -45,7 +45,7 @@ pub(crate) extern "C" fn ibv_free_buf(buf: *mut ibv_buf) {
     });
 }
 
-/// -1 and ENODATA: plain memory has no DMA-buf.
+/// Fails with -1 and ENODATA: plain memory has no DMA-buf.
 pub(crate) extern "C" fn ibv_export_buf_dmabuf_fd(buf: *mut ibv_buf) -> c_int {
     number(Call::ibv_export_buf_dmabuf_fd, || {
         live::<Buffer>(buf)?;
@@ -53,7 +53,7 @@ pub(crate) extern "C" fn ibv_export_buf_dmabuf_fd(buf: *mut ibv_buf) -> c_int {
     })
 }
 
-/// `IBV_REG_MR_MASK_*`.
+/// Bits of `IBV_REG_MR_MASK_*`.
 const MASK_IOVA: u64 = 1;
 const MASK_ADDR: u64 = 1 << 1;
 const MASK_FD: u64 = 1 << 2;
@@ -62,26 +62,26 @@ const MASK_DMAH: u64 = 1 << 4;
 const MASK_BUF: u64 = 1 << 5;
 const MASK_KNOWN: u64 = (1 << 6) - 1;
 
-/// What `ibv_reg_mr_ex` is asked for. Members without their bit are not read: programs that were built before
+/// Parameters of `ibv_reg_mr_ex`. Members without their bit are not read: programs that were built before
 /// they existed have shorter structures.
-struct Wanted {
-    memory: WantedMemory,
+struct RegistrationParameters {
+    memory: RegisteredMemory,
     length: usize,
     iova: Option<u64>,
     access: c_uint,
     dma_handle: Option<Arc<Dmah>>,
 }
 
-enum WantedMemory {
+enum RegisteredMemory {
     At(*mut c_void),
     File { descriptor: c_int, offset: u64 },
 }
 
-impl Wanted {
+impl RegistrationParameters {
     /// # Errors
-    /// EOPNOTSUPP: an unknown bit. ENOENT: a DMA handle or buffer that does not exist. EINVAL: what is
-    /// given does not go together.
-    fn of(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> Result<Wanted, Errno> {
+    /// Fails with EOPNOTSUPP for an unknown bit, with ENOENT for a DMA handle or buffer that does not exist,
+    /// and with EINVAL for a contradictory combination.
+    fn of(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> Result<RegistrationParameters, Errno> {
         let nothing = ibv_mr_init_attr {
             length: 0,
             access: 0,
@@ -113,34 +113,37 @@ impl Wanted {
         let dma_handle = if given(MASK_DMAH) { Some(dma_handle_for(pd, attr.dmah, access)?) } else { None };
         let iova = given(MASK_IOVA).then_some(attr.iova);
         if given(MASK_FD) {
-            let memory = WantedMemory::File { descriptor: attr.fd, offset: attr.fd_offset };
-            return Ok(Wanted { memory, length: attr.length, iova, access, dma_handle });
+            let memory = RegisteredMemory::File { descriptor: attr.fd, offset: attr.fd_offset };
+            return Ok(RegistrationParameters { memory, length: attr.length, iova, access, dma_handle });
         }
         if given(MASK_BUF) {
             live::<Buffer>(attr.buf)?.check_registration(pd, attr.addr, attr.length)?;
         }
-        let memory = WantedMemory::At(attr.addr);
-        Ok(Wanted { memory, length: attr.length, iova, access, dma_handle })
+        let memory = RegisteredMemory::At(attr.addr);
+        Ok(RegistrationParameters { memory, length: attr.length, iova, access, dma_handle })
     }
 
     /// # Errors
-    /// Those of [`register`] and [`register_file`].
+    /// Fails as [`register`] and [`register_file`].
     fn register(&self, pd: *mut ibv_pd) -> Result<*mut ibv_mr, Errno> {
-        let &Wanted { ref memory, length, iova, access, .. } = self;
+        let &RegistrationParameters { ref memory, length, iova, access, .. } = self;
         let addr = match *memory {
-            WantedMemory::At(addr) => addr,
-            WantedMemory::File { descriptor, offset } => {
+            RegisteredMemory::At(addr) => addr,
+            RegisteredMemory::File { descriptor, offset } => {
                 let range = FileRange { descriptor, offset, length };
                 return register_file(pd, &range, iova.unwrap_or(offset), access);
             }
         };
-        // SAFETY: the program that calls `ibv_reg_mr_ex` keeps the memory mapped until it deregisters it.
-        let memory = unsafe { Lasting::new(addr) };
-        register(pd, memory, length, iova.unwrap_or_else(|| own_iova(memory, access)), access)
+        // SAFETY: the program that calls `ibv_reg_mr_ex` does not unmap the memory before it deregisters it.
+        let memory = unsafe { LastingPointer::new(addr) };
+        match iova {
+            Some(iova) => register_at(pd, memory, length, iova, access),
+            None => register(pd, memory, length, own_iova(memory, access), access),
+        }
     }
 }
 
-/// Bytes of the structure that are there if these members are given.
+/// Returns the length in bytes that the structure has if these members are given.
 fn length_of(mask: u64) -> usize {
     if mask & MASK_BUF != 0 {
         size_of::<ibv_mr_init_attr>()
@@ -153,11 +156,11 @@ fn length_of(mask: u64) -> usize {
     }
 }
 
-/// The DMA handle of a region in a domain.
+/// Returns the DMA handle for a region in a domain.
 ///
 /// # Errors
-/// ENOENT: there is none. EINVAL: it is another device's, or the region is on demand, which Linux refuses
-/// too.
+/// Fails with ENOENT if there is none, and with EINVAL if it is another device's, or if the region is on
+/// demand, which Linux refuses too.
 fn dma_handle_for(pd: *mut ibv_pd, dmah: *mut ibv_dmah, access: c_uint) -> Result<Arc<Dmah>, Errno> {
     let dma_handle = live::<Dmah>(dmah)?;
     live::<Pd>(pd)?.context()?.check_same("DMA handle", &*dma_handle.context()?)?;
@@ -170,11 +173,11 @@ fn dma_handle_for(pd: *mut ibv_pd, dmah: *mut ibv_dmah, access: c_uint) -> Resul
 }
 
 pub(crate) extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> *mut ibv_mr {
-    pointer_about(Call::ibv_reg_mr_ex, About::on(pd), || {
-        let wanted = Wanted::of(pd, attr)?;
-        let region = wanted.register(pd)?;
-        if let Some(dma_handle) = &wanted.dma_handle {
-            live::<Mr>(region)?.keep_dma_handle(dma_handle);
+    pointer_about(Call::ibv_reg_mr_ex, CallSubject::on(pd), || {
+        let parameters = RegistrationParameters::of(pd, attr)?;
+        let region = parameters.register(pd)?;
+        if let Some(dma_handle) = &parameters.dma_handle {
+            live::<Mr>(region)?.hold_dma_handle(dma_handle);
         }
         Ok(region)
     })
@@ -183,11 +186,11 @@ pub(crate) extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init
 pub(crate) extern "C" fn ibv_reg_buf_mr(
     pd: *mut ibv_pd,
     buf: *mut ibv_buf,
-    addr: Lasting,
+    addr: LastingPointer,
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer_about(Call::ibv_reg_buf_mr, About::on(pd), || {
+    pointer_about(Call::ibv_reg_buf_mr, CallSubject::on(pd), || {
         live::<Buffer>(buf)?.check_registration(pd, addr.as_ptr(), length)?;
         let access = access as c_uint;
         register(pd, addr, length, own_iova(addr, access), access)

@@ -1,5 +1,5 @@
 //! The extended completion queue: one completion at a time, read field by field. In the functions of its
-//! table `ibv_cq` stands for `ibv_cq_ex`, which begins with one.
+//! table `ibv_cq` is used for `ibv_cq_ex`, which begins with one.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -7,49 +7,47 @@ use pumice_calls::Call;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use super::completion_queue::imm_or_key;
-use crate::ground::abi::operation;
-use crate::ground::abi::{
-    ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr,
-};
-use crate::ground::arguments::{In, Trusted};
-use crate::ground::check;
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::handles::live;
-use crate::ground::outcome::{data_path, pointer_about, status_of};
-use crate::ground::refusal::check_mask;
-use crate::objects::completion_queue::{Cq, Polled, Wanted};
+use crate::abi::operation;
+use crate::abi::{ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr};
+use crate::check;
+use crate::entry::arguments::{In, Trusted};
+use crate::entry::handles::live;
+use crate::entry::outcome::{data_path, pointer_about, status_of};
+use crate::gate::CallSubject;
+use crate::log::refusal::check_mask;
+use crate::objects::completion_queue::{Cq, CqCreateParameters, Polled};
 use crate::objects::context::Context;
 use crate::objects::memory_window::show_refused;
 use crate::objects::protection_domain::Pd;
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `..._MASK_PD`.
+/// The flags `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `..._MASK_PD`.
 const MASK_FLAGS: u32 = 1;
 const MASK_PD: u32 = 1 << 1;
-/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`: a promise of the program, which `pumice check` looks at. The locks
-/// of a queue are taken in any case, because the device's own threads add to it.
+/// The flag `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`: a promise of the program, which `pumice check` verifies.
+/// The locks of a queue are taken in any case, because the device's own threads add to it.
 const SINGLE_THREADED: u32 = 1;
-/// `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
+/// The flag `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
 const IGNORE_OVERRUN: u32 = 1 << 1;
 const KNOWN_FLAGS: u32 = SINGLE_THREADED | IGNORE_OVERRUN;
-/// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP` and `..._TIMESTAMP_WALLCLOCK`.
+/// The flags `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP` and `..._TIMESTAMP_WALLCLOCK`.
 const WC_STAMP: u64 = 1 << 7;
 const WC_WALLCLOCK: u64 = 1 << 11;
-/// Byte length, immediate, QP number, source QP, SLID, SL, DLID path bits, and time stamps. Not VLANs,
-/// flow tags, tag matching: the device has none.
+/// Fields that programs may ask for: byte length, immediate, QP number, source QP, SLID, SL, DLID path bits,
+/// and timestamps. VLANs, flow tags and tag matching are missing, because the device has none.
 const KNOWN_WC_FLAGS: u64 = 0x7f | WC_STAMP | WC_WALLCLOCK;
 
 pub(crate) extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attributes: In<'_, ibv_cq_init_attr_ex>,
 ) -> *mut ibv_cq_ex {
-    pointer_about(Call::ibv_create_cq_ex, About::on(context), || create(context, attributes.get()?))
+    pointer_about(Call::ibv_create_cq_ex, CallSubject::on(context), || create(context, attributes.get()?))
 }
 
-/// Makes an extended completion queue.
+/// Creates an extended completion queue.
 ///
 /// # Errors
-/// EOPNOTSUPP: it asks for what this device does not have. Those of [`Cq::create`].
+/// Fails with EOPNOTSUPP for a feature that this device does not have, and as [`Cq::create`].
 pub(crate) fn create(
     context: *mut ibv_context,
     attributes: &ibv_cq_init_attr_ex,
@@ -80,7 +78,7 @@ pub(crate) fn create(
         None
     };
     let ibv_cq_init_attr_ex { cqe, cq_context, channel, comp_vector, .. } = *attributes;
-    let wanted = Wanted {
+    let parameters = CqCreateParameters {
         cqe,
         cq_context,
         channel,
@@ -93,17 +91,17 @@ pub(crate) fn create(
         domain_use,
         set_operations,
     };
-    let cq = Cq::create(context, wanted)?;
+    let cq = Cq::create(context, parameters)?;
     match domain {
-        Some(domain) if domain.has_thread_domain() => domain.tell_thread_of(cq),
+        Some(domain) if domain.has_thread_domain() => domain.report_thread_domain(cq),
         _ if flags & SINGLE_THREADED != 0 => check::for_one_thread(cq.addr(), cq.addr()),
         _ => {}
     }
     Ok(cq.cast())
 }
 
-/// Takes the next completion into the structure. ENOENT: there is none. EIO: there will never be one, for the
-/// queue overran.
+/// Takes the next completion into the structure. Returns ENOENT if there is none, and EIO if there will never
+/// be one, because the queue overran.
 fn take(cq: &Cq) -> c_int {
     let mut one = [WorkCompletion::default()];
     let none = || if cq.queue().is_failed() { libc::EIO } else { libc::ENOENT };
@@ -129,9 +127,9 @@ fn take(cq: &Cq) -> c_int {
     0
 }
 
-/// Begins to poll: other threads wait until `end_poll`, unless there was nothing.
+/// Begins to poll: other threads wait until `end_poll`, unless there was no completion.
 extern "C" fn start_poll(cq: Trusted<'_, ibv_cq>, attributes: In<'_, ibv_poll_cq_attr>) -> c_int {
-    data_path::code(Call::ibv_start_poll, About::of(cq.as_ptr()), libc::ENOENT, || {
+    data_path::code(Call::ibv_start_poll, CallSubject::of(cq.as_ptr()), libc::ENOENT, || {
         let Some(cq) = cq.optional::<Cq>() else { return libc::EINVAL };
         if attributes.optional().is_some_and(|attributes| attributes.comp_mask != 0) {
             return libc::EINVAL;
@@ -146,7 +144,7 @@ extern "C" fn start_poll(cq: Trusted<'_, ibv_cq>, attributes: In<'_, ibv_poll_cq
 }
 
 extern "C" fn next_poll(cq: Trusted<'_, ibv_cq>) -> c_int {
-    data_path::code(Call::ibv_next_poll, About::of(cq.as_ptr()), libc::ENOENT, || {
+    data_path::code(Call::ibv_next_poll, CallSubject::of(cq.as_ptr()), libc::ENOENT, || {
         let Some(cq) = cq.optional::<Cq>() else { return libc::EINVAL };
         // A shuffled schedule may end the batch here.
         if cq.queue().ends_batch() { libc::ENOENT } else { take(cq) }
@@ -161,10 +159,10 @@ extern "C" fn end_poll(cq: Trusted<'_, ibv_cq>) {
     });
 }
 
-/// Reads of the current completion.
+/// Reads a value of the current completion.
 #[inline]
-pub(crate) fn read<T: Default>(cq: Trusted<'_, ibv_cq>, look: impl FnOnce(&Polled) -> T) -> T {
-    cq.optional::<Cq>().map_or_else(T::default, |cq| cq.turn().with(|polled| look(polled)))
+pub(crate) fn read<T: Default>(cq: Trusted<'_, ibv_cq>, run: impl FnOnce(&Polled) -> T) -> T {
+    cq.optional::<Cq>().map_or_else(T::default, |cq| cq.turn().with(|polled| run(polled)))
 }
 
 extern "C" fn wc_read_opcode(cq: Trusted<'_, ibv_cq>) -> c_uint {
@@ -207,20 +205,20 @@ extern "C" fn wc_read_dlid_path_bits(cq: Trusted<'_, ibv_cq>) -> u8 {
     read(cq, |polled| polled.completion.dlid_path_bits)
 }
 
-/// A field that only a successful completion has is read, by a program that is checked.
-fn look_at_read(cq: Trusted<'_, ibv_cq>, field: &str) {
+/// Reports to the checker that a program reads a field that only a successful completion has.
+fn check_field_read(cq: Trusted<'_, ibv_cq>, field: &str) {
     let address = cq.as_ptr().addr() as u64;
     let status = cq.optional::<Cq>().map(|cq| cq.turn().with(|polled| polled.completion.status));
     if let Some(status) = status.filter(|status| *status != WcStatus::Success) {
-        check::tell(|checker| checker.field_of_error_read(address, field, status));
+        check::with_checker(|checker| checker.field_of_error_read(address, field, status));
     }
 }
 
-/// The functions that read, as checked programs have them.
+/// Defines the functions that read fields, for checked programs.
 macro_rules! checked {
     ($($checked:ident $plain:ident $field:literal $returns:ty;)*) => {
         $(extern "C" fn $checked(cq: Trusted<'_, ibv_cq>) -> $returns {
-            look_at_read(cq, $field);
+            check_field_read(cq, $field);
             $plain(cq)
         })*
     };
@@ -234,12 +232,13 @@ checked! {
     checked_wc_flags wc_read_wc_flags "wc_flags" c_uint;
 }
 
-/// In cycles of the device's clock, as `ibv_query_rt_values_ex` reads it: ns.
+/// Returns the timestamp in cycles of the device's clock, as `ibv_query_rt_values_ex` reads it: ns.
 extern "C" fn wc_read_completion_ts(cq: Trusted<'_, ibv_cq>) -> u64 {
     read(cq, |polled| polled.at_ns)
 }
 
-/// In ns since 1970: the same moment on the system's clock, as that was set when the completion was polled.
+/// Returns the timestamp in ns since 1970: the same time on the system's clock, as that was set when the
+/// completion was polled.
 extern "C" fn wc_read_completion_wallclock_ns(cq: Trusted<'_, ibv_cq>) -> u64 {
     read(cq, |polled| polled.wall_ns)
 }
@@ -250,15 +249,20 @@ extern "C" fn read_nothing(_cq: *mut ibv_cq_ex) -> u64 {
 
 extern "C" fn read_no_tag(_cq: *mut ibv_cq_ex, _info: *mut c_void) {}
 
-/// `IBV_CQ_ATTR_MODERATE`.
+/// The flag `IBV_CQ_ATTR_MODERATE`.
 const CHANGE_MODERATION: u32 = 1;
 
-/// Moderation is taken for what it is, a wish for fewer events: an armed queue reports its first
-/// completion all the same.
+/// Accepts moderation, which is only a wish for fewer events: an armed queue reports its first completion
+/// nevertheless.
 pub(crate) extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: In<'_, ibv_modify_cq_attr>) -> c_int {
-    status_of(Call::ibv_modify_cq, About::on(cq), || {
+    status_of(Call::ibv_modify_cq, CallSubject::on(cq), || {
         live::<Cq>(cq)?;
         let attributes = attributes.get()?;
+        //= linux:uverbs_cmd.c#ib_uverbs_ex_modify_cq
+        //| A change of nothing is refused.
+        if attributes.attr_mask == 0 {
+            return Err(INVALID.because(|| "ibv_modify_cq refused: attr_mask 0 changes nothing".to_owned()));
+        }
         if attributes.attr_mask & !CHANGE_MODERATION != 0 {
             return Err(NOT_SUPPORTED.because(|| format!("modify_cq: mask {:#x}", attributes.attr_mask)));
         }
@@ -266,7 +270,7 @@ pub(crate) extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: In<'_, ibv_modif
     })
 }
 
-/// Sets every function.
+/// Sets every function of the table.
 fn set_operations(c: &mut ibv_cq_ex) {
     c.start_poll = operation!(start_poll);
     c.next_poll = operation!(next_poll);
@@ -290,7 +294,7 @@ fn set_operations(c: &mut ibv_cq_ex) {
         c.read_src_qp = operation!(checked_src_qp);
         c.read_wc_flags = operation!(checked_wc_flags);
     }
-    // No program may ask for these; one that does so anyway reads zeros.
+    // No program may ask for these fields; a program that reads them anyway gets zeros.
     c.read_cvlan = operation!(read_nothing);
     c.read_flow_tag = operation!(read_nothing);
     c.read_tm_info = operation!(read_no_tag);

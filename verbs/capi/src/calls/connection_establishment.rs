@@ -1,46 +1,45 @@
-//! Enhanced connection establishment: options that two ends of a connection agree on. This device has
-//! none, and says so by the rules.
+//! Enhanced connection establishment: options that two ends of a connection agree on. The device's profile
+//! has the vendor and the options: by default none.
 
 use std::ffi::c_int;
 
 use pumice_calls::Call;
 
-use crate::ground::abi::{ibv_ece, ibv_qp};
-use crate::ground::arguments::{InOut, Out};
-use crate::ground::errno::INVALID;
-use crate::ground::handles::live;
-use crate::ground::outcome::status_of;
+use crate::abi::{ibv_ece, ibv_qp};
+use crate::entry::arguments::{InOut, Out};
+use crate::entry::handles::live;
+use crate::entry::outcome::status_of;
 use crate::objects::queue_pair::Qp;
-
-/// The vendor of the options: always this project, also if the device's profile names another vendor. No
-/// vendor has this OUI.
-const VENDOR_ID: u32 = 0xff_ffff;
-/// Options that the queue pair has: none.
-const OPTIONS: u32 = 0;
+use crate::platform::errno::INVALID;
 
 pub(crate) extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: Out<'_, ibv_ece>) -> c_int {
     status_of(Call::ibv_query_ece, Qp::about(qp), || {
-        live::<Qp>(qp)?;
-        ece.required()?.set(ibv_ece { vendor_id: VENDOR_ID, options: OPTIONS, comp_mask: 0 });
+        let held = live::<Qp>(qp)?;
+        let vendor_id = held.context()?.device().profile().ece.vendor_id;
+        ece.required()?.set(ibv_ece { vendor_id, options: held.ece().get(), comp_mask: 0 });
         Ok(())
     })
 }
 
-/// Leaves in the structure what is accepted of it.
+/// Sets the options of a queue pair; a device without options clears the structure.
 pub(crate) extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: InOut<'_, ibv_ece>) -> c_int {
     status_of(Call::ibv_set_ece, Qp::about(qp), || {
-        live::<Qp>(qp)?;
+        let held = live::<Qp>(qp)?;
+        let vendor_id = held.context()?.device().profile().ece.vendor_id;
         let ece = ece.get()?;
-        if ece.vendor_id != VENDOR_ID || ece.comp_mask != 0 {
+        if ece.vendor_id != vendor_id || ece.comp_mask != 0 {
             return Err(INVALID.because(|| {
                 format!(
                     "options of vendor {:#x} with mask {:#x}: those of this device are of vendor \
-                     {VENDOR_ID:#x}",
+                     {vendor_id:#x}",
                     ece.vendor_id, ece.comp_mask
                 )
             }));
         }
-        ece.options &= OPTIONS;
+        match held.ece().of_device() {
+            0 => ece.options = 0,
+            _ => held.ece().set(ece.options),
+        }
         Ok(())
     })
 }

@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use pumice_calls::Call;
 
-use crate::ground::abi::ibv_context;
-use crate::ground::gate::{About, context_closed};
-use crate::ground::handles::{forget_all_of, is_inherited, take_back};
-use crate::ground::outcome::status_of;
+use crate::abi::ibv_context;
+use crate::entry::handles::{forget_all_of, is_inherited, take_back};
+use crate::entry::outcome::status_of;
+use crate::gate::{CallSubject, context_closed};
 use crate::objects::adapter::release;
 use crate::objects::context::Context;
 use crate::objects::memory_window;
 
-/// Closes a device; what was made on it and not destroyed goes with it.
+/// Closes a device, and destroys its remaining objects.
 pub(crate) extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    status_of(Call::ibv_close_device, About::of(context), || {
+    status_of(Call::ibv_close_device, CallSubject::of(context), || {
         if is_inherited::<Context>(context) {
-            // A child gives up its copy, and its parent goes on with the device.
+            // A child gives up its copy, and its parent continues to use the device.
             return Ok(());
         }
         let open = Context::of(context)?;
         let adapter = Arc::clone(open.adapter());
-        // Acknowledgements that are owed leave before the socket closes.
+        // Owed acknowledgements are sent before the socket closes.
         adapter.hca().drive_out();
         adapter.distributor().unregister(context);
         open.destroy_leftovers();

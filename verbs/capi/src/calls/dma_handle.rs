@@ -1,37 +1,37 @@
-//! DMA handles (`ibv_alloc_dmah`). What they ask for is checked as Linux and the provider that has them
-//! check it, and has no effect: the processor that moves this device's bytes knows its own caches.
+//! DMA handles (`ibv_alloc_dmah`). Their parameters are checked as by Linux and the provider that has them,
+//! and have no effect: the processor that copies this device's bytes manages its own caches.
 
 use std::ffi::c_int;
 
 use pumice_calls::Call;
 use pumice_device::outside::processors::may_run_on;
 
-use crate::ground::abi::{ibv_context, ibv_dmah, ibv_dmah_init_attr};
-use crate::ground::arguments::In;
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer_about, status_of};
-use crate::ground::refusal::check_mask;
+use crate::abi::{ibv_context, ibv_dmah, ibv_dmah_init_attr};
+use crate::entry::arguments::In;
+use crate::entry::handles::{hand_out, live, take_back};
+use crate::entry::outcome::{pointer_about, status_of};
+use crate::gate::CallSubject;
+use crate::log::refusal::check_mask;
 use crate::objects::context::Context;
 use crate::objects::dma_handle::Dmah;
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// `IBV_DMAH_INIT_ATTR_MASK_*`.
+/// Bits of `IBV_DMAH_INIT_ATTR_MASK_*`.
 const MASK_CPU_ID: u32 = 1;
 const MASK_PH: u32 = 1 << 1;
 const MASK_TPH_MEM_TYPE: u32 = 1 << 2;
 const MASK_KNOWN: u32 = MASK_CPU_ID | MASK_PH | MASK_TPH_MEM_TYPE;
-/// A steering tag is made of these two.
+/// The two members of a steering tag.
 const MASK_STEERING: u32 = MASK_CPU_ID | MASK_TPH_MEM_TYPE;
 
-/// PCIe has two bits for a processing hint.
+/// Largest processing hint: PCIe has two bits for it.
 const LARGEST_HINT: u8 = 3;
-/// `IBV_TPH_MEM_TYPE_PM`, behind `IBV_TPH_MEM_TYPE_VM`.
+/// The value `IBV_TPH_MEM_TYPE_PM`, behind `IBV_TPH_MEM_TYPE_VM`.
 const LARGEST_MEMORY_TYPE: u8 = 1;
 
 /// # Errors
-/// EINVAL: no hint, or one of more than two bits, or half of what makes a steering tag. EOPNOTSUPP: an
-/// unknown type of memory. EPERM: a processor that this thread may not run on.
+/// Fails with EINVAL for no hint, one of more than two bits, or half of a steering tag; with EOPNOTSUPP for
+/// an unknown type of memory; with EPERM for a processor that this thread may not run on.
 fn check(attributes: &ibv_dmah_init_attr) -> Result<(), Errno> {
     let ibv_dmah_init_attr { comp_mask, cpu_id, ph, tph_mem_type } = *attributes;
     check_mask(Call::ibv_alloc_dmah, comp_mask, MASK_KNOWN)?;
@@ -60,7 +60,7 @@ pub(crate) extern "C" fn ibv_alloc_dmah(
     context: *mut ibv_context,
     attributes: In<'_, ibv_dmah_init_attr>,
 ) -> *mut ibv_dmah {
-    pointer_about(Call::ibv_alloc_dmah, About::on(context), || {
+    pointer_about(Call::ibv_alloc_dmah, CallSubject::on(context), || {
         Context::of(context)?;
         check(attributes.get()?)?;
         Ok(hand_out(Dmah::new(context)))
@@ -68,7 +68,7 @@ pub(crate) extern "C" fn ibv_alloc_dmah(
 }
 
 pub(crate) extern "C" fn ibv_dealloc_dmah(dmah: *mut ibv_dmah) -> c_int {
-    status_of(Call::ibv_dealloc_dmah, About::of(dmah), || {
+    status_of(Call::ibv_dealloc_dmah, CallSubject::of(dmah), || {
         live::<Dmah>(dmah)?.check_unused()?;
         take_back::<Dmah>(dmah);
         Ok(())

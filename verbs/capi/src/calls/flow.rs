@@ -1,4 +1,4 @@
-//! Flow rules (`ibv_create_flow`): which Ethernet frames come to a raw packet queue pair.
+//! Flow rules (`ibv_create_flow`): they select the Ethernet frames that a raw packet queue pair receives.
 
 use std::ffi::c_int;
 use std::mem::offset_of;
@@ -6,49 +6,51 @@ use std::mem::offset_of;
 use pumice_calls::Call;
 use pumice_device::ethernet::{FlowAction, FlowKind, FlowMatch, FlowRule, Header};
 
-use crate::ground::abi::{
+use crate::abi::{
     ibv_flow, ibv_flow_attr, ibv_flow_eth_filter, ibv_flow_ipv4_ext_filter, ibv_flow_ipv4_filter,
     ibv_flow_ipv6_filter, ibv_flow_spec_action_drop, ibv_flow_spec_eth, ibv_flow_spec_ipv4,
     ibv_flow_spec_ipv4_ext, ibv_flow_spec_ipv6, ibv_flow_spec_tcp_udp, ibv_flow_tcp_udp_filter, ibv_qp,
 };
-use crate::ground::arguments::Bytes;
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer_about, status_of};
-use crate::ground::refusal::check_mask;
-use crate::objects::command_file::Owned;
+use crate::entry::arguments::Bytes;
+use crate::entry::handles::{hand_out, live, take_back};
+use crate::entry::outcome::{pointer_about, status_of};
+use crate::gate::CallSubject;
+use crate::log::refusal::check_mask;
+use crate::objects::command_file::OwnedObject;
 use crate::objects::flow::Flow;
 use crate::objects::queue_pair::Qp;
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// `IBV_FLOW_ATTR_FLAGS_*`: what this process sends comes back to its own rules in any case.
+/// Bits of `IBV_FLOW_ATTR_FLAGS_*`: frames that this process sends are looped back to its own rules in any
+/// case.
 const FLAG_ALLOW_LOOP_BACK: u32 = 1;
 const FLAG_DONT_TRAP: u32 = 1 << 1;
 const FLAG_EGRESS: u32 = 1 << 2;
 
-/// `IBV_FLOW_SPEC_ACTION_DROP`.
+/// The value `IBV_FLOW_SPEC_ACTION_DROP`.
 const SPEC_DROP: u32 = 0x1001;
-/// `IBV_FLOW_SPEC_*` that this device does not have: ESP, tunnels, GRE, MPLS; tags, handles, counters.
+/// Types of `IBV_FLOW_SPEC_*` that this device does not have: ESP, tunnels, GRE, MPLS; tags, handles,
+/// counters.
 const SPECS_UNSERVED: [u32; 7] = [0x34, 0x50, 0x51, 0x60, 0x1000, 0x1002, 0x1003];
-/// `IBV_FLOW_SPEC_INNER`: a header inside of a tunnel.
+/// The flag `IBV_FLOW_SPEC_INNER`: a header inside of a tunnel.
 const SPEC_INNER: u32 = 0x100;
 
 /// A specification that compares the fields of a header.
-struct Spec {
-    /// `IBV_FLOW_SPEC_*`.
+struct FlowSpec {
+    /// Type of the specification (`IBV_FLOW_SPEC_*`).
     number: u32,
     header: Header,
-    /// Of the whole structure.
+    /// Length of the whole structure in bytes.
     bytes: usize,
     value_at: usize,
     mask_at: usize,
-    /// Of the fields.
+    /// Length of the fields in bytes.
     field_bytes: usize,
 }
 
 macro_rules! spec {
     ($number:literal, $header:ident, $spec:ident, $field_bytes:expr) => {
-        Spec {
+        FlowSpec {
             number: $number,
             header: Header::$header,
             bytes: size_of::<$spec>(),
@@ -59,24 +61,24 @@ macro_rules! spec {
     };
 }
 
-const SPECS: [Spec; 6] = [
+const SPECS: [FlowSpec; 6] = [
     spec!(0x20, Ethernet, ibv_flow_spec_eth, size_of::<ibv_flow_eth_filter>()),
     spec!(0x30, Ipv4, ibv_flow_spec_ipv4, size_of::<ibv_flow_ipv4_filter>()),
     spec!(0x32, Ipv4, ibv_flow_spec_ipv4_ext, size_of::<ibv_flow_ipv4_ext_filter>()),
-    // Without the byte that fills the structure up.
+    // The byte that fills the structure up does not count.
     spec!(0x31, Ipv6, ibv_flow_spec_ipv6, offset_of!(ibv_flow_ipv6_filter, hop_limit) + 1),
     spec!(0x40, Tcp, ibv_flow_spec_tcp_udp, size_of::<ibv_flow_tcp_udp_filter>()),
     spec!(0x41, Udp, ibv_flow_spec_tcp_udp, size_of::<ibv_flow_tcp_udp_filter>()),
 ];
 
-/// Bytes of what every specification begins with: its type and its size.
+/// Length in bytes of the beginning of every specification: its type and its size.
 const SPEC_HEADER_BYTES: usize = offset_of!(ibv_flow_spec_action_drop, size) + size_of::<u16>();
 
 fn refused(errno: Errno, why: String) -> Errno {
     errno.because(|| format!("ibv_create_flow refused: {why}"))
 }
 
-/// The attributes, which specifications follow.
+/// Reads the attributes, which specifications follow.
 fn attributes(given: Bytes<'_>) -> Result<ibv_flow_attr, Errno> {
     let bytes = given.get(size_of::<ibv_flow_attr>())?;
     let word =
@@ -98,10 +100,11 @@ fn attributes(given: Bytes<'_>) -> Result<ibv_flow_attr, Errno> {
     read().ok_or(INVALID)
 }
 
-/// The rule that a program describes: attributes, with specifications one after the other behind them.
+/// Reads the rule that a program describes: attributes, with specifications one after the other behind them.
 ///
 /// # Errors
-/// EOPNOTSUPP: what this device does not compare or do. EINVAL: what does not make sense.
+/// Fails with EOPNOTSUPP for a field or action that this device does not have, and with EINVAL for an invalid
+/// rule.
 fn rule(given: Bytes<'_>) -> Result<FlowRule, Errno> {
     let attributes = attributes(given)?;
     check_mask(Call::ibv_create_flow, attributes.comp_mask, 0)?;
@@ -121,6 +124,12 @@ fn rule(given: Bytes<'_>) -> Result<FlowRule, Errno> {
         3 => FlowKind::Sniffer,
         other => return Err(refused(INVALID, format!("there is no type {other} of rules"))),
     };
+    let is_default = matches!(kind, FlowKind::AllDefault | FlowKind::MulticastDefault);
+    //= linux:uverbs_cmd.c#ib_uverbs_ex_create_flow
+    //| What takes the frames that no other rule takes does not pass them on.
+    if is_default && flags & FLAG_DONT_TRAP != 0 {
+        return Err(refused(INVALID, "default rules have no DONT_TRAP: no rule is behind them".to_owned()));
+    }
     let mut rule = FlowRule {
         kind,
         priority: attributes.priority,
@@ -138,7 +147,7 @@ fn rule(given: Bytes<'_>) -> Result<FlowRule, Errno> {
     Ok(rule)
 }
 
-/// Adds the specification at an offset to the rule: the offset behind it.
+/// Adds the specification at an offset to the rule; returns the offset behind it.
 fn add_spec(rule: &mut FlowRule, given: Bytes<'_>, at: usize) -> Result<usize, Errno> {
     let beginning = given.get(at + SPEC_HEADER_BYTES)?.get(at..).unwrap_or_default();
     let [t0, t1, t2, t3, s0, s1] = *beginning else { return Err(INVALID) };
@@ -161,8 +170,8 @@ fn add_spec(rule: &mut FlowRule, given: Bytes<'_>, at: usize) -> Result<usize, E
         return Err(refused(errno, format!("this device has no specification {number:#x}")));
     };
     check_size(spec.bytes)?;
-    let whole = given.get(at + bytes)?.get(at..).unwrap_or_default();
-    let part = |from: usize| whole.get(from..from + spec.field_bytes).map(Box::from).ok_or(INVALID);
+    let structure = given.get(at + bytes)?.get(at..).unwrap_or_default();
+    let part = |from: usize| structure.get(from..from + spec.field_bytes).map(Box::from).ok_or(INVALID);
     rule.matches.push(FlowMatch {
         header: spec.header,
         value: part(spec.value_at)?,
@@ -176,17 +185,17 @@ pub(crate) extern "C" fn create_flow(qp: *mut ibv_qp, flow_attr: Bytes<'_>) -> *
         let held = live::<Qp>(qp)?;
         let context = held.context()?;
         let id = context.hca().create_flow(held.number(), rule(flow_attr)?)?;
-        context.own(Owned::Flow(id));
+        context.own(OwnedObject::Flow(id));
         Ok(hand_out(Flow::new(held.context_pointer(), id)))
     })
 }
 
 pub(crate) extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
-    status_of(Call::ibv_destroy_flow, About::of(flow), || {
+    status_of(Call::ibv_destroy_flow, CallSubject::of(flow), || {
         let held = live::<Flow>(flow)?;
         let context = held.context()?;
         context.hca().destroy_flow(held.id())?;
-        context.disown(Owned::Flow(held.id()));
+        context.disown(OwnedObject::Flow(held.id()));
         take_back::<Flow>(flow);
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! Programs that fork. Nothing is pinned here, so a child may write to its copy of registered memory
+//! Programs that fork. No memory is pinned here, so a child may write to its copy of registered memory
 //! without harm to the parent, and no range needs protection.
 
 use std::ffi::{c_int, c_void};
@@ -6,10 +6,10 @@ use std::ffi::{c_int, c_void};
 use pumice_calls::Call;
 use pumice_device::check::Checker;
 
-use crate::ground::check;
-use crate::ground::outcome::status;
+use crate::check;
+use crate::entry::outcome::status;
 
-/// `IBV_FORK_UNNEEDED`.
+/// The value `IBV_FORK_UNNEEDED`.
 const UNNEEDED: c_int = 2;
 
 pub(crate) extern "C" fn ibv_fork_init() -> c_int {
@@ -17,7 +17,7 @@ pub(crate) extern "C" fn ibv_fork_init() -> c_int {
 }
 
 pub(crate) extern "C" fn ibv_is_fork_initialized() -> c_int {
-    check::tell(Checker::cares_for_forks);
+    check::with_checker(Checker::prepared_for_forks);
     UNNEEDED
 }
 

@@ -1,27 +1,27 @@
-//! Importing objects of the context that a device's descriptor came from.
+//! Import of objects of the context that a device's descriptor came from.
 
 use std::ptr;
 
 use pumice_calls::Call;
-use pumice_device::ground::table::Handle;
+use pumice_device::platform::table::Handle;
 
-use crate::ground::abi::{ibv_context, ibv_mr, ibv_pd};
-use crate::ground::gate::About;
-use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer_about, value};
-use crate::objects::command_file::Owned;
+use crate::abi::{ibv_context, ibv_mr, ibv_pd};
+use crate::entry::handles::{hand_out, live, take_back};
+use crate::entry::outcome::{pointer_about, value};
+use crate::gate::CallSubject;
+use crate::objects::command_file::OwnedObject;
 use crate::objects::context::Context;
 use crate::objects::memory_region::Mr;
 use crate::objects::protection_domain::Pd;
 
-/// A protection domain of a context with the same command file.
+/// Imports a protection domain of a context with the same command file.
 pub(crate) extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
-    pointer_about(Call::ibv_import_pd, About::on(context), || {
+    pointer_about(Call::ibv_import_pd, CallSubject::on(context), || {
         let open = Context::of(context)?;
         //= man:ibv_import_pd
         //| A protection domain is imported by its handle.
         let handle = open.file().find("protection domain", |owned| match *owned {
-            Owned::ProtectionDomain(packed) => {
+            OwnedObject::ProtectionDomain(packed) => {
                 Some(Handle::unpack(packed)).filter(|handle| handle.index == pd_handle)
             }
             _ => None,
@@ -30,7 +30,7 @@ pub(crate) extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32
     })
 }
 
-/// Frees the structure; the domain itself stays.
+/// Frees the structure, but not the domain itself.
 pub(crate) extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     value((), || {
         if live::<Pd>(pd).is_ok() {
@@ -39,13 +39,13 @@ pub(crate) extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     });
 }
 
-/// A memory region of an imported protection domain. Its address is not known: NULL.
+/// Imports a memory region of an imported protection domain. Its address is not known: NULL.
 pub(crate) extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
-    pointer_about(Call::ibv_import_mr, About::on(pd), || {
+    pointer_about(Call::ibv_import_mr, CallSubject::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let context = domain.context()?;
         context.file().find("memory region", |owned| match *owned {
-            Owned::Region(packed) => (Handle::unpack(packed).index == mr_handle).then_some(()),
+            OwnedObject::Region(packed) => (Handle::unpack(packed).index == mr_handle).then_some(()),
             _ => None,
         })?;
         let (keys, info) = context.hca().region_at(domain.handle(), mr_handle)?;
@@ -53,7 +53,7 @@ pub(crate) extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut 
     })
 }
 
-/// Frees the structure; the region itself stays.
+/// Frees the structure, but not the region itself.
 pub(crate) extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
     value((), || {
         if live::<Mr>(mr).is_ok() {

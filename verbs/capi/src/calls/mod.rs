@@ -1,4 +1,4 @@
-//! What the exported symbols and the slots of the tables do, one file per family of calls.
+//! The implementations of the exported symbols and the slots of the tables, one file per family of calls.
 
 #![cfg_attr(
     not(test),
@@ -8,7 +8,9 @@
 pub(crate) mod address_handle;
 pub(crate) mod async_event;
 pub(crate) mod buffer;
+pub(crate) mod by_mrc;
 pub(crate) mod completion_channel;
+pub(crate) mod completion_counter;
 pub(crate) mod completion_queue;
 pub(crate) mod completion_queue_ex;
 pub(crate) mod connection_establishment;
@@ -20,6 +22,7 @@ pub(crate) mod flow;
 pub(crate) mod fork;
 pub(crate) mod import;
 pub(crate) mod memory;
+pub(crate) mod mrc;
 pub(crate) mod multicast;
 pub(crate) mod names;
 pub(crate) mod ofed_xrc;

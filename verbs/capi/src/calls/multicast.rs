@@ -6,11 +6,11 @@ use pumice_calls::Call;
 use pumice_device::addresses::multicast::MulticastGroups;
 use pumice_transport::types::Gid;
 
-use crate::ground::abi::{ibv_gid, ibv_qp};
-use crate::ground::arguments::In;
-use crate::ground::check;
-use crate::ground::handles::live;
-use crate::ground::outcome::status_of;
+use crate::abi::{ibv_gid, ibv_qp};
+use crate::check;
+use crate::entry::arguments::In;
+use crate::entry::handles::live;
+use crate::entry::outcome::status_of;
 use crate::objects::queue_pair::Qp;
 
 pub(crate) extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>, _lid: u16) -> c_int {
@@ -18,7 +18,7 @@ pub(crate) extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>,
         let (qp, gid) = (live::<Qp>(qp)?, gid.get()?);
         let group = Gid(gid.raw);
         qp.hca().attach_mcast(qp.number(), group)?;
-        check::tell(|checker| checker.group_attached(MulticastGroups::normalise(group).into()));
+        check::with_checker(|checker| checker.group_attached(MulticastGroups::normalise(group).into()));
         Ok(())
     })
 }

@@ -1,5 +1,5 @@
-//! XRC as OFED 1.x had it: receive queue pairs without an object. Their number and domain name them, and they
-//! live as long as a process is registered. `include/pumice/ofed_xrc.h` is the header.
+//! XRC of OFED 1.x: receive queue pairs without an object. Their number and domain name them, and they live
+//! as long as a process is registered. `include/pumice/ofed_xrc.h` is the header.
 
 use std::ffi::c_int;
 
@@ -11,25 +11,25 @@ use pumice_transport::wire::Qpn;
 
 use super::queue_pair_attributes::{attributes_to, read_attributes, write_attributes};
 use super::shared_receive_queue;
-use crate::ground::abi::{
+use crate::abi::zeroed::zeroed;
+use crate::abi::{
     QPT_XRC, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr, ibv_xrcd,
     ofed_qp_init_attr,
 };
-use crate::ground::arguments::{In, InOut, Out};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::gate::About;
-use crate::ground::handles::live;
-use crate::ground::outcome::{pointer_about, status, status_of};
-use crate::ground::zeroed::zeroed;
+use crate::entry::arguments::{In, InOut, Out};
+use crate::entry::handles::live;
+use crate::entry::outcome::{pointer_about, status, status_of};
+use crate::gate::CallSubject;
 use crate::objects::events::EventSource;
 use crate::objects::xrc_domain::Xrcd;
+use crate::platform::errno::{Errno, INVALID};
 
 fn number_of(xrc_qp_num: u32) -> Result<Qpn, Errno> {
     if xrc_qp_num > 0xff_ffff { Err(INVALID) } else { Ok(Qpn::new(xrc_qp_num)) }
 }
 
-/// Makes a receive queue pair; the context is its first registered user. Only the domain matters of
-/// `init_attr`, which has OFED 1.x's length.
+/// Creates a receive queue pair; the context is its first registered user. Only the domain of `init_attr`,
+/// which has OFED 1.x's length, is used.
 pub(crate) extern "C" fn ibv_create_xrc_rcv_qp(
     init_attr: In<'_, ofed_qp_init_attr>,
     xrc_rcv_qpn: Out<'_, u32>,
@@ -51,7 +51,7 @@ pub(crate) extern "C" fn ibv_create_xrc_rcv_qp(
             cookie: source.cookie(),
         });
         let (number, _) = made?;
-        // An event that came already shows the number that it has when the program gets it.
+        // An event that was queued already shows the number that it has when the program gets it.
         source.set_number(number);
         context.registered(TargetRegistration::of_creator(number), source);
         number_target.set(number.value());
@@ -65,7 +65,7 @@ pub(crate) extern "C" fn ibv_modify_xrc_rcv_qp(
     attr: In<'_, ibv_qp_attr>,
     attr_mask: c_int,
 ) -> c_int {
-    status_of(Call::ibv_modify_xrc_rcv_qp, About::on(xrc_domain), || {
+    status_of(Call::ibv_modify_xrc_rcv_qp, CallSubject::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let mask = AttributeMask::from_bits_retain(attr_mask as u32);
         let attributes = read_attributes(attr, mask)?;
@@ -74,7 +74,7 @@ pub(crate) extern "C" fn ibv_modify_xrc_rcv_qp(
     })
 }
 
-/// Fills in everything; the mask is a hint.
+/// Returns all attributes; the mask is a hint.
 pub(crate) extern "C" fn ibv_query_xrc_rcv_qp(
     xrc_domain: *mut ibv_xrcd,
     xrc_qp_num: u32,
@@ -82,7 +82,7 @@ pub(crate) extern "C" fn ibv_query_xrc_rcv_qp(
     attr_mask: c_int,
     init_attr: Out<'_, ofed_qp_init_attr>,
 ) -> c_int {
-    status_of(Call::ibv_query_xrc_rcv_qp, About::on(xrc_domain), || {
+    status_of(Call::ibv_query_xrc_rcv_qp, CallSubject::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let (attr, init_attr) = (attr.required()?, init_attr.required()?);
         let number = number_of(xrc_qp_num)?;
@@ -97,9 +97,9 @@ pub(crate) extern "C" fn ibv_query_xrc_rcv_qp(
     })
 }
 
-/// Registering twice is the same as once.
+/// Registers a user; registering twice is the same as once.
 pub(crate) extern "C" fn ibv_reg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_num: u32) -> c_int {
-    status_of(Call::ibv_reg_xrc_rcv_qp, About::on(xrc_domain), || {
+    status_of(Call::ibv_reg_xrc_rcv_qp, CallSubject::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let (context, number) = (domain.context()?, number_of(xrc_qp_num)?);
         context.hca().query_target(domain.handle(), number)?;
@@ -114,9 +114,9 @@ pub(crate) extern "C" fn ibv_reg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_nu
     })
 }
 
-/// The last one destroys the queue pair.
+/// Removes a user; the last one destroys the queue pair.
 pub(crate) extern "C" fn ibv_unreg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_num: u32) -> c_int {
-    status_of(Call::ibv_unreg_xrc_rcv_qp, About::on(xrc_domain), || {
+    status_of(Call::ibv_unreg_xrc_rcv_qp, CallSubject::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let (context, number) = (domain.context()?, number_of(xrc_qp_num)?);
         context.hca().query_target(domain.handle(), number)?;
@@ -137,7 +137,7 @@ pub(crate) extern "C" fn ibv_create_xrc_srq(
     xrc_cq: *mut ibv_cq,
     srq_init_attr: InOut<'_, ibv_srq_init_attr>,
 ) -> *mut ibv_srq {
-    pointer_about(Call::ibv_create_xrc_srq, About::on(pd), || {
+    pointer_about(Call::ibv_create_xrc_srq, CallSubject::on(pd), || {
         let init = srq_init_attr.get()?;
         shared_receive_queue::create(pd, init.srq_context, &mut init.attr, Some((xrc_domain, xrc_cq)))
     })

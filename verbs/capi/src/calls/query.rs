@@ -1,4 +1,4 @@
-//! What the device and its port report.
+//! Queries of the attributes of the device and its ports.
 
 use std::ffi::{c_char, c_int};
 
@@ -9,25 +9,25 @@ use pumice_device::memory::on_demand_is_available;
 use pumice_device::profile::{LinkLayer, NodeType, PortProfile, Speed, Width};
 use pumice_transport::types::{QpType, WR_OPCODES};
 
-use crate::ground::abi::{
+use crate::abi::zeroed::zeroed;
+use crate::abi::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
     ibv_values_ex,
 };
-use crate::ground::arguments::{In, InOut, Out, OutArray};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::gate::About;
-use crate::ground::outcome::{number_of, status_of};
-use crate::ground::zeroed::zeroed;
+use crate::entry::arguments::{In, InOut, Out, OutArray};
+use crate::entry::outcome::{number_of, status_of};
+use crate::gate::CallSubject;
 use crate::objects::context::Context;
 use crate::objects::local_identifier;
+use crate::platform::errno::{Errno, INVALID};
 
-/// `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
+/// The flags `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
 const ODP_GENERAL: u64 = 3;
-/// Every operation (`IBV_ODP_SUPPORT_*`).
+/// Flags of every operation (`IBV_ODP_SUPPORT_*`).
 const ODP_RELIABLE: u32 = 0xff;
-/// Of RC, UC and UD: every operation that they have, because all memory is reached the same way.
+/// Flags of RC, UC and UD: every operation that they have, because all memory is accessed the same way.
 const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
-/// Cycles of the device's clock per ms: it counts ns.
+/// Cycles of the device's clock per ms: the clock counts ns.
 const CLOCK_KHZ: u64 = 1_000_000;
 
 fn device_attributes(context: &Context) -> ibv_device_attr {
@@ -74,7 +74,7 @@ fn device_attributes(context: &Context) -> ibv_device_attr {
     attributes.local_ca_ack_delay = profile.ack_delay;
     attributes.phys_port_cnt = context.device().port_count();
     if !profile.queue_pairs.has(QpType::Rc) {
-        // Nothing on it reads memory of peers.
+        // Such a device cannot read memory of peers.
         attributes.max_sge_rd = attributes.max_sge.min(1);
         (attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom, attributes.max_res_rd_atom) = (0, 0, 0);
     }
@@ -91,7 +91,7 @@ pub(crate) extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     device_attr: Out<'_, ibv_device_attr>,
 ) -> c_int {
-    status_of(Call::ibv_query_device, About::on(context), || {
+    status_of(Call::ibv_query_device, CallSubject::on(context), || {
         let target = device_attr.required()?;
         let context = Context::facts_of(context)?;
         target.set(device_attributes(&context));
@@ -99,18 +99,18 @@ pub(crate) extern "C" fn ibv_query_device(
     })
 }
 
-/// Writes at most `attr_size` bytes: programs are older or newer than this library.
+/// Returns at most `attr_size` bytes of attributes: programs are older or newer than this library.
 pub(crate) extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: In<'_, u32>,
     attr: Out<'_, ibv_device_attr_ex>,
     attr_size: usize,
 ) -> c_int {
-    status_of(Call::ibv_query_device_ex, About::on(context), || {
+    status_of(Call::ibv_query_device_ex, CallSubject::on(context), || {
         // The structure begins with its mask.
-        let asks_more = input.optional().is_some_and(|comp_mask| *comp_mask != 0);
+        let wants_extended = input.optional().is_some_and(|comp_mask| *comp_mask != 0);
         let target = attr.required()?;
-        if asks_more || attr_size < size_of::<ibv_device_attr>() {
+        if wants_extended || attr_size < size_of::<ibv_device_attr>() {
             return Err(INVALID);
         }
         let mut all: ibv_device_attr_ex = zeroed();
@@ -136,7 +136,7 @@ pub(crate) extern "C" fn query_device_ex(
     })
 }
 
-/// Size of `ibv_port_attr` in programs that call the exported function: it ends after `flags`.
+/// Length of `ibv_port_attr` in bytes in programs that call the exported function: it ends after `flags`.
 const OLD_PORT_ATTR_BYTES: usize = 48;
 
 pub(crate) extern "C" fn ibv_query_port(
@@ -147,14 +147,14 @@ pub(crate) extern "C" fn ibv_query_port(
     query_port(context, port_num, port_attr, OLD_PORT_ATTR_BYTES)
 }
 
-/// Writes at most `size` bytes.
+/// Returns at most `size` bytes of port attributes.
 pub(crate) extern "C" fn query_port(
     context: *mut ibv_context,
     port_num: u8,
     port_attr: Out<'_, ibv_port_attr>,
     size: usize,
 ) -> c_int {
-    status_of(Call::ibv_query_port, About::on(context), || {
+    status_of(Call::ibv_query_port, CallSubject::on(context), || {
         let context = Context::of(context)?;
         let target = port_attr.required()?;
         let (port, now) = port_of(&context, port_num.into())?;
@@ -172,7 +172,7 @@ pub(crate) extern "C" fn query_port(
             pkey_tbl_len: now.pkeys.len(),
             max_vl_num: 1,
             active_width: width.verbs_number(),
-            // The old field has 8 bits: faster ones are in the other only.
+            // The old field has 8 bits: faster ones are in the other field only.
             active_speed: u8::try_from(speed as u32).unwrap_or(0x80),
             phys_state: match (now.is_disabled(), is_active && now.is_cable_in()) {
                 (true, _) => 3,      // DISABLED
@@ -195,19 +195,19 @@ pub(crate) extern "C" fn query_port(
     })
 }
 
-/// Rate of a lane and lanes now.
+/// Returns the present rate of a lane and the number of lanes.
 fn rate(port: &PortProfile, now: &DevicePort) -> (Speed, Width) {
     let (speed, width) = now.changed_rate();
     (speed.unwrap_or(port.speed), width.unwrap_or(port.width))
 }
 
-/// Rate of all lanes of the port together, in units of 100 Mbit/s.
+/// Returns the rate of all lanes of the port together, in units of 100 Mbit/s.
 pub(crate) extern "C" fn ibv_query_port_speed(
     context: *mut ibv_context,
     port_num: u32,
     port_speed: Out<'_, u64>,
 ) -> c_int {
-    status_of(Call::ibv_query_port_speed, About::on(context), || {
+    status_of(Call::ibv_query_port_speed, CallSubject::on(context), || {
         let context = Context::of(context)?;
         let (port, now) = port_of(&context, port_num)?;
         let target = port_speed.required()?;
@@ -217,14 +217,14 @@ pub(crate) extern "C" fn ibv_query_port_speed(
     })
 }
 
-/// The GID at an index of the table; zero at an empty index.
+/// Returns the GID at an index of the table; zero at an empty index.
 pub(crate) extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
     port_num: u8,
     index: c_int,
     gid: Out<'_, ibv_gid>,
 ) -> c_int {
-    number_of(Call::ibv_query_gid, About::on(context), || {
+    number_of(Call::ibv_query_gid, CallSubject::on(context), || {
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num.into())?;
         let target = gid.required()?;
@@ -238,9 +238,9 @@ pub(crate) extern "C" fn ibv_query_gid(
     })
 }
 
-/// `IBV_GID_TYPE_ROCE_V2` of the public enumeration.
+/// The value `IBV_GID_TYPE_ROCE_V2` of the public enumeration.
 const GID_TYPE_ROCE_V2: u32 = 2;
-/// RoCE v2 in the enumeration of `ibv_query_gid_type`.
+/// Value of RoCE v2 in the enumeration of `ibv_query_gid_type`.
 const SYSFS_GID_TYPE_ROCE_V2: u32 = 1;
 
 fn gid_entry(context: &Context, port_num: u8, index: u32) -> Option<ibv_gid_entry> {
@@ -248,7 +248,7 @@ fn gid_entry(context: &Context, port_num: u8, index: u32) -> Option<ibv_gid_entr
 }
 
 fn to_c(context: &Context, index: u32, entry: &GidEntry) -> ibv_gid_entry {
-    // That of the interface which sysfs names.
+    // The index is that of the interface which sysfs names.
     let netdev = context.device().description().netdev.as_ref().map(|(_, index)| *index);
     let netdev = netdev.filter(|_| entry.port_num == 1);
     ibv_gid_entry {
@@ -270,7 +270,7 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     entry_size: usize,
 ) -> c_int {
-    status_of(Call::ibv_query_gid_ex, About::on(context), || {
+    status_of(Call::ibv_query_gid_ex, CallSubject::on(context), || {
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num)?;
         let target = entry.required()?;
@@ -293,7 +293,8 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
     })
 }
 
-/// All entries of the table: their number, or a negative errno. EINVAL: there are more than fit.
+/// Returns all entries of the table: their number, or a negative errno. EINVAL means that there are more than
+/// fit.
 pub(crate) extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
     entries: OutArray<'_, ibv_gid_entry>,
@@ -302,7 +303,7 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
     entry_size: usize,
 ) -> isize {
     let mut count = 0_isize;
-    let failed = status_of(Call::ibv_query_gid_table, About::on(context), || {
+    let failed = status_of(Call::ibv_query_gid_table, CallSubject::on(context), || {
         let context = Context::of(context)?;
         let mut elements = entries.elements(max_entries)?;
         if flags != 0 {
@@ -322,14 +323,14 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
     if failed == 0 { count } else { -(failed as isize) }
 }
 
-/// Private between libibverbs and `ibv_devinfo`.
+/// Returns the type of a GID: a private call between libibverbs and `ibv_devinfo`.
 pub(crate) extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
     port_num: u8,
     index: u32,
     gid_type: Out<'_, u32>,
 ) -> c_int {
-    number_of(Call::ibv_query_gid_type, About::on(context), || {
+    number_of(Call::ibv_query_gid_type, CallSubject::on(context), || {
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num.into())?;
         let target = gid_type.required()?;
@@ -342,17 +343,21 @@ pub(crate) extern "C" fn ibv_query_gid_type(
     })
 }
 
-/// The P_Key at an index, in network order.
+/// Returns the P_Key at an index, in network byte order.
 pub(crate) extern "C" fn ibv_query_pkey(
     context: *mut ibv_context,
     port_num: u8,
     index: c_int,
     pkey: Out<'_, u16>,
 ) -> c_int {
-    number_of(Call::ibv_query_pkey, About::on(context), || {
+    number_of(Call::ibv_query_pkey, CallSubject::on(context), || {
         let context = Context::of(context)?;
-        let (_, port) = port_of(&context, port_num.into())?;
-        let found = port.pkeys.pkey(u32::try_from(index).map_err(|_| INVALID)?)?;
+        // libibverbs reads a file of the port in /sys, and fails as opening it does.
+        let no_file = Errno(libc::ENOENT);
+        let found = port_of(&context, port_num.into()).map_err(|_| no_file).and_then(|(_, port)| {
+            let found = u32::try_from(index).ok().and_then(|index| port.pkeys.pkey(index).ok());
+            found.ok_or_else(|| no_file.because(|| format!("port {port_num} has no P_Key of index {index}")))
+        })?;
         //= man:ibv_query_pkey
         //| The P_Key is returned in network byte order.
         pkey.required()?.set(found.to_be());
@@ -360,9 +365,9 @@ pub(crate) extern "C" fn ibv_query_pkey(
     })
 }
 
-/// Index of a P_Key in network order, or -1.
+/// Returns the index of a P_Key in network byte order, or -1.
 pub(crate) extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port_num: u8, pkey: u16) -> c_int {
-    number_of(Call::ibv_get_pkey_index, About::on(context), || {
+    number_of(Call::ibv_get_pkey_index, CallSubject::on(context), || {
         let context = Context::of(context)?;
         let (_, port) = port_of(&context, port_num.into())?;
         let index = port.pkeys.index_of(u16::from_be(pkey));
@@ -370,10 +375,10 @@ pub(crate) extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port_num:
     })
 }
 
-/// What a port says about itself, and what it is now.
+/// Returns the profile and the present state of a port.
 ///
 /// # Errors
-/// EINVAL: it is no port of this device.
+/// Fails with EINVAL if it is no port of this device.
 fn port_of(context: &Context, number: u32) -> Result<(&PortProfile, DevicePort), Errno> {
     let found = u8::try_from(number).ok();
     found
@@ -381,18 +386,18 @@ fn port_of(context: &Context, number: u32) -> Result<(&PortProfile, DevicePort),
         .ok_or_else(|| no_port(number))
 }
 
-/// Entries of the GID table of a port of this device.
+/// Returns the number of entries of a port's GID table.
 fn gid_table_len(context: &Context, port_num: u8) -> u32 {
     context.device().port(port_num).map_or(0, |port| port.max_gids)
 }
 
-/// Whether the link layer of a port is Ethernet.
+/// Reports whether the link layer of a port is Ethernet.
 fn is_ethernet(context: &Context, port_num: u8) -> bool {
     context.device().port(port_num).is_some_and(|port| port.link_layer == LinkLayer::Ethernet)
 }
 
 /// # Errors
-/// EINVAL: it is no port of this device.
+/// Fails with EINVAL if it is no port of this device.
 fn check_port(context: &Context, number: u32) -> Result<u8, Errno> {
     let found = u8::try_from(number).ok();
     found.filter(|port| (1..=context.device().port_count()).contains(port)).ok_or_else(|| no_port(number))
@@ -402,21 +407,26 @@ fn no_port(number: u32) -> Errno {
     INVALID.because(|| format!("the device has no port {number}; ports are counted from 1"))
 }
 
-/// `IBV_VALUES_MASK_RAW_CLOCK`.
+/// The flag `IBV_VALUES_MASK_RAW_CLOCK`.
 const VALUES_RAW_CLOCK: u32 = 1;
 
-/// Reads the clock that stamps completions, in its cycles: ns. As with other devices, all of it is in
-/// `tv_nsec`.
+/// Reads the clock of completions' timestamps, in its cycles: ns. As with other devices, the whole value is
+/// in `tv_nsec`.
 pub(crate) extern "C" fn query_rt_values_ex(
     context: *mut ibv_context,
     values: InOut<'_, ibv_values_ex>,
 ) -> c_int {
-    status_of(Call::ibv_query_rt_values_ex, About::on(context), || {
+    status_of(Call::ibv_query_rt_values_ex, CallSubject::on(context), || {
         let (context, values) = (Context::of(context)?, values.get()?);
+        let mask = values.comp_mask;
+        if mask & !VALUES_RAW_CLOCK != 0 {
+            return Err(INVALID.because(|| {
+                format!("ibv_query_rt_values_ex refused: comp_mask {mask:#x} has bits other than RAW_CLOCK")
+            }));
+        }
         if values.comp_mask & VALUES_RAW_CLOCK != 0 {
             values.raw_clock = [0, context.hca().clock().now_ns()];
         }
-        values.comp_mask &= VALUES_RAW_CLOCK;
         Ok(())
     })
 }

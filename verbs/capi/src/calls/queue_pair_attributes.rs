@@ -1,23 +1,25 @@
-//! `modify_qp` and `query_qp`.
+//! The calls `modify_qp` and `query_qp`.
 
 use std::ffi::c_int;
 
 use pumice_calls::Call;
 use pumice_device::check::ModifyFacts;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
-use pumice_transport::types::{Gid, QpCapacity};
+use pumice_transport::types::{Gid, QpCapacity, QpState};
 
 use super::address_handle::{vector_from, vector_to};
-use crate::ground::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
-use crate::ground::arguments::{In, Out, OutTarget};
-use crate::ground::check;
-use crate::ground::errno::Errno;
-use crate::ground::gate::current;
-use crate::ground::handles::live;
-use crate::ground::outcome::status_of;
+use crate::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
+use crate::call_sites::current_call::current;
+use crate::check;
+use crate::entry::arguments::{In, Out, OutTarget};
+use crate::entry::handles::live;
+use crate::entry::outcome::status_of;
 use crate::objects::device::is_of_device;
 use crate::objects::local_identifier;
+use crate::objects::peer_host;
 use crate::objects::queue_pair::Qp;
+use crate::objects::unused;
+use crate::platform::errno::Errno;
 
 pub(crate) fn capacity_from(c: &ibv_qp_cap) -> QpCapacity {
     QpCapacity {
@@ -101,9 +103,9 @@ pub(crate) fn attributes_to(attributes: &QpAttributes) -> ibv_qp_attr {
     }
 }
 
-/// How much of a program's structure there is for a mask: programs built before `rate_limit` have a shorter
-/// one, with that field's bytes beyond its end. A mask with bits that have no name asks for all
-/// attributes, and does not tell how long the structure is.
+/// Returns the length of a program's structure for a mask: programs built before `rate_limit` have a shorter
+/// one, with that field's bytes beyond its end. A mask with bits that have no name asks for all attributes,
+/// and does not show how long the structure is.
 const fn length_for(mask: AttributeMask) -> usize {
     if mask.contains(AttributeMask::RATE_LIMIT) {
         size_of::<ibv_qp_attr>()
@@ -115,7 +117,7 @@ const fn length_for(mask: AttributeMask) -> usize {
 /// Reads as much of a program's structure as the mask needs.
 ///
 /// # Errors
-/// EINVAL: it is null.
+/// Fails with EINVAL if the pointer is null.
 pub(crate) fn read_attributes(attr: In<'_, ibv_qp_attr>, mask: AttributeMask) -> Result<QpAttributes, Errno> {
     Ok(attributes_from(&attr.beginning(length_for(mask), ibv_qp_attr::default())?))
 }
@@ -126,20 +128,21 @@ pub(crate) fn write_attributes(attr: &OutTarget<'_, ibv_qp_attr>, c: &ibv_qp_att
     attr.set_within(c, length_for(mask));
 }
 
-/// `IBV_QPS_*` in which a connection is over, and that in which a queue pair has its number at last.
+/// Values of `IBV_QPS_*` in which a connection is over, and of the state in which a queue pair has its number
+/// at last.
 const RESET: u32 = 0;
 const READY_TO_RECEIVE: u32 = 2;
 const ERROR: u32 = 6;
 
-/// Tells the checker of a change: what follows from `rnr_retry`, and all of one that the program itself asks
-/// for.
-fn tell_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_done: bool) {
+/// Reports a change to the checker: what follows from `rnr_retry`, and all of one that the program itself
+/// asks for.
+fn report_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_done: bool) {
     if !check::is_on() {
         return;
     }
     if is_done && mask.contains(AttributeMask::RNR_RETRY) {
         let (number, rnr_retry) = (qp.number().value(), attributes.rnr_retry);
-        check::tell(|checker| checker.rnr_retry_set(number, rnr_retry));
+        check::with_checker(|checker| checker.rnr_retry_set(number, rnr_retry));
     }
     let is_of_program = || current().is_some_and(|made| made.call().is_some_and(Call::is_of_verbs));
     if !is_of_program() {
@@ -157,7 +160,46 @@ fn tell_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_don
         peer_is_here: gids.iter().any(|(_, entry)| Gid::from(entry.ip) == vector.dgid)
             || (has_vector && is_of_device(vector.dgid)),
     };
-    check::tell(|checker| checker.qp_modified(qp.number().value(), attributes, mask, &facts));
+    check::with_checker(|checker| checker.qp_modified(qp.number().value(), attributes, mask, &facts));
+}
+
+/// Reads the attributes of a change, finds the host of the peer, and lets acknowledgements leave before a
+/// connection ends.
+pub(super) fn prepare(
+    held: &Qp,
+    attr: In<'_, ibv_qp_attr>,
+    mask: AttributeMask,
+) -> Result<QpAttributes, Errno> {
+    let mut attributes = read_attributes(attr, mask)?;
+    for vector in [&mut attributes.address_vector, &mut attributes.alt_address_vector] {
+        *vector = local_identifier::resolve(*vector, held.hca());
+    }
+    if mask.contains(AttributeMask::AV) && !held.is_datagram() {
+        //= linux:verbs.c#_ib_modify_qp
+        //| The host of the peer is found before the queue pair changes.
+        peer_host::find(&attributes.address_vector, held.hca())?;
+    }
+    let ends = mask.contains(AttributeMask::STATE) && matches!(attributes.qp_state, RESET | ERROR);
+    if ends && !held.is_datagram() {
+        // Received messages are acknowledged: an adapter did so long ago, and the peer may wait for
+        // nothing else.
+        held.hca().drive_out();
+    }
+    Ok(attributes)
+}
+
+/// Shows the state that a queue pair has after a change.
+pub(super) fn show_change(held: &Qp, attributes: &QpAttributes, mask: AttributeMask) {
+    if mask.contains(AttributeMask::STATE) {
+        held.show_state(attributes.qp_state);
+        if let Some(way) = held.way().filter(|_| attributes.qp_state == RESET) {
+            way.forget();
+        }
+        if attributes.qp_state == READY_TO_RECEIVE {
+            held.show_number();
+            unused::is_connected();
+        }
+    }
 }
 
 pub(crate) extern "C" fn ibv_modify_qp(
@@ -165,35 +207,25 @@ pub(crate) extern "C" fn ibv_modify_qp(
     attr: In<'_, ibv_qp_attr>,
     attr_mask: c_int,
 ) -> c_int {
-    status_of(Call::ibv_modify_qp, Qp::about(qp), || {
+    let has_state = attr_mask as u32 & AttributeMask::STATE.bits() != 0;
+    let given = attr.optional().filter(|_| has_state);
+    let to = given.and_then(|given| QpState::from_verbs(given.qp_state));
+    status_of(Call::ibv_modify_qp, Qp::about(qp).towards(to), || {
         let held = live::<Qp>(qp)?;
         let mask = AttributeMask::from_bits_retain(attr_mask as u32);
-        let mut attributes = read_attributes(attr, mask)?;
-        for vector in [&mut attributes.address_vector, &mut attributes.alt_address_vector] {
-            *vector = local_identifier::resolve(*vector, held.hca());
-        }
-        let ends = mask.contains(AttributeMask::STATE) && matches!(attributes.qp_state, RESET | ERROR);
-        if ends && !held.is_datagram() {
-            // What has arrived is acknowledged: an adapter did so long ago, and the peer may wait for nothing
-            // else.
-            held.hca().drive_out();
-        }
+        let attributes = prepare(&held, attr, mask)?;
         let done = held.hca().modify_qp(held.number(), &attributes, mask);
-        tell_modified(&held, &attributes, mask, done.is_ok());
+        report_modified(&held, &attributes, mask, done.is_ok());
         //= man:ibv_modify_qp
         //| A call with an invalid attribute changes nothing, not even the state.
         done?;
-        if mask.contains(AttributeMask::STATE) {
-            held.show_state(attributes.qp_state);
-            if attributes.qp_state == READY_TO_RECEIVE {
-                held.show_number();
-            }
-        }
+        held.ece().modified();
+        show_change(&held, &attributes, mask);
         Ok(())
     })
 }
 
-/// Fills in everything; the mask is a hint.
+/// Returns all attributes; the mask is a hint.
 pub(crate) extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
     attr: Out<'_, ibv_qp_attr>,

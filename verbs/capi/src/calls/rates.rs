@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-/// Rate, multiple of 2.5 Gbit/s (rounded), Mbit/s.
+/// Table of the rates: number, multiple of 2.5 Gbit/s (rounded), Mbit/s.
 const RATES: [(c_int, c_int, c_int); 23] = [
     (2, 1, 2_500),
     (5, 2, 5_000),
@@ -29,7 +29,7 @@ const RATES: [(c_int, c_int, c_int); 23] = [
     (24, 480, 1_275_000),
 ];
 
-/// `IBV_RATE_MAX`: for numbers that are no rate.
+/// The value `IBV_RATE_MAX`, for numbers that are no rate.
 const RATE_MAX: c_int = 0;
 
 pub(crate) extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {

@@ -9,18 +9,17 @@ use pumice_device::objects::srq::SrqChange;
 use pumice_device::profile::Vendor;
 
 use super::vendors::dc::has_dc;
-use crate::ground::abi::{
+use crate::abi::zeroed::zeroed;
+use crate::abi::{
     ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd,
 };
-use crate::ground::arguments::{In, InOut, Out};
-use crate::ground::check;
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::handles::{Room, hand_out_shared, live, take_back};
-use crate::ground::outcome::{pointer_about, status_of};
-use crate::ground::refusal::check_mask;
-use crate::ground::zeroed::zeroed;
-use crate::objects::command_file::Owned;
+use crate::check;
+use crate::entry::arguments::{In, InOut, Out};
+use crate::entry::handles::{ObjectMemory, hand_out_shared, live, take_back};
+use crate::entry::outcome::{pointer_about, status_of};
+use crate::gate::CallSubject;
+use crate::log::refusal::check_mask;
+use crate::objects::command_file::OwnedObject;
 use crate::objects::completion_queue::Cq;
 use crate::objects::context::Context;
 use crate::objects::events::EventSource;
@@ -28,11 +27,12 @@ use crate::objects::protection_domain::Pd;
 use crate::objects::queue_memory;
 use crate::objects::shared_receive_queue::{Srq, ofed_srq};
 use crate::objects::xrc_domain::Xrcd;
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// Makes a shared receive queue, and says what it got in `attributes`.
+/// Creates a shared receive queue, and returns its capacity in `attributes`.
 ///
 /// # Errors
-/// Those of the HCA.
+/// Fails with the errors of the HCA.
 pub(crate) fn create(
     pd: *mut ibv_pd,
     srq_context: *mut c_void,
@@ -52,16 +52,16 @@ pub(crate) fn create(
         }
         None => None,
     };
-    let room = Room::<Srq>::new();
+    let room = ObjectMemory::<Srq>::new();
     let cookie = room.cookie();
     let events = EventSource::of_object(domain.context_pointer(), cookie);
     let (mut max_wr, max_sge) = (attributes.max_wr, attributes.max_sge);
     if max_wr == 0 && context.is_of(Vendor::Mellanox) {
-        // mlx5 makes one, and says how many places it has.
+        // mlx5 makes one, and returns its number of entries.
         max_wr = 1;
     }
     let handle = context.hca().create_srq(&SrqSetup { pd: domain.handle(), max_wr, max_sge, cookie, xrc })?;
-    context.own(Owned::SharedReceiveQueue(handle.pack()));
+    context.own(OwnedObject::SharedReceiveQueue(handle.pack()));
     if let Ok(granted) = context.hca().query_srq(handle) {
         //= man:ibv_create_srq
         //| The call returns the sizes that the queue has.
@@ -78,8 +78,8 @@ pub(crate) fn create(
     }
     let hca = Arc::clone(context.hca());
     let pointer = hand_out_shared(&room.fill(Srq::new(c, hca, handle, events, domain.begin_use())));
-    check::tell_of(pointer.addr(), |checker| checker.srq_made(pointer.addr() as u64, handle.index));
-    domain.tell_thread_of(pointer);
+    check::with_checker_of(pointer.addr(), |checker| checker.srq_made(pointer.addr() as u64, handle.index));
+    domain.report_thread_domain(pointer);
     Ok(pointer)
 }
 
@@ -87,7 +87,7 @@ pub(crate) extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     init_attr: InOut<'_, ibv_srq_init_attr>,
 ) -> *mut ibv_srq {
-    pointer_about(Call::ibv_create_srq, About::on(pd), || {
+    pointer_about(Call::ibv_create_srq, CallSubject::on(pd), || {
         let init = init_attr.get()?;
         create(pd, init.srq_context, &mut init.attr, None)
     })
@@ -100,7 +100,7 @@ const MASK_XRCD: u32 = 1 << 2;
 const MASK_CQ: u32 = 1 << 3;
 const MASK_KNOWN: u32 = (1 << 5) - 1;
 
-/// `IBV_SRQT_*`.
+/// Values of `IBV_SRQT_*`.
 const TYPE_BASIC: u32 = 0;
 const TYPE_XRC: u32 = 1;
 const TYPE_TAG_MATCHING: u32 = 2;
@@ -109,7 +109,7 @@ pub(crate) extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     init_attr: InOut<'_, ibv_srq_init_attr_ex>,
 ) -> *mut ibv_srq {
-    pointer_about(Call::ibv_create_srq_ex, About::on(context), || {
+    pointer_about(Call::ibv_create_srq_ex, CallSubject::on(context), || {
         let open = Context::of(context)?;
         let init = init_attr.get()?;
         let given = |bit: u32| init.comp_mask & bit != 0;
@@ -131,7 +131,7 @@ pub(crate) extern "C" fn create_srq_ex(
     })
 }
 
-/// `IBV_SRQ_MAX_WR` and `IBV_SRQ_LIMIT`.
+/// The flags `IBV_SRQ_MAX_WR` and `IBV_SRQ_LIMIT`.
 const CHANGE_MAX_WR: c_int = 1;
 const CHANGE_LIMIT: c_int = 2;
 
@@ -140,7 +140,7 @@ pub(crate) extern "C" fn ibv_modify_srq(
     attributes: In<'_, ibv_srq_attr>,
     mask: c_int,
 ) -> c_int {
-    status_of(Call::ibv_modify_srq, About::on(srq), || {
+    status_of(Call::ibv_modify_srq, CallSubject::on(srq), || {
         let address = srq.addr();
         let (srq, attributes) = (live::<Srq>(srq)?, attributes.get()?);
         if mask & !(CHANGE_MAX_WR | CHANGE_LIMIT) != 0 {
@@ -152,14 +152,14 @@ pub(crate) extern "C" fn ibv_modify_srq(
         };
         srq.hca().modify_srq(srq.handle(), change)?;
         if change.limit.is_some_and(|limit| limit > 0) {
-            check::tell_of(address, |checker| checker.srq_limit_armed(srq.handle().index));
+            check::with_checker_of(address, |checker| checker.srq_limit_armed(srq.handle().index));
         }
         Ok(())
     })
 }
 
 pub(crate) extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: Out<'_, ibv_srq_attr>) -> c_int {
-    status_of(Call::ibv_query_srq, About::on(srq), || {
+    status_of(Call::ibv_query_srq, CallSubject::on(srq), || {
         let srq = live::<Srq>(srq)?;
         let now = srq.hca().query_srq(srq.handle())?;
         let c = ibv_srq_attr { max_wr: now.max_wr, max_sge: now.max_sge, srq_limit: now.limit };
@@ -168,10 +168,10 @@ pub(crate) extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: Out<'_, ib
     })
 }
 
-/// Number by which remote senders name an XRC SRQ. Where there is DC, as on mlx5, every SRQ has one: programs
-/// such as perftest ask for it, and need it for nothing.
+/// Returns the number by which remote senders name an XRC SRQ. Where there is DC, as on mlx5, every SRQ has
+/// one: programs such as perftest ask for it without using it.
 pub(crate) extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: Out<'_, u32>) -> c_int {
-    status_of(Call::ibv_get_srq_num, About::on(srq), || {
+    status_of(Call::ibv_get_srq_num, CallSubject::on(srq), || {
         let srq = live::<Srq>(srq)?;
         let number = match srq.hca().srq_number(srq.handle()) {
             Err(_) if has_dc(&*srq.context()?) => srq.handle().index,
@@ -182,9 +182,9 @@ pub(crate) extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: Out<'_, u32>) -
     })
 }
 
-/// Blocks until the queue's asynchronous events are acknowledged.
+/// Destroys a shared receive queue; blocks until its asynchronous events are acknowledged.
 pub(crate) extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    status_of(Call::ibv_destroy_srq, About::of(srq), || {
+    status_of(Call::ibv_destroy_srq, CallSubject::of(srq), || {
         let held = live::<Srq>(srq)?;
         let context = held.context()?;
         let events = held.events();
@@ -195,7 +195,7 @@ pub(crate) extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
             || events.unacknowledged(),
         );
         context.hca().destroy_srq(held.handle())?;
-        context.disown(Owned::SharedReceiveQueue(held.handle().pack()));
+        context.disown(OwnedObject::SharedReceiveQueue(held.handle().pack()));
         context.forget_events(held.events());
         held.events().wait_acknowledged(Call::ibv_destroy_srq, srq.addr());
         take_back::<Srq>(srq);

@@ -6,15 +6,15 @@ use std::path::Path;
 
 use pumice_calls::Call;
 use pumice_device::outside;
-use pumice_device::outside::lineage::Settled;
+use pumice_device::outside::fork_generation::InheritedOnce;
 
-use crate::ground::arguments::{OutBytes, Text};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number;
+use crate::entry::arguments::{OutBytes, Text};
+use crate::entry::outcome::number;
 use crate::objects::device::devices;
+use crate::platform::errno::{Errno, INVALID};
 
 pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
-    static PATH: Settled<std::ffi::CString> = Settled::new();
+    static PATH: InheritedOnce<std::ffi::CString> = InheritedOnce::new();
     PATH.get_or_init(|| {
         let mut path = outside::environment::variable("SYSFS_PATH")
             .unwrap_or_else(|| "/sys".into())
@@ -26,8 +26,8 @@ pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     .as_ptr()
 }
 
-/// Reads at most `size` bytes of `dir/file`, without a newline at their end, and ends them with NUL
-/// if there is room: their number, or -1.
+/// Reads at most `size` bytes of `dir/file`, without a newline at their end, and terminates them with NUL if
+/// there is room: returns their number, or -1.
 pub(crate) extern "C" fn ibv_read_sysfs_file(
     dir: Text<'_>,
     file: Text<'_>,
@@ -51,14 +51,14 @@ pub(crate) extern "C" fn ibv_read_sysfs_file(
         }
         let mut elements = buf.elements(size)?;
         for byte in text.iter().chain([&0]) {
-            // Without room for NUL there is none.
+            // Without room there is no NUL.
             elements.put(*byte);
         }
         Ok(text.len() as c_int)
     })
 }
 
-/// What the files of a device would say, if there were any: `ibv_devinfo` asks for the board.
+/// Returns the contents that a device's file would have: `ibv_devinfo` asks for the board.
 fn of_profile(path: &Path) -> Option<String> {
     let (folder, file) = (path.parent()?, path.file_name()?);
     if folder.parent()?.file_name()? != "infiniband" {

@@ -1,5 +1,5 @@
-//! Binding memory windows. This is the data path: the structures of the window and of the region are trusted,
-//! and of them the members are read that adapters' libraries read: keys, type and protection domain.
+//! Binding of memory windows. This is the data path: the structures of the window and of the region are
+//! trusted, and only the members are read that adapters' libraries read: keys, type and protection domain.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -7,40 +7,41 @@ use std::sync::Arc;
 use pumice_calls::Call;
 use pumice_transport::types::{Access, SendFlags, SendOpcode, SendRequest, WindowBind};
 
-use crate::ground::abi::{ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp};
-use crate::ground::arguments::{In, Trusted};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::handles::{find, permits_trust};
-use crate::ground::outcome::status_of;
+use crate::abi::{ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp};
+use crate::entry::arguments::{In, Trusted};
+use crate::entry::handles::{check_trusted, find};
+use crate::entry::outcome::status_of;
 use crate::objects::memory_window::{Mw, show_key_of, show_not_posted, show_posted};
 use crate::objects::queue_pair::Qp;
+use crate::platform::errno::{Errno, INVALID};
 
 const TYPE_1: u32 = 1;
 pub(crate) const TYPE_2: u32 = 2;
 
-/// The low byte of a key, which is the program's in windows of type 2; the rest is the device's.
+/// Mask of the low byte of a key, which the program chooses in windows of type 2; the device chooses the
+/// rest.
 const KEY_PART: u32 = 0xff;
 
-/// The structure of the region of a bind; none: the bind has no region.
+/// Returns the structure of a bind's region; `None` if the bind has no region.
 ///
 /// # Errors
-/// ENOENT: the program is checked, and has destroyed the region.
+/// Fails with ENOENT if the program is checked, and has destroyed the region.
 fn region_of(info: &ibv_mw_bind_info) -> Result<Option<ibv_mr>, Errno> {
     if info.mr.is_null() {
         return Ok(None);
     }
-    permits_trust(info.mr)?;
-    // SAFETY: the program gives a region or NULL there, which is there until the call returns.
+    check_trusted(info.mr)?;
+    // SAFETY: the program gives a region or NULL, which is valid until the call returns.
     unsafe { In::new(info.mr.cast_const()) }.copied().map(Some)
 }
 
-/// What the device is to bind, and the window, if the structure is this library's and not a copy. Of the new
-/// key of a window of type 2 only the low byte is the program's, as with adapters. Whether the protection
-/// domains agree is found out when the bind is executed.
+/// Returns the bind for the device, and the window, if the structure is this library's and not a copy. Only
+/// the low byte of a type 2 window's new key is the program's, as with adapters. The protection domains are
+/// compared when the bind is executed.
 ///
 /// # Errors
-/// EINVAL: no window, one of another type, no region, or rights that such windows cannot give. ENOENT: the
-/// program is checked, and has destroyed one of them.
+/// Fails with EINVAL for no window, one of another type, no region, or rights that such windows cannot give,
+/// and with ENOENT if the program is checked and has destroyed one of them.
 pub(crate) fn window_bind(
     mw: In<'_, ibv_mw>,
     new_rkey: u32,
@@ -48,7 +49,7 @@ pub(crate) fn window_bind(
     kind: u32,
 ) -> Result<(Option<Arc<Mw>>, WindowBind), Errno> {
     let pointer = mw.as_ptr().cast_mut();
-    permits_trust(pointer)?;
+    check_trusted(pointer)?;
     let window = mw.copied()?;
     // Programs ask for LOCAL_WRITE too, which windows do not give: keys of windows are for peers.
     let access = Access::from_bits(info.mw_access_flags).ok_or(INVALID)? - Access::LOCAL_WRITE;
@@ -77,8 +78,8 @@ pub(crate) fn window_bind(
     Ok((find::<Mw>(pointer), bind))
 }
 
-/// Binds a window of type 1; its next key is ours to choose. EPERM: the region is of another protection
-/// domain than the window.
+/// Binds a window of type 1, whose next key this library chooses. Fails with EPERM if the region is of
+/// another protection domain than the window.
 pub(crate) extern "C" fn bind_mw(
     qp: Trusted<'_, ibv_qp>,
     mw: In<'_, ibv_mw>,
@@ -86,7 +87,7 @@ pub(crate) extern "C" fn bind_mw(
 ) -> c_int {
     status_of(Call::ibv_bind_mw, Qp::about(qp.as_ptr()), || {
         let (qp, bind) = (qp.held::<Qp>()?, mw_bind.get()?);
-        permits_trust(mw.as_ptr())?;
+        check_trusted(mw.as_ptr())?;
         let (shown, info) = (mw.copied()?, &bind.bind_info);
         if region_of(info)?.is_some_and(|region| region.pd != shown.pd) {
             let reason = || "the region is of another protection domain than the window".to_owned();

@@ -1,61 +1,63 @@
-//! Buffers that the device allocates for a program. Plain memory is what this device likes best, so that is
-//! what they are.
+//! Buffers that the device allocates for a program. They are plain memory, which this device accesses
+//! fastest.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use crate::ground::abi::{ibv_buf, ibv_pd};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::handles::{Held, Identity, Listed, Shown, shown};
+use crate::abi::{ibv_buf, ibv_pd};
+use crate::entry::handles::{CObject, HandleIdentity, RegisteredObject, SharedStruct, shown};
+use crate::platform::errno::{Errno, INVALID};
 
-/// Bytes of [`Pages`].
+/// Length of [`BufferPages`] in bytes.
 const PAGES_BYTES: usize = 1 << 16;
 
-/// The largest page that kernels have, or several: programs may give parts of a buffer other uses by page.
+/// Memory of the largest page that kernels have, or of several pages: programs may give parts of a buffer
+/// other uses by page.
 #[repr(C, align(65536))]
-struct Pages([u8; PAGES_BYTES]);
+struct BufferPages([u8; PAGES_BYTES]);
 
-/// A buffer. Its memory goes with it.
+/// A buffer, which owns its memory.
 #[repr(C)]
 pub(crate) struct Buffer {
-    c: Shown<ibv_buf>,
-    _memory: Vec<MaybeUninit<Pages>>,
+    c: SharedStruct<ibv_buf>,
+    _memory: Vec<MaybeUninit<BufferPages>>,
 }
 
 // SAFETY: the first field is the C structure.
-unsafe impl Held for Buffer {
+unsafe impl CObject for Buffer {
     type C = ibv_buf;
 }
 
-impl Listed for Buffer {
+impl RegisteredObject for Buffer {
     const KIND: &'static str = "buffer";
 
-    fn identity(_c: &ibv_buf) -> Identity {
-        Identity::NONE
+    fn identity(_c: &ibv_buf) -> HandleIdentity {
+        HandleIdentity::NONE
     }
 }
 
 impl Buffer {
-    /// A buffer of whole pages for a protection domain.
+    /// Creates a buffer of whole pages for a protection domain.
     ///
     /// # Errors
-    /// ENOMEM: there is no memory.
+    /// Fails with ENOMEM if there is no memory.
     pub(crate) fn new(pd: *mut ibv_pd, size: usize) -> Result<Buffer, Errno> {
-        let mut memory: Vec<MaybeUninit<Pages>> = Vec::new();
+        let mut memory: Vec<MaybeUninit<BufferPages>> = Vec::new();
         memory
             .try_reserve_exact(size.div_ceil(PAGES_BYTES).max(1))
             .map_err(|_| Errno(libc::ENOMEM).because(|| format!("no memory for a buffer of {size} bytes")))?;
         let c = ibv_buf { addr: memory.as_mut_ptr().cast(), size, pd, dmabuf_fd: -1 };
-        Ok(Buffer { c: Shown::new(c), _memory: memory })
+        Ok(Buffer { c: SharedStruct::new(c), _memory: memory })
     }
 
-    /// Where it begins.
+    /// Returns the address of its first byte.
     pub(crate) fn address(&self) -> *mut c_void {
         shown!(self.c, addr)
     }
 
     /// # Errors
-    /// EINVAL: the range is not all of this buffer, or the domain is not the one that it was allocated for.
+    /// Fails with EINVAL if the range is not all of this buffer, or if the domain is not the one that it was
+    /// allocated for.
     pub(crate) fn check_registration(
         &self,
         pd: *mut ibv_pd,

@@ -1,4 +1,4 @@
-//! What the settings want from the port: faults, their report, and a copy of everything for Wireshark.
+//! Settings of the port: faults, their report, and a capture of all packets for Wireshark.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,22 +11,22 @@ use pumice_device::listeners::ReportSource;
 use pumice_device::opening::CaptureSource;
 use pumice_device::outside;
 use pumice_device::outside::cancellation::Uncancelled;
-use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::fork_generation::PerProcess;
 use pumice_device::outside::output_file::OutputFile;
-use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, MAX_DEVICES, SettingError, Settings};
+use pumice_device::settings::{CAPTURE, FAULT_REPORT, LogLevel, MAX_DEVICES, SettingError, Settings};
 
 use super::device::Device;
-use crate::ground::errno::Errno;
-use crate::ground::gate;
-use crate::ground::log::{log_at, print_always};
-use crate::ground::own_file::{Written, expand, open_own};
+use crate::gate;
+use crate::log::{log_at, print_always};
+use crate::platform::errno::Errno;
+use crate::platform::process_file::{WrittenPath, expand, open_process_file};
 
-/// Bytes of packets that wait to be written.
+/// Buffer for packets that wait to be written, in bytes.
 const CAPTURE_BUFFER_BYTES: usize = 1 << 18;
 
-/// Where the settings want a capture written to; opened when the port is there.
+/// Returns a function that opens the capture of the settings when the port is open.
 pub(crate) fn source(settings: &Settings, device: &'static Device) -> Option<CaptureSource> {
-    let pattern = device.own_file(settings.capture.as_deref()?);
+    let pattern = device.process_file(settings.capture.as_deref()?);
     Some(Box::new(move || {
         let (file, path) = open_capture(device.index(), &pattern)?;
         if path != expand(&pattern, outside::process::number()) {
@@ -37,31 +37,33 @@ pub(crate) fn source(settings: &Settings, device: &'static Device) -> Option<Cap
                 path.display()
             ));
         }
-        let say = Box::new(|sentence: &str| print_always(sentence));
-        let file = OutputFile::new(file, path, "the capture", whole_blocks, say);
+        let error_printer = Box::new(|sentence: &str| print_always(sentence));
+        let file = OutputFile::new(file, path, "the capture", whole_blocks, error_printer);
         let out: Box<dyn Write + Send> = Box::new(SharedWriter::new(file));
         Ok(out)
     }))
 }
 
-/// What the settings want to go wrong.
+/// Returns the faults that the settings inject.
 ///
 /// # Errors
-/// The plan cannot be used, which has been said.
+/// Fails if the plan cannot be used, which was logged.
 pub(crate) fn faults(settings: &Settings) -> Result<FaultPlan, Errno> {
-    let plan = settings.load_faults()?;
+    let plan = FaultPlan::of_settings(settings)?;
     if settings.loss_ppm > 0 {
         let percent = f64::from(settings.loss_ppm) / 1e4;
-        log_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", plan.seed()));
+        log_at(LogLevel::Info, || format!("{percent} % of what is sent is lost, with seed {}", plan.seed()));
     }
     if settings.faults.is_some() || !settings.fault_lines.is_empty() {
         let names: Vec<&str> = plan.rules().iter().map(|rule| rule.name.as_str()).collect();
-        log_at(Log::Info, || format!("fault plan with seed {}: rules {}", plan.seed(), names.join(", ")));
+        log_at(LogLevel::Info, || {
+            format!("fault plan with seed {}: rules {}", plan.seed(), names.join(", "))
+        });
     }
     Ok(plan)
 }
 
-/// Where the settings want the report of faults written to: each write is one line of the file.
+/// Returns a function that opens the report of faults of the settings: each write is one line of the file.
 pub(crate) fn report(settings: &Settings) -> Option<ReportSource> {
     let pattern = settings.fault_report.clone()?;
     Some(Box::new(move || {
@@ -70,7 +72,7 @@ pub(crate) fn report(settings: &Settings) -> Option<ReportSource> {
     }))
 }
 
-/// The writer of a capture: the process's exit reaches it while the port may be in use.
+/// The writer of a capture: the process's exit flushes it while the port may be in use.
 #[derive(Clone)]
 struct SharedWriter(Arc<Mutex<BufWriter<OutputFile>>>);
 
@@ -85,36 +87,36 @@ impl SharedWriter {
     }
 }
 
-// Writing is a cancellation point, and packets come and go while the data path is locked.
+// Writing is a cancellation point, and packets are sent and received while the data path is locked.
 impl Write for SharedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _whole = Uncancelled::begin();
+        let _uncancelled = Uncancelled::begin();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let _whole = Uncancelled::begin();
+        let _uncancelled = Uncancelled::begin();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 }
 
-/// Lets go of the files, and with them of the locks, of devices that are closed.
+/// Drops the files, and with them the locks, of devices that are closed.
 fn close_unused() {
     let mut all = CAPTURES_OUT.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|SharedWriter(out)| Arc::strong_count(out) > 1);
 }
 
-/// At exit: writes out what is buffered, unless another thread is writing (a signal handler may be exiting).
+/// Writes out buffered packets at exit, unless another thread is writing (a signal handler may be exiting).
 pub(crate) fn flush_captures() {
     let Ok(all) = CAPTURES_OUT.try_lock() else { return };
     for SharedWriter(out) in all.iter() {
         if let Ok(mut out) = out.try_lock() {
-            let _ = out.flush(); // that it fails is said
+            let _ = out.flush(); // the failure is logged
         }
     }
 }
 
-/// The sentence and the errno for a capture that cannot be written.
+/// Logs that a capture cannot be written, and returns the errno.
 #[cold]
 pub(crate) fn refused(settings: &Settings, error: &io::Error) -> Errno {
     let path = settings.capture.as_deref().unwrap_or(Path::new(""));
@@ -123,7 +125,7 @@ pub(crate) fn refused(settings: &Settings, error: &io::Error) -> Errno {
     SettingError::new(CAPTURE, path.to_string_lossy(), problem).with_errno(errno).into()
 }
 
-/// The sentence and the errno for a report that cannot be written.
+/// Logs that a report cannot be written, and returns the errno.
 #[cold]
 pub(crate) fn report_refused(settings: &Settings, error: &io::Error) -> Errno {
     let path = settings.fault_report.as_deref().unwrap_or(Path::new(""));
@@ -132,11 +134,12 @@ pub(crate) fn report_refused(settings: &Settings, error: &io::Error) -> Errno {
     SettingError::new(FAULT_REPORT, path.to_string_lossy(), problem).with_errno(errno).into()
 }
 
-/// The file of this process for a device and a pattern ([`open_own`]).
+/// Opens the file of this process for a device and a pattern ([`open_process_file`]).
 fn open_capture(device: usize, pattern: &Path) -> io::Result<(File, PathBuf)> {
-    static WRITTEN: [Written; MAX_DEVICES] = [const { PerProcess::new(|_| Mutex::new(None)) }; MAX_DEVICES];
+    static WRITTEN: [WrittenPath; MAX_DEVICES] =
+        [const { PerProcess::new(|_| Mutex::new(None)) }; MAX_DEVICES];
     let written = WRITTEN.get(device).ok_or(io::ErrorKind::InvalidInput)?;
-    open_own(pattern, written, close_unused)
+    open_process_file(pattern, written, close_unused)
 }
 
 #[cfg(test)]
@@ -151,7 +154,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("trace.pcapng");
         std::fs::write(&path, "old").unwrap();
-        // Another process's.
+        // The file belongs to another process.
         let other = File::open(&path).unwrap();
         other.try_lock().unwrap();
         let (first, own) = open_capture(0, &path).unwrap();
@@ -162,7 +165,7 @@ mod tests {
         std::fs::write(&own, "mine").unwrap();
         let (file, again) = open_capture(0, &path).unwrap();
         assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine".to_vec()));
-        // And once more, after packets that wait in the writer which the exit would reach.
+        // The device is opened once more, after packets that wait in the writer, which an exit would flush.
         let file = OutputFile::new(file, again, "the capture", <[u8]>::len, Box::new(|_| {}));
         SharedWriter::new(file).write_all(b" too").unwrap();
         let (_, again) = open_capture(0, &path).unwrap();

@@ -1,7 +1,7 @@
-//! What a context's `cmd_fd` stands for: the objects that were made through it. A program imports the
-//! device with a duplicate of the descriptor, and then both contexts name the same objects.
+//! The file behind a context's `cmd_fd`: the objects that were made through it. A program imports the device
+//! with a duplicate of the descriptor, and then both contexts name the same objects.
 //!
-//! A descriptor is an anonymous file that only has an identity. One that another process made can be
+//! A descriptor is an anonymous file that only has an identity. A descriptor of another process can be
 //! imported too, and gives a context without objects: those live in the process that made them.
 
 use std::collections::BTreeMap;
@@ -14,19 +14,19 @@ use pumice_device::hca::TargetRegistration;
 use pumice_device::memory::DeviceMemory;
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::outside;
-use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::fork_generation::PerProcess;
 
-use crate::ground::descriptors::{self, FileIdentity, identity};
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::descriptors::{self, FileIdentity, identity};
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// What dies with its context, in the order in which it can.
+/// An object that is destroyed with its context, in the order of destruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owned {
+pub(crate) enum OwnedObject {
     Window(u64),
     Flow(u32),
     QueuePair(u32),
     Target(TargetRegistration),
-    /// Of no queue pair.
+    /// A reserved queue pair number without a queue pair.
     ReservedNumber(u32),
     SharedReceiveQueue(u64),
     CompletionQueue(u64),
@@ -43,11 +43,11 @@ const NAME: &str = "pumice-context";
 /// Objects of one command file.
 pub(crate) struct CommandFile {
     identity: FileIdentity,
-    /// Made by another process, or by the one that this was forked from.
+    /// True if it was made by another process, or by the one that this was forked from.
     foreign: bool,
     /// Index of its device among the devices.
     device: usize,
-    owned: Mutex<BTreeMap<Owned, Option<Arc<CompletionQueue>>>>,
+    owned: Mutex<BTreeMap<OwnedObject, Option<Arc<CompletionQueue>>>>,
     device_memory: Mutex<DeviceMemories>,
 }
 
@@ -64,12 +64,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The name of the anonymous file of a device's context.
+/// Returns the name of the anonymous file of a device's context.
 fn name_of(device: usize) -> CString {
     CString::new(format!("{NAME}-{device}")).unwrap_or_default()
 }
 
-/// The device of a context whose anonymous file has this name, as /proc tells it.
+/// Returns the device of a context whose anonymous file has this name in /proc.
 fn device_in(name: &str) -> Option<usize> {
     let number = name.strip_prefix("/memfd:")?.strip_prefix(NAME)?.strip_prefix('-')?;
     let digits = number.split(|c: char| !c.is_ascii_digit()).next()?;
@@ -77,15 +77,15 @@ fn device_in(name: &str) -> Option<usize> {
 }
 
 impl CommandFile {
-    /// The index of its device among the devices.
+    /// Returns the index of its device among the devices.
     pub(crate) const fn device(&self) -> usize {
         self.device
     }
 
-    /// A new file and its descriptor.
+    /// Creates a file and its descriptor.
     ///
     /// # Errors
-    /// That of pipe(2), where memfd_create(2) is refused.
+    /// Fails with the errno of pipe(2), which is used if memfd_create(2) is refused.
     pub(crate) fn create(device: usize) -> Result<(OwnedFd, Arc<CommandFile>), Errno> {
         let descriptor = match descriptors::anonymous_file(&name_of(device)) {
             Ok(descriptor) => descriptor,
@@ -98,10 +98,10 @@ impl CommandFile {
         Ok((descriptor, file))
     }
 
-    /// The file behind a descriptor.
+    /// Returns the file behind a descriptor.
     ///
     /// # Errors
-    /// EBADF: not a descriptor. EINVAL: not a command file.
+    /// Fails with EBADF if the number is no descriptor, and with EINVAL if it is no command file.
     pub(crate) fn of(descriptor: RawFd) -> Result<Arc<CommandFile>, Errno> {
         let identity = identity(descriptor)?;
         let known = lock(&FILES).iter().filter_map(Weak::upgrade).find(|file| file.identity == identity);
@@ -130,20 +130,25 @@ impl CommandFile {
         file
     }
 
-    /// Notes an object, with its completion queue if it is one.
-    pub(crate) fn own(&self, owned: Owned, cq: Option<Arc<CompletionQueue>>) {
+    /// Records an object, with its completion queue if it is one.
+    pub(crate) fn own(&self, owned: OwnedObject, cq: Option<Arc<CompletionQueue>>) {
         lock(&self.owned).insert(owned, cq);
     }
 
-    pub(crate) fn disown(&self, owned: Owned) {
+    pub(crate) fn disown(&self, owned: OwnedObject) {
         lock(&self.owned).remove(&owned);
     }
 
-    /// The first object for which `find` has something.
+    /// Returns the first result of `find` over the objects.
     ///
     /// # Errors
-    /// EOPNOTSUPP: the objects of the file are in another process. EINVAL: there is none.
-    pub(crate) fn find<T>(&self, what: &str, find: impl FnMut(&Owned) -> Option<T>) -> Result<T, Errno> {
+    /// Fails with EOPNOTSUPP if the objects of the file are in another process, and with EINVAL if `find` has
+    /// no result.
+    pub(crate) fn find<T>(
+        &self,
+        what: &str,
+        find: impl FnMut(&OwnedObject) -> Option<T>,
+    ) -> Result<T, Errno> {
         self.check_importable(what)?;
         let found = lock(&self.owned).keys().find_map(find);
         found.ok_or_else(|| INVALID.because(|| format!("this device file has no {what} with that handle")))
@@ -158,9 +163,9 @@ impl CommandFile {
         }))
     }
 
-    /// All objects, if `file` is the last context's share of them.
-    pub(crate) fn leftovers(file: &Arc<CommandFile>) -> BTreeMap<Owned, Option<Arc<CompletionQueue>>> {
-        // While this is held no thread finds the file.
+    /// Returns all objects, if `file` is the last context's share of them.
+    pub(crate) fn leftovers(file: &Arc<CommandFile>) -> BTreeMap<OwnedObject, Option<Arc<CompletionQueue>>> {
+        // While this lock is held no thread finds the file.
         let _files = lock(&FILES);
         if Arc::strong_count(file) > 1 {
             return BTreeMap::new();
@@ -168,8 +173,8 @@ impl CommandFile {
         std::mem::take(&mut *lock(&file.owned))
     }
 
-    /// Keeps device memory, and gives it a handle.
-    pub(crate) fn keep_device_memory(&self, memory: &Arc<DeviceMemory>) -> u32 {
+    /// Stores device memory, and gives it a handle.
+    pub(crate) fn store_device_memory(&self, memory: &Arc<DeviceMemory>) -> u32 {
         let mut memories = lock(&self.device_memory);
         memories.last_handle = memories.last_handle.wrapping_add(1);
         let handle = memories.last_handle;
@@ -177,10 +182,10 @@ impl CommandFile {
         handle
     }
 
-    /// Device memory by its handle.
+    /// Returns device memory by its handle.
     ///
     /// # Errors
-    /// As [`CommandFile::find`].
+    /// Fails as [`CommandFile::find`].
     pub(crate) fn device_memory(&self, handle: u32) -> Result<Arc<DeviceMemory>, Errno> {
         self.check_importable("device memory allocation")?;
         lock(&self.device_memory).by_handle.get(&handle).cloned().ok_or(INVALID)

@@ -6,59 +6,62 @@ use std::sync::{Arc, OnceLock};
 use pumice_device::check::CqMade;
 use pumice_device::hca::{CqSetup, Hca};
 use pumice_device::objects::completion_queue::CompletionQueue;
-use pumice_device::outside::lineage::Generation;
+use pumice_device::outside::fork_generation::Generation;
 use pumice_transport::types::WorkCompletion;
 
-use super::command_file::Owned;
-use super::completion_channel::Channel;
+use super::command_file::OwnedObject;
+use super::completion_channel::CompChannel;
 use super::context::Context;
 use super::events::EventSource;
 use super::queue_memory;
-use super::usage::Use;
+use super::usage::UseGuard;
 use super::waits;
-use crate::ground::abi::{efadv_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
-use crate::ground::arguments::In;
-use crate::ground::check;
-use crate::ground::errno::Errno;
-use crate::ground::handles::{
-    Held, Identity, Listed, OfProcess, Room, Shown, hand_out_shared, live_or_none, show, shown,
+use crate::abi::zeroed::zeroed;
+use crate::abi::{efadv_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
+use crate::check;
+use crate::entry::arguments::In;
+use crate::entry::handles::{
+    CObject, DataPathObject, HandleIdentity, ObjectMemory, RegisteredObject, SharedStruct, hand_out_shared,
+    live_or_none, show, shown,
 };
-use crate::ground::turn::Turn;
-use crate::ground::wall_clock::WallClock;
-use crate::ground::zeroed::zeroed;
+use crate::platform::errno::Errno;
+use crate::platform::turn::TurnCell;
+use crate::platform::wall_clock::WallClock;
 
 /// A completion queue; all have room for the extended structure.
 #[repr(C)]
 pub(crate) struct Cq {
-    c: Shown<ibv_cq_ex>,
+    c: SharedStruct<ibv_cq_ex>,
     generation: Generation,
     queue: Arc<CompletionQueue>,
     hca: Arc<Hca>,
     events: Arc<EventSource>,
     stamps: bool,
-    /// Of the thread that is between start_poll and end_poll.
-    turn: Turn<Polled>,
-    /// What `efadv_cq_from_ibv_cq_ex` gives.
+    /// Completion of the thread that is between start_poll and end_poll.
+    turn: TurnCell<Polled>,
+    /// Interface that `efadv_cq_from_ibv_cq_ex` returns.
     efa: OnceLock<Box<EfaCq>>,
-    /// Of the parent domain that it was made in.
-    _domain_use: Option<Use>,
+    /// Bytes of an event of entropy values, if MRC's controller made the queue for them.
+    event_bytes: OnceLock<usize>,
+    /// Use of the parent domain that it was made in.
+    _domain_use: Option<UseGuard>,
 }
 
-/// What programs of EFA read completions by, beside `ibv_cq_ex`.
+/// The interface with which programs of EFA read further fields of completions, beside `ibv_cq_ex`.
 #[repr(C)]
 pub(crate) struct EfaCq {
     c: efadv_cq,
-    /// The queue that it is of.
+    /// Completion queue that the interface belongs to.
     cq: *mut ibv_cq,
 }
 
-// SAFETY: nothing in it changes once it is made, and its pointers are followed by calls only.
+// SAFETY: its fields do not change once it is made, and its pointers are followed by calls only.
 unsafe impl Send for EfaCq {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for EfaCq {}
 
 impl EfaCq {
-    /// The queue of what a program got.
+    /// Returns the queue of an interface that a program got.
     pub(crate) fn queue_of(efa: In<'_, efadv_cq>) -> Option<*mut ibv_cq> {
         let c: *const efadv_cq = efa.optional()?;
         // SAFETY: the program passes on what `Cq::efa` gave it, which is the first field of an `EfaCq`.
@@ -69,44 +72,44 @@ impl EfaCq {
 /// The completion that the extended calls read.
 pub(crate) struct Polled {
     pub(crate) completion: WorkCompletion,
-    /// When it was made, in ns of the device's clock, if the queue stamps.
+    /// Time of the completion, in ns of the device's clock, if the queue records timestamps.
     pub(crate) at_ns: u64,
-    /// The same on the system's clock, if the program wants to read that.
+    /// The same time on the system's clock, if the program wants to read that.
     pub(crate) wall_ns: u64,
     pub(crate) wall_clock: Option<WallClock>,
 }
 
 // SAFETY: the first field begins with the C structure.
-unsafe impl Held for Cq {
+unsafe impl CObject for Cq {
     type C = ibv_cq;
 }
 
-impl Listed for Cq {
+impl RegisteredObject for Cq {
     const KIND: &'static str = "completion queue";
 
-    fn identity(c: &ibv_cq) -> Identity {
-        Identity::new(c.context, c.handle)
+    fn identity(c: &ibv_cq) -> HandleIdentity {
+        HandleIdentity::new(c.context, c.handle)
     }
 }
 
-/// Everything that makes a completion queue.
-pub(crate) struct Wanted {
+/// Parameters of a completion queue.
+pub(crate) struct CqCreateParameters {
     pub(crate) cqe: u32,
     pub(crate) cq_context: *mut c_void,
     pub(crate) channel: *mut ibv_comp_channel,
     pub(crate) comp_vector: u32,
-    /// Whether completions are stamped.
+    /// True if completions get timestamps.
     pub(crate) stamps: bool,
-    /// Whether the program reads the stamps on the system's clock.
+    /// True if the program reads the timestamps on the system's clock.
     pub(crate) wall_clock: bool,
-    /// Whether the oldest completion of a full queue is overwritten: else the queue fails.
+    /// True if the oldest completion of a full queue is overwritten; otherwise the queue fails.
     pub(crate) overwrites: bool,
-    pub(crate) domain_use: Option<Use>,
-    /// Sets the operations of an extended one.
+    pub(crate) domain_use: Option<UseGuard>,
+    /// Function that sets the operations of an extended queue.
     pub(crate) set_operations: fn(&mut ibv_cq_ex),
 }
 
-impl OfProcess for Cq {
+impl DataPathObject for Cq {
     #[inline]
     fn generation(&self) -> Generation {
         self.generation
@@ -114,19 +117,22 @@ impl OfProcess for Cq {
 }
 
 impl Cq {
-    /// Makes a completion queue: the program's pointer.
+    /// Creates a completion queue, and returns the program's pointer.
     ///
     /// # Errors
-    /// Those of the context, of the channel, and of the HCA.
-    pub(crate) fn create(context: *mut ibv_context, wanted: Wanted) -> Result<*mut ibv_cq, Errno> {
-        let Wanted { cqe, cq_context, channel, comp_vector, stamps, wall_clock, .. } = wanted;
-        let Wanted { overwrites, domain_use, set_operations, .. } = wanted;
-        let (open, reports) = (Context::of(context)?, live_or_none::<Channel>(channel)?);
+    /// Fails with the errors of the context, of the channel, and of the HCA.
+    pub(crate) fn create(
+        context: *mut ibv_context,
+        parameters: CqCreateParameters,
+    ) -> Result<*mut ibv_cq, Errno> {
+        let CqCreateParameters { cqe, cq_context, channel, comp_vector, stamps, wall_clock, .. } = parameters;
+        let CqCreateParameters { overwrites, domain_use, set_operations, .. } = parameters;
+        let (open, reports) = (Context::of(context)?, live_or_none::<CompChannel>(channel)?);
         queue_memory::check(&open, queue_memory::OF_COMPLETION_QUEUES)?;
         if let Some(reports) = &reports {
             open.check_same("completion channel", &*reports.context()?)?;
         }
-        let (hca, room) = (open.hca(), Room::<Cq>::new());
+        let (hca, room) = (open.hca(), ObjectMemory::<Cq>::new());
         let events = EventSource::of_object(context, room.cookie());
         let queue = hca.create_cq(CqSetup {
             depth: cqe,
@@ -138,7 +144,7 @@ impl Cq {
             overwrites,
             uncounted: false,
         })?;
-        open.own_cq(Owned::CompletionQueue(queue.handle().pack()), Some(Arc::clone(&queue)));
+        open.own_cq(OwnedObject::CompletionQueue(queue.handle().pack()), Some(Arc::clone(&queue)));
         let mut c: ibv_cq_ex = zeroed();
         c.base.context = context;
         c.base.channel = channel;
@@ -152,23 +158,24 @@ impl Cq {
             wall_ns: 0,
             wall_clock: wall_clock.then(|| WallClock::new(hca.clock())),
         };
-        // One that ignores overruns is as large as the program wants it to be.
+        // A queue that ignores overruns may be as large as the program wants.
         let depth = if overwrites { u32::MAX } else { queue.depth() };
         let (handle, known) = (queue.handle().index, Arc::clone(&queue));
         let pointer = hand_out_shared(&room.fill(Cq {
-            c: Shown::new(c),
+            c: SharedStruct::new(c),
             generation: Generation::own(),
             queue,
             hca: Arc::clone(hca),
             events,
             stamps,
-            turn: Turn::new(polled),
+            turn: TurnCell::new(polled),
             efa: OnceLock::new(),
+            event_bytes: OnceLock::new(),
             _domain_use: domain_use,
         }));
         waits::cq_made(open.device().index(), pointer.addr(), channel.addr(), &known);
         let (address, channel) = (pointer.addr() as u64, channel.addr() as u64);
-        check::tell_of(pointer.addr(), |checker| {
+        check::with_checker_of(pointer.addr(), |checker| {
             checker.cq_made(&CqMade { address, handle, depth, channel });
         });
         Ok(pointer)
@@ -184,61 +191,72 @@ impl Cq {
         &self.hca
     }
 
-    /// What its asynchronous events are about.
+    /// Makes it a queue of events of entropy values, which have this length.
+    pub(crate) fn set_event_bytes(&self, bytes: usize) {
+        let _ = self.event_bytes.set(bytes);
+    }
+
+    /// Returns the length of an event of entropy values; `None` if the queue has none.
+    pub(crate) fn event_bytes(&self) -> Option<usize> {
+        self.event_bytes.get().copied()
+    }
+
+    /// Returns the source of its asynchronous events.
     pub(crate) fn events(&self) -> &EventSource {
         &self.events
     }
 
-    /// Whether completions are stamped.
+    /// Reports whether completions have timestamps.
     pub(crate) const fn stamps(&self) -> bool {
         self.stamps
     }
 
-    /// Of the thread that polls by the extended calls.
+    /// Returns the completion of the thread that polls with the extended calls.
     #[inline]
-    pub(crate) const fn turn(&self) -> &Turn<Polled> {
+    pub(crate) const fn turn(&self) -> &TurnCell<Polled> {
         &self.turn
     }
 
-    /// What programs of EFA read completions by; `make` makes it at the first call. `cq`: what the program
-    /// calls this queue.
+    /// Returns the interface with which programs of EFA read completions; `make` makes it at the first call.
+    /// `cq` is the program's pointer to this queue.
     pub(crate) fn efa(&self, cq: *mut ibv_cq, make: impl FnOnce() -> efadv_cq) -> *mut efadv_cq {
         let efa = self.efa.get_or_init(|| Box::new(EfaCq { c: make(), cq }));
         std::ptr::from_ref(&**efa).cast_mut().cast()
     }
 
-    /// The program's pointer to its context.
+    /// Returns the program's pointer to its context.
     #[inline]
     pub(crate) fn context_pointer(&self) -> *mut ibv_context {
         shown!(self.c, base.context)
     }
 
-    /// Its context.
+    /// Returns its context.
     pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
         Context::of(self.context_pointer())
     }
 
-    /// What the program named it by.
+    /// Returns the value by which the program named it.
     pub(crate) fn cq_context(&self) -> *mut c_void {
         shown!(self.c, base.cq_context)
     }
 
-    /// Shows how many completions it has room for.
+    /// Writes the number of completions that it has room for into its structure.
     pub(crate) fn show_depth(&self) {
         show!(self.c, base.cqe = self.queue.depth() as c_int);
     }
 
-    /// Shows what programs read of a completion without a call.
+    /// Writes the fields of a completion that programs read without a call into its structure.
     #[inline]
     pub(crate) fn show_completion(&self, completion: &WorkCompletion) {
         show!(self.c, status = completion.status as u32);
         show!(self.c, wr_id = completion.wr_id);
     }
 
-    /// Whether the structure still has the handle that it was made with: adapters arm by it.
+    /// Checks that the structure still has the handle that it was made with: adapters use it to arm the
+    /// queue.
     ///
     /// # Errors
-    /// ENOENT: it has another one.
+    /// Fails with ENOENT if it has another one.
     pub(crate) fn check_handle(&self) -> Result<(), Errno> {
         let handle = shown!(self.c, base.handle);
         if handle == self.queue.handle().index {

@@ -3,39 +3,40 @@
 use std::ffi::{c_char, c_int};
 use std::path::{Path, PathBuf};
 
+use pumice_device::outside::fork_generation::InheritedOnce;
 use pumice_device::outside::interface::interfaces;
-use pumice_device::outside::lineage::Settled;
 use pumice_device::profile::{DeviceDescription, PortProfile, Profile};
 use pumice_device::settings::record;
 use pumice_transport::types::Gid;
 
 use super::gid_entries::gid_entries_among;
-use crate::ground::abi::ibv_device;
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::gate::About;
-use crate::ground::handles::Held;
-use crate::ground::own_devices::name_devices;
-use crate::ground::settings::{profile, settings};
-use crate::ground::zeroed::zeroed;
+use crate::abi::ibv_device;
+use crate::abi::zeroed::zeroed;
+use crate::call_sites::own_devices::name_devices;
+use crate::entry::handles::CObject;
+use crate::gate::CallSubject;
+use crate::log::settings::{profile, settings};
+use crate::platform::errno::{Errno, INVALID};
 
 /// A device as programs see it.
 #[repr(C)]
 pub(crate) struct Device {
     c: ibv_device,
-    /// The system's libmlx5 and libefa look behind `ibv_device` for their own fields: zero is "not mine".
+    /// Zeros behind `ibv_device`, where the system's libmlx5 and libefa look for their own fields: zero means
+    /// that the device is not theirs.
     behind: [u64; 16],
     guid: [u8; 8],
-    /// Its index among the devices.
+    /// Index of the device among the devices.
     index: usize,
     description: DeviceDescription,
 }
 
-// SAFETY: nothing in it changes once it is made, and its pointers are null.
+// SAFETY: its fields do not change once it is made, and its pointers are null.
 unsafe impl Send for Device {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Device {}
 // SAFETY: the first field is the C structure.
-unsafe impl Held for Device {
+unsafe impl CObject for Device {
     type C = ibv_device;
 }
 
@@ -52,53 +53,53 @@ impl Device {
         Device { c, behind: [0; 16], guid, index, description }
     }
 
-    /// Its index among the devices.
+    /// Returns its index among the devices.
     pub(crate) const fn index(&self) -> usize {
         self.index
     }
 
-    /// What the settings and the profile say of it.
+    /// Returns its description from the settings and the profile.
     pub(crate) const fn description(&self) -> &DeviceDescription {
         &self.description
     }
 
-    /// What it says about itself.
+    /// Returns its profile.
     pub(crate) const fn profile(&self) -> &Profile {
         &self.description.profile
     }
 
-    /// What one of its ports says about itself; none: it has no port of this number.
+    /// Returns the profile of one of its ports; `None` if it has no port of this number.
     pub(crate) fn port(&self, port_num: u8) -> Option<&PortProfile> {
         self.description.ports().nth(usize::from(port_num).checked_sub(1)?)
     }
 
-    /// How many ports it has.
+    /// Returns the number of its ports.
     pub(crate) fn port_count(&self) -> u8 {
         if self.description.second_port.is_some() { 2 } else { 1 }
     }
 
-    /// The file that it writes to, where the settings name one for all devices: the first device that one,
-    /// the others one beside it with their name in it.
-    pub(crate) fn own_file(&self, pattern: &Path) -> PathBuf {
-        record::own_file(pattern, self.index, self.name())
+    /// Returns the file that it writes to, where the settings name one for all devices: the first device uses
+    /// that one, the others one beside it with their name in it.
+    pub(crate) fn process_file(&self, pattern: &Path) -> PathBuf {
+        record::process_file(pattern, self.index, self.name())
     }
 
-    /// The device as a C pointer. Programs only read it.
+    /// Returns the device as a C pointer. Programs only read it.
     pub(crate) const fn as_ptr(&self) -> *mut ibv_device {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// GUID of the node, as it travels.
+    /// Returns the GUID of the node in network byte order.
     pub(crate) const fn guid(&self) -> [u8; 8] {
         self.guid
     }
 
-    /// Its name, for programs.
+    /// Returns its name, for programs.
     pub(crate) const fn name_pointer(&self) -> *const c_char {
         self.c.name.as_ptr()
     }
 
-    /// Its name.
+    /// Returns its name.
     pub(crate) fn name(&self) -> &str {
         &self.description.name
     }
@@ -111,12 +112,12 @@ fn set_text(field: &mut [c_char], text: &str) {
     }
 }
 
-/// The devices, of which there is at least one; made when they are first asked for, and for good.
+/// Returns the devices, of which there is at least one; made at the first call, and never freed.
 ///
 /// # Errors
-/// A setting is wrong; that has been said on standard error.
+/// Fails if a setting is wrong, which was reported on standard error.
 pub(crate) fn devices() -> Result<&'static [Device], Errno> {
-    static DEVICES: Settled<Result<Vec<Device>, Errno>> = Settled::new();
+    static DEVICES: InheritedOnce<Result<Vec<Device>, Errno>> = InheritedOnce::new();
     DEVICES.get_or_init(describe).as_deref().map_err(|errno| *errno)
 }
 
@@ -136,36 +137,36 @@ fn describe() -> Result<Vec<Device>, Errno> {
     Ok(all)
 }
 
-/// Whether there is one device, which has all addresses of the host.
+/// Reports whether there is one device, which has all addresses of the host.
 pub(crate) fn device_has_all_addresses() -> bool {
     devices().is_ok_and(|all| all.iter().all(|device| device.description().address.is_none()))
 }
 
-/// Whether a GID is the address of one of several devices.
+/// Reports whether a GID is the address of one of several devices.
 pub(crate) fn is_of_device(gid: Gid) -> bool {
     let is_own = |device: &Device| device.description.address.is_some_and(|own| Gid::from(own) == gid);
     devices().is_ok_and(|all| all.iter().any(is_own))
 }
 
-/// The device with an index among the devices.
+/// Returns the device with an index among the devices.
 ///
 /// # Errors
-/// Those of [`devices`].
+/// Fails as [`devices`].
 pub(crate) fn device_at(index: usize) -> Result<&'static Device, Errno> {
     devices()?.get(index).ok_or(INVALID)
 }
 
-/// For the gate: a call is about the device of a program's pointer.
-pub(crate) fn about(pointer: *mut ibv_device) -> About {
+/// Tells the gate that a call is about the device of a program's pointer.
+pub(crate) fn about(pointer: *mut ibv_device) -> CallSubject {
     let all = devices().unwrap_or_default();
     let found = all.iter().find(|device| device.as_ptr() == pointer);
-    found.map_or(About::NOTHING, |device| About::device_at(device.index()))
+    found.map_or(CallSubject::NOTHING, |device| CallSubject::device_at(device.index()))
 }
 
-/// The device of a program's pointer.
+/// Returns the device of a program's pointer.
 ///
 /// # Errors
-/// EINVAL: it is null, or no device of this library. Those of [`devices`].
+/// Fails with EINVAL if the pointer is null, or to no device of this library, and as [`devices`].
 pub(crate) fn device_of(pointer: *mut ibv_device) -> Result<&'static Device, Errno> {
     devices()?.iter().find(|device| device.as_ptr() == pointer).ok_or_else(|| {
         INVALID.because(|| "the pointer is none that ibv_get_device_list has returned".to_owned())

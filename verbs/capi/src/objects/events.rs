@@ -1,5 +1,5 @@
-//! Asynchronous events. The HCA has one queue of them; every context has its own, with a descriptor.
-//! A thread that sleeps until there is one carries them over.
+//! Asynchronous events. The HCA has one queue of them; every context has its own, with a descriptor. A thread
+//! that sleeps until there is an event moves them to the contexts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -10,29 +10,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use pumice_calls::Call;
-use pumice_device::ground::awaited::Awaited;
+use pumice_device::event::async_event::AsyncElement;
 use pumice_device::hca::Hca;
-use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::outside;
 use pumice_device::outside::event_pipe::EventPipe;
-use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::fork_generation::PerProcess;
+use pumice_device::platform::awaited::Awaited;
 use pumice_device::port::wait_readable;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
 use super::local_identifier;
 use super::loss;
-use crate::ground::abi::{EVENT_FLAG, ibv_async_event, ibv_context};
-use crate::ground::acknowledgements::Acknowledgements;
-use crate::ground::errno::Errno;
-use crate::ground::system_call;
+use crate::abi::{EVENT_FLAG, ibv_async_event, ibv_context};
+use crate::platform::errno::Errno;
+use crate::platform::system_call;
+use crate::waits::acknowledgements::AcknowledgementWait;
 
-/// `IBV_EVENT_LID_CHANGE`: of this library, not of the device, which knows no LIDs.
+/// The event `IBV_EVENT_LID_CHANGE`, of this library: the device knows no LIDs.
 const LID_CHANGE: u32 = 11;
-/// Elements up to here are numbers of queue pairs or ports: no object is at so low an address.
+/// Largest element that is the number of a queue pair or port: no object has so low an address.
 const NUMBERS: u64 = 0xff_ffff;
 
-/// What events are about, of all objects that have any, by cookie.
+/// Sources of events, of all objects that have any, by cookie.
 static SOURCES: PerProcess<Mutex<BTreeMap<u64, Weak<EventSource>>>> = PerProcess::new(|_| Mutex::default());
 /// Descriptors from which asynchronous events are read.
 static DESCRIPTORS: PerProcess<Mutex<Vec<RawFd>>> = PerProcess::new(|_| Mutex::default());
@@ -41,33 +41,33 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What events are about: an object of the program, or an XRC receive queue pair of OFED 1.x.
+/// A source of events: an object of the program, or an XRC receive queue pair of OFED 1.x.
 pub(crate) struct EventSource {
-    /// By which the HCA names it.
+    /// Cookie by which the HCA names it.
     cookie: u64,
-    /// Address of its context, whose events these are.
+    /// Address of its context, which gets the events.
     context: usize,
     kind: SourceKind,
-    /// Events that the program got and has not acknowledged.
+    /// Number of events that the program got and has not acknowledged.
     unacknowledged: Awaited<u32>,
 }
 
 enum SourceKind {
-    /// The cookie is the address of its structure.
+    /// An object, whose cookie is the address of its structure.
     Object,
-    /// Its events have a number, which is known once the queue pair exists.
+    /// A number, which is known once the queue pair exists.
     Number(AtomicU32),
 }
 
 impl EventSource {
-    /// Of an object, whose cookie is the address of its structure.
+    /// Creates the source of an object, whose cookie is the address of its structure.
     pub(crate) fn of_object(context: *mut ibv_context, cookie: u64) -> Arc<EventSource> {
         EventSource::add(context, cookie, SourceKind::Object)
     }
 
-    /// Of a receive queue pair of OFED 1.x, which has no object.
+    /// Creates the source of a receive queue pair of OFED 1.x, which has no object.
     pub(crate) fn of_number(context: *mut ibv_context) -> Arc<EventSource> {
-        // Addresses of structures are even.
+        // Addresses of structures are even, so odd cookies are free.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let cookie = NEXT.fetch_add(2, Ordering::Relaxed);
         EventSource::add(context, cookie, SourceKind::Number(AtomicU32::new(0)))
@@ -84,27 +84,27 @@ impl EventSource {
         lock(&SOURCES).get(&cookie).and_then(Weak::upgrade)
     }
 
-    /// By which the HCA names it.
+    /// Returns the cookie by which the HCA names it.
     pub(crate) const fn cookie(&self) -> u64 {
         self.cookie
     }
 
-    /// The queue pair has this number.
+    /// Sets the number of the queue pair.
     pub(crate) fn set_number(&self, number: Qpn) {
         if let SourceKind::Number(own) = &self.kind {
             own.store(number.value(), Ordering::Relaxed);
         }
     }
 
-    /// Events that the program got and has not acknowledged.
+    /// Returns the number of events that the program got and has not acknowledged.
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.unacknowledged.look(|count| u64::from(*count))
     }
 
-    /// Blocks until the program has acknowledged all events: an object must not vanish under a thread that
-    /// looks at its event. `call`: what waits; `address`: of the object.
+    /// Blocks until the program has acknowledged all events: an object must not be freed while a thread reads
+    /// its event. `call` is the call that waits, `address` that of the object.
     pub(crate) fn wait_acknowledged(&self, call: Call, address: usize) {
-        let waits = Acknowledgements {
+        let waits = AcknowledgementWait {
             call,
             by: Call::ibv_ack_async_event,
             address,
@@ -125,42 +125,42 @@ impl Drop for EventSource {
     }
 }
 
-/// What an event is about.
+/// Element of an event: a source or a port.
 #[derive(Clone)]
-enum Element {
+enum EventElement {
     Source(Arc<EventSource>),
     Port(u8),
 }
 
-impl Element {
-    /// None: the object is gone.
-    fn of(element: AsyncElement) -> Option<Element> {
+impl EventElement {
+    /// Returns the element; `None` if the object is gone.
+    fn of(element: AsyncElement) -> Option<EventElement> {
         match element {
             AsyncElement::Cq { cookie } | AsyncElement::Qp { cookie, .. } | AsyncElement::Srq { cookie } => {
-                EventSource::find(cookie).map(Element::Source)
+                EventSource::find(cookie).map(EventElement::Source)
             }
-            AsyncElement::Port(port) => Some(Element::Port(port)),
-            AsyncElement::Device => Some(Element::Port(1)),
+            AsyncElement::Port(port) => Some(EventElement::Port(port)),
+            AsyncElement::Device => Some(EventElement::Port(1)),
         }
     }
 
-    /// Whether a context gets the event.
+    /// Reports whether a context gets the event.
     fn concerns(&self, context: usize) -> bool {
         match self {
-            Element::Source(source) => source.context == context,
-            Element::Port(_) => true,
+            EventElement::Source(source) => source.context == context,
+            EventElement::Port(_) => true,
         }
     }
 
     fn is(&self, other: &EventSource) -> bool {
-        matches!(self, Element::Source(source) if ptr::eq(Arc::as_ptr(source), other))
+        matches!(self, EventElement::Source(source) if ptr::eq(Arc::as_ptr(source), other))
     }
 
-    /// What the program gets; an object's event is to be acknowledged.
+    /// Returns the event for the program; an event of an object has to be acknowledged.
     fn hand_out(&self, event_type: u32) -> ibv_async_event {
         let (element, flag): (*mut c_void, u32) = match self {
-            Element::Port(port) => (ptr::without_provenance_mut(usize::from(*port)), 0),
-            Element::Source(source) => match &source.kind {
+            EventElement::Port(port) => (ptr::without_provenance_mut(usize::from(*port)), 0),
+            EventElement::Source(source) => match &source.kind {
                 SourceKind::Object => {
                     source.unacknowledged.change(|count| *count += 1);
                     (ptr::with_exposed_provenance_mut(source.cookie as usize), 0)
@@ -175,11 +175,11 @@ impl Element {
     }
 }
 
-/// The program has looked at an event.
+/// Acknowledges an event for the program.
 pub(crate) fn acknowledge(event: &ibv_async_event) {
     let cookie = event.element.addr() as u64;
-    // Events of CQs, QPs and SRQs. A number of OFED 1.x, whose flag the program may have taken away, is no
-    // object.
+    // Events of CQs, QPs and SRQs have objects. A number of OFED 1.x, whose flag the program may have
+    // cleared, is no object.
     let of_object = matches!(event.event_type, 0..=7 | 14..=16) && cookie > NUMBERS;
     if let Some(source) = EventSource::find(cookie).filter(|_| of_object) {
         source.unacknowledged.change(|count| *count = count.saturating_sub(1));
@@ -188,13 +188,13 @@ pub(crate) fn acknowledge(event: &ibv_async_event) {
 
 /// Asynchronous events of one context.
 pub(crate) struct AsyncQueue {
-    /// As many bytes as events are queued, so that one read(2) waits for one event.
+    /// Pipe with as many bytes as events are queued, so that one read(2) waits for one event.
     waiting: EventPipe,
-    queued: Mutex<VecDeque<(u32, Element)>>,
+    queued: Mutex<VecDeque<(u32, EventElement)>>,
 }
 
 impl AsyncQueue {
-    /// Most events that wait for the program; further ones are lost.
+    /// Largest number of events that wait for the program; further ones are lost.
     const CAPACITY: usize = 1 << 16;
 
     pub(crate) fn new() -> Result<AsyncQueue, Errno> {
@@ -203,7 +203,7 @@ impl AsyncQueue {
         Ok(queue)
     }
 
-    /// The descriptors of all of them.
+    /// Returns the descriptors of all queues.
     pub(crate) fn descriptors() -> Vec<RawFd> {
         lock(&DESCRIPTORS).clone()
     }
@@ -212,14 +212,14 @@ impl AsyncQueue {
         self.waiting.as_fd().as_raw_fd()
     }
 
-    fn push(&self, event: u32, element: Element) {
+    fn push(&self, event: u32, element: EventElement) {
         let mut queued = lock(&self.queued);
         if queued.len() < AsyncQueue::CAPACITY && self.waiting.put() {
             queued.push_back((event, element));
         }
     }
 
-    /// The oldest event.
+    /// Takes the oldest event.
     pub(crate) fn take(&self) -> Option<ibv_async_event> {
         let mut queued = lock(&self.queued);
         let (event_type, element) = queued.pop_front()?;
@@ -242,25 +242,25 @@ impl Drop for AsyncQueue {
     }
 }
 
-/// Carries events of the HCA to the contexts.
-pub(crate) struct Distributor {
+/// A thread that moves events of the HCA to the contexts.
+pub(crate) struct EventDistributor {
     shared: Arc<EventCarrier>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread and the contexts share.
+/// State that the thread and the contexts share.
 struct EventCarrier {
     hca: Arc<Hca>,
     /// The index of the device among the devices.
     index: usize,
-    /// Open contexts by address. Held while an event is carried: a thread that has held it since an object
-    /// left the HCA knows that no event of the object is under way.
+    /// Open contexts by address. The lock is held while an event is moved: a thread that has held it since an
+    /// object left the HCA knows that no event of the object is under way.
     contexts: Mutex<Vec<(usize, Arc<AsyncQueue>)>>,
     wake: OwnedFd,
     stopping: AtomicBool,
-    /// Those that identifiers were told.
+    /// Number of address changes that identifiers were notified of.
     address_changes: AtomicU64,
-    /// Of each port.
+    /// LID of each port.
     lids: [AtomicU16; 2],
 }
 
@@ -275,16 +275,16 @@ impl EventCarrier {
         }
     }
 
-    /// True: the device is lost.
+    /// Moves all events. Returns true if the device is lost.
     fn carry_all(&self) -> bool {
         let mut is_lost = false;
         let contexts = lock(&self.contexts);
         while let Some(event) = self.hca.async_events().try_event() {
             is_lost |= event.event == AsyncEventType::DeviceFatal;
             if event.event == AsyncEventType::GidChange {
-                self.note_lid(&contexts);
+                self.update_lid(&contexts);
             }
-            if let Some(element) = Element::of(event.element) {
+            if let Some(element) = EventElement::of(event.element) {
                 for (_, queue) in contexts.iter().filter(|(context, _)| element.concerns(*context)) {
                     queue.push(event.event as u32, element.clone());
                 }
@@ -294,29 +294,30 @@ impl EventCarrier {
         is_lost
     }
 
-    /// With PUMICE_LID a port's LID is made of its first address, and may have changed with it.
-    fn note_lid(&self, contexts: &[(usize, Arc<AsyncQueue>)]) {
+    /// Notes a change of a port's LID, which with PUMICE_LID is made of its first address and may have
+    /// changed with it.
+    fn update_lid(&self, contexts: &[(usize, Arc<AsyncQueue>)]) {
         for (port_num, known) in (1..).zip(&self.lids) {
             let lid = local_identifier::of_port(&self.hca, port_num);
             if known.swap(lid, Ordering::Relaxed) != lid {
-                contexts.iter().for_each(|(_, queue)| queue.push(LID_CHANGE, Element::Port(port_num)));
+                contexts.iter().for_each(|(_, queue)| queue.push(LID_CHANGE, EventElement::Port(port_num)));
             }
         }
     }
 
-    /// What the thread does.
+    /// Runs the thread.
     fn run(&self) {
         let fd = self.hca.async_events().as_fd().as_raw_fd();
         while !self.stopping.load(Ordering::Acquire) {
-            // A failing ppoll(2) makes this look again, nothing worse.
+            // After a failing ppoll(2) the loop only looks for events again.
             let _ = wait_readable(&[fd], Some(self.wake.as_raw_fd()), None);
             self.carry();
         }
     }
 }
 
-impl Distributor {
-    pub(crate) fn start(hca: &Arc<Hca>, index: usize) -> Result<Distributor, Errno> {
+impl EventDistributor {
+    pub(crate) fn start(hca: &Arc<Hca>, index: usize) -> Result<EventDistributor, Errno> {
         let shared = Arc::new(EventCarrier {
             hca: Arc::clone(hca),
             index,
@@ -326,12 +327,12 @@ impl Distributor {
             address_changes: AtomicU64::new(hca.presence().address_changes()),
             lids: [1, 2].map(|port_num| AtomicU16::new(local_identifier::of_port(hca, port_num))),
         });
-        let thread = outside::thread::start("pumice-events", Some(128 << 10), {
+        let thread = outside::thread::start("pumice-model", Some(128 << 10), {
             let shared = Arc::clone(&shared);
             move || shared.run()
         });
         let thread = thread.map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Distributor { shared, thread: Some(thread) })
+        Ok(EventDistributor { shared, thread: Some(thread) })
     }
 
     pub(crate) fn register(&self, context: *mut ibv_context, events: &Arc<AsyncQueue>) {
@@ -342,19 +343,19 @@ impl Distributor {
         lock(&self.shared.contexts).retain(|(other, _)| *other != context.addr());
     }
 
-    /// Forgets the events of what has left the HCA.
+    /// Drops queued events of an object that has left the HCA.
     pub(crate) fn forget(&self, events: &AsyncQueue, source: &EventSource) {
-        // What was being carried when it left has arrived once this lock is had.
+        // Events that were being moved when it left have arrived once this lock is held.
         let _carried = lock(&self.shared.contexts);
         events.forget(source);
     }
 }
 
-impl Drop for Distributor {
+impl Drop for EventDistributor {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
         system_call::signal(self.shared.wake.as_fd());
-        // A panic in the thread has been reported where it happened.
+        // A panic in the thread was reported where it happened.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

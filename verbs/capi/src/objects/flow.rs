@@ -3,42 +3,42 @@
 use std::sync::Arc;
 
 use super::context::Context;
-use crate::ground::abi::{ibv_context, ibv_flow};
-use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, Shown, shown};
+use crate::abi::{ibv_context, ibv_flow};
+use crate::entry::handles::{CObject, HandleIdentity, RegisteredObject, SharedStruct, shown};
+use crate::platform::errno::Errno;
 
 /// A flow rule.
 #[repr(C)]
 pub(crate) struct Flow {
-    c: Shown<ibv_flow>,
+    c: SharedStruct<ibv_flow>,
     id: u32,
 }
 
 // SAFETY: the first field is the C structure.
-unsafe impl Held for Flow {
+unsafe impl CObject for Flow {
     type C = ibv_flow;
 }
 
-impl Listed for Flow {
+impl RegisteredObject for Flow {
     const KIND: &'static str = "flow rule";
 
-    fn identity(c: &ibv_flow) -> Identity {
-        Identity::new(c.context, c.handle)
+    fn identity(c: &ibv_flow) -> HandleIdentity {
+        HandleIdentity::new(c.context, c.handle)
     }
 }
 
 impl Flow {
-    /// The rule that the device calls `id`.
+    /// Creates the rule with the device's number `id`.
     pub(crate) fn new(context: *mut ibv_context, id: u32) -> Flow {
-        Flow { c: Shown::new(ibv_flow { comp_mask: 0, context, handle: id }), id }
+        Flow { c: SharedStruct::new(ibv_flow { comp_mask: 0, context, handle: id }), id }
     }
 
-    /// What the device calls it.
+    /// Returns the device's number of the rule.
     pub(crate) const fn id(&self) -> u32 {
         self.id
     }
 
-    /// Its context.
+    /// Returns its context.
     pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
         Context::of(shown!(self.c, context))
     }

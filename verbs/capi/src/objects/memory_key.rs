@@ -2,41 +2,41 @@
 
 use std::sync::Arc;
 
-use pumice_device::ground::table::Handle;
 use pumice_device::memory::{IndirectKeyInit, RegionKeys};
-use pumice_device::outside::lineage::Generation;
+use pumice_device::outside::fork_generation::Generation;
+use pumice_device::platform::table::Handle;
 
 use super::context::Context;
 use super::protection_domain::Pd;
-use super::usage::Use;
-use crate::ground::abi::mlx5dv_mkey;
-use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, shown};
+use super::usage::UseGuard;
+use crate::abi::mlx5dv_mkey;
+use crate::entry::handles::{CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, shown};
+use crate::platform::errno::Errno;
 
 /// An indirect memory key.
 #[repr(C)]
 pub(crate) struct Mkey {
-    c: Shown<mlx5dv_mkey>,
+    c: SharedStruct<mlx5dv_mkey>,
     generation: Generation,
     handle: Handle,
     init: IndirectKeyInit,
-    _domain_use: Option<Use>,
+    _domain_use: Option<UseGuard>,
 }
 
 // SAFETY: the first field is the C structure.
-unsafe impl Held for Mkey {
+unsafe impl CObject for Mkey {
     type C = mlx5dv_mkey;
 }
 
-impl Listed for Mkey {
+impl RegisteredObject for Mkey {
     const KIND: &'static str = "indirect memory key";
 
-    fn identity(c: &mlx5dv_mkey) -> Identity {
-        Identity::new(c.context, c.lkey)
+    fn identity(c: &mlx5dv_mkey) -> HandleIdentity {
+        HandleIdentity::new(c.context, c.lkey)
     }
 }
 
-impl OfProcess for Mkey {
+impl DataPathObject for Mkey {
     #[inline]
     fn generation(&self) -> Generation {
         self.generation
@@ -47,7 +47,7 @@ impl Mkey {
     pub(crate) fn new(domain: &Pd, keys: RegionKeys, init: IndirectKeyInit) -> Mkey {
         let c = mlx5dv_mkey { lkey: keys.lkey, rkey: keys.rkey, context: domain.context_pointer() };
         Mkey {
-            c: Shown::new(c),
+            c: SharedStruct::new(c),
             generation: Generation::own(),
             handle: keys.handle,
             init,
@@ -59,21 +59,21 @@ impl Mkey {
         self.handle
     }
 
-    /// Most pieces of its layout.
-    pub(crate) const fn most_pieces(&self) -> usize {
-        self.init.most_pieces as usize
+    /// Returns the largest number of pieces of its layout.
+    pub(crate) const fn max_pieces(&self) -> usize {
+        self.init.max_pieces as usize
     }
 
     pub(crate) const fn has_signatures(&self) -> bool {
         self.init.has_signatures
     }
 
-    /// Its number, as the device knows it.
+    /// Returns its number, by which the device knows it.
     pub(crate) fn key(&self) -> u32 {
         shown!(self.c, lkey)
     }
 
-    /// Its context.
+    /// Returns its context.
     pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
         Context::of(shown!(self.c, context))
     }

@@ -3,43 +3,43 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pumice_device::ground::table::Handle;
 use pumice_device::memory::RegionKeys;
+use pumice_device::platform::table::Handle;
 
 use super::context::Context;
 use super::dma_handle::Dmah;
-use super::pinned::Pinned;
+use super::pinned::PinnedPages;
 use super::protection_domain::Pd;
-use super::usage::Use;
-use crate::ground::abi::{ibv_mr, ibv_pd};
-use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, Shown, show, shown};
+use super::usage::UseGuard;
+use crate::abi::{ibv_mr, ibv_pd};
+use crate::entry::handles::{CObject, HandleIdentity, RegisteredObject, SharedStruct, show, shown};
+use crate::platform::errno::Errno;
 
 /// A memory region.
 #[repr(C)]
 pub(crate) struct Mr {
-    c: Shown<ibv_mr>,
+    c: SharedStruct<ibv_mr>,
     handle: Handle,
-    domain_use: Mutex<Option<Use>>,
-    pinned: Mutex<Option<Pinned>>,
-    dma_handle_use: Mutex<Option<Use>>,
+    domain_use: Mutex<Option<UseGuard>>,
+    pinned: Mutex<Option<PinnedPages>>,
+    dma_handle_use: Mutex<Option<UseGuard>>,
 }
 
 // SAFETY: the first field is the C structure.
-unsafe impl Held for Mr {
+unsafe impl CObject for Mr {
     type C = ibv_mr;
 }
 
-impl Listed for Mr {
+impl RegisteredObject for Mr {
     const KIND: &'static str = "memory region";
 
-    fn identity(c: &ibv_mr) -> Identity {
-        Identity::new(c.context, c.handle)
+    fn identity(c: &ibv_mr) -> HandleIdentity {
+        HandleIdentity::new(c.context, c.handle)
     }
 }
 
 impl Mr {
-    /// A region of a domain, whose program's pointer is `pd`.
+    /// Creates a region of a domain, to which the program's pointer is `pd`.
     pub(crate) fn new(
         domain: &Pd,
         pd: *mut ibv_pd,
@@ -57,7 +57,7 @@ impl Mr {
             rkey: keys.rkey,
         };
         Mr {
-            c: Shown::new(c),
+            c: SharedStruct::new(c),
             handle: keys.handle,
             domain_use: Mutex::new(domain.begin_use()),
             pinned: Mutex::default(),
@@ -65,8 +65,8 @@ impl Mr {
         }
     }
 
-    /// Its pages are counted from now on; those before are not.
-    pub(crate) fn pin(&self, pages: Option<Pinned>) {
+    /// Sets the pages that count as pinned for it, in place of those before.
+    pub(crate) fn pin(&self, pages: Option<PinnedPages>) {
         *self.pinned.lock().unwrap_or_else(PoisonError::into_inner) = pages;
     }
 
@@ -74,30 +74,30 @@ impl Mr {
         self.handle
     }
 
-    /// It is registered with this DMA handle, which has to stay as long.
-    pub(crate) fn keep_dma_handle(&self, dma_handle: &Dmah) {
-        let mut kept = self.dma_handle_use.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept = Some(dma_handle.begin_use());
+    /// Records that it is registered with this DMA handle, which has to live as long.
+    pub(crate) fn hold_dma_handle(&self, dma_handle: &Dmah) {
+        let mut dma_handle_use_slot = self.dma_handle_use.lock().unwrap_or_else(PoisonError::into_inner);
+        *dma_handle_use_slot = Some(dma_handle.begin_use());
     }
 
-    /// Its context.
+    /// Returns its context.
     pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
         Context::of(shown!(self.c, context))
     }
 
-    /// Shows other keys.
+    /// Writes other keys into its structure.
     pub(crate) fn show_keys(&self, keys: &RegionKeys) {
         show!(self.c, lkey = keys.lkey);
         show!(self.c, rkey = keys.rkey);
     }
 
-    /// Shows another range.
+    /// Writes another range into its structure.
     pub(crate) fn show_range(&self, addr: *mut c_void, length: usize) {
         show!(self.c, addr = addr);
         show!(self.c, length = length);
     }
 
-    /// It belongs to another protection domain now, whose program's pointer is `pd`.
+    /// Moves it to another protection domain, to which the program's pointer is `pd`.
     pub(crate) fn move_to(&self, domain: &Pd, pd: *mut ibv_pd) {
         show!(self.c, pd = pd);
         *self.domain_use.lock().unwrap_or_else(PoisonError::into_inner) = domain.begin_use();

@@ -1,4 +1,4 @@
-//! What programs hold, one file per object, and the adapter that they share.
+//! Objects that programs hold, one file per object, and the adapter that they share.
 
 #![cfg_attr(
     not(test),
@@ -11,11 +11,13 @@ pub(crate) mod buffer;
 pub(crate) mod capture;
 pub(crate) mod command_file;
 pub(crate) mod completion_channel;
+pub(crate) mod completion_counter;
 pub(crate) mod completion_queue;
 pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod device_memory;
 pub(crate) mod dma_handle;
+pub(crate) mod ece;
 pub(crate) mod events;
 pub(crate) mod flow;
 pub(crate) mod gid_entries;
@@ -24,6 +26,8 @@ pub(crate) mod loss;
 pub(crate) mod memory_key;
 pub(crate) mod memory_region;
 pub(crate) mod memory_window;
+pub(crate) mod mrc;
+pub(crate) mod peer_host;
 pub(crate) mod pinned;
 pub(crate) mod protection_domain;
 pub(crate) mod queue_memory;
@@ -34,6 +38,7 @@ pub(crate) mod send_series;
 pub(crate) mod shared_receive_queue;
 pub(crate) mod thread_domain;
 pub(crate) mod trace;
+pub(crate) mod unused;
 pub(crate) mod usage;
 pub(crate) mod waits;
 pub(crate) mod work_queue;

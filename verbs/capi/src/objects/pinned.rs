@@ -1,34 +1,34 @@
-//! Pages that an adapter would pin: those of registered memory, counted against a limit where the user asks
-//! for one (`--memlock`).
+//! Pages that an adapter would pin: those of registered memory, counted against a limit if the user sets one
+//! (`--memlock`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_device::outside::limits::{lockable_bytes, page_bytes};
-use pumice_device::settings::Memlock;
+use pumice_device::settings::MemlockLimit;
 use pumice_transport::types::Access;
 
-use crate::ground::errno::Errno;
-use crate::ground::process::own_process;
-use crate::ground::settings::settings;
+use crate::log::settings::settings;
+use crate::platform::errno::Errno;
+use crate::platform::process::current_pid;
 
-/// Pages of all regions of this process: in the low half, and above it the process, because a child begins
-/// without pinned pages.
+/// Number of pages of all regions of this process in the low half, and above it the process, because a child
+/// begins without pinned pages.
 static PINNED: AtomicU64 = AtomicU64::new(0);
 
 const PAGES: u64 = (1 << 40) - 1;
 
-/// What a region pins, until it is dropped.
-pub(crate) struct Pinned {
+/// Pages that a region pins, until it is dropped.
+pub(crate) struct PinnedPages {
     process: u32,
     pages: u64,
 }
 
-impl Pinned {
-    /// Counts the pages of a range. `None`: no limit was asked for, or the region is paged on demand.
+impl PinnedPages {
+    /// Counts the pages of a range. Returns `None` if there is no limit, or if the region is paged on demand.
     ///
     /// # Errors
-    /// ENOMEM: the limit would be passed (`ib_umem_get` of Linux).
-    pub(crate) fn take(address: u64, length: u64, rights: Access) -> Result<Option<Pinned>, Errno> {
+    /// Fails with ENOMEM if the limit would be exceeded (`ib_umem_get` of Linux).
+    pub(crate) fn take(address: u64, length: u64, rights: Access) -> Result<Option<PinnedPages>, Errno> {
         let Some(memlock) = settings()?.memlock.filter(|_| !rights.contains(Access::ON_DEMAND)) else {
             return Ok(None);
         };
@@ -36,23 +36,23 @@ impl Pinned {
         let end = address.saturating_add(length).div_ceil(page);
         let pages = end.saturating_sub(address / page).min(PAGES);
         let limit_bytes = match memlock {
-            Memlock::Bytes(bytes) => Some(bytes),
-            Memlock::Ulimit => lockable_bytes(),
+            MemlockLimit::Bytes(bytes) => Some(bytes),
+            MemlockLimit::Ulimit => lockable_bytes(),
         };
-        let process = own_process();
+        let process = current_pid();
         let room = limit_bytes.map_or(PAGES, |bytes| (bytes / page).min(PAGES));
         let taken = PINNED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
             let all = held(word, process).saturating_add(pages);
             (all <= room).then(|| of(process, all))
         });
         match taken {
-            Ok(_) => Ok(Some(Pinned { process, pages })),
+            Ok(_) => Ok(Some(PinnedPages { process, pages })),
             Err(word) => {
                 let before = held(word, process);
                 let kib = |pages: u64| pages.saturating_mul(page / 1024);
                 let whose = match memlock {
-                    Memlock::Bytes(_) => "--memlock",
-                    Memlock::Ulimit => "RLIMIT_MEMLOCK",
+                    MemlockLimit::Bytes(_) => "--memlock",
+                    MemlockLimit::Ulimit => "RLIMIT_MEMLOCK",
                 };
                 Err(Errno(libc::ENOMEM).because(|| {
                     format!(
@@ -69,7 +69,7 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedPages {
     fn drop(&mut self) {
         let give_back = |word: u64| {
             let is_own = word >> 40 == u64::from(self.process & PROCESS);
@@ -79,15 +79,15 @@ impl Drop for Pinned {
     }
 }
 
-/// Bits of a process number; Linux has numbers below 2²².
+/// Mask of a process number; Linux has numbers below 2²².
 const PROCESS: u32 = (1 << 24) - 1;
 
-/// The word for so many pages of a process.
+/// Returns the word for a number of pages of a process.
 const fn of(process: u32, pages: u64) -> u64 {
     ((process & PROCESS) as u64) << 40 | pages & PAGES
 }
 
-/// The pages that the word has for a process.
+/// Returns the number of pages that the word has for a process.
 const fn held(word: u64, process: u32) -> u64 {
     if word >> 40 == (process & PROCESS) as u64 { word & PAGES } else { 0 }
 }

@@ -5,79 +5,117 @@ use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, TargetRegistration};
-use pumice_device::outside::lineage::Generation;
-use pumice_transport::types::OwnService;
+use pumice_device::outside::fork_generation::Generation;
+use pumice_device::platform::table::Handle;
+use pumice_transport::types::VendorService;
 use pumice_transport::wire::Qpn;
 
 use super::context::Context;
+use super::ece::EceOptions;
 use super::events::EventSource;
-use super::send_series::Series;
-use super::usage::Use;
-use crate::ground::abi::{
-    efadv_qp, ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, mlx5dv_qp_ex,
+use super::send_series::SendSeries;
+use super::usage::UseGuard;
+use crate::abi::{
+    efadv_qp, ibv_context, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, mlx5dv_qp_ex,
 };
-use crate::ground::arguments::{In, Trusted};
-use crate::ground::errno::Errno;
-use crate::ground::gate::About;
-use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, find_at, show, shown};
-use crate::ground::turn::Turn;
+use crate::entry::arguments::{In, Trusted};
+use crate::entry::handles::{
+    CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, find_at, show, shown,
+};
+use crate::gate::CallSubject;
+use crate::platform::errno::Errno;
+use crate::platform::turn::TurnCell;
 
 /// A queue pair; all have room for the extended structure.
 #[repr(C)]
 pub(crate) struct Qp {
-    c: Shown<ibv_qp_ex>,
+    c: SharedStruct<ibv_qp_ex>,
     generation: Generation,
-    parts: Parts,
+    parts: QpParts,
 }
 
-/// Everything that a queue pair is beside its structure.
-pub(crate) struct Parts {
+/// The parts of a queue pair beside its structure.
+pub(crate) struct QpParts {
     pub(crate) hca: Arc<Hca>,
     pub(crate) number: Qpn,
     /// Its protection domain; XRC targets have none.
     pub(crate) domain: Option<Handle>,
-    /// UD.
+    /// True for UD.
     pub(crate) is_datagram: bool,
     pub(crate) signals_all: bool,
     pub(crate) events: Arc<EventSource>,
-    /// Of a target that was opened, not made.
+    /// Registration of a target that was opened, not made.
     pub(crate) registration: Option<TargetRegistration>,
-    /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
-    pub(crate) series: Option<Box<Turn<Series>>>,
-    /// What a call of a vendor gives of it.
+    /// Request series of the `ibv_wr_*` calls, if the queue pair was made for them.
+    pub(crate) series: Option<Box<TurnCell<SendSeries>>>,
+    /// Interface that a vendor call returns for it.
     pub(crate) vendor: OnceLock<Box<VendorQp>>,
-    /// The port of a bond that the program has chosen for it; 0: none.
+    /// Port of a bond that the program has chosen for it; 0 for none.
     pub(crate) lag_port: AtomicU8,
-    /// The service of a vendor's own that it is of.
-    pub(crate) own: Option<OwnService>,
-    pub(crate) _domain_use: Option<Use>,
-    /// Of the table over which its frames are spread.
-    pub(crate) _table_use: Option<Use>,
+    /// Options that it agrees on with its peer.
+    pub(crate) ece: EceOptions,
+    /// Way of its WRITEs, if MRC may carry them.
+    pub(crate) way: Option<MrcWay>,
+    /// Vendor's service that it is of.
+    pub(crate) own: Option<VendorService>,
+    pub(crate) _domain_use: Option<UseGuard>,
+    /// Use of the table over which its frames are spread.
+    pub(crate) _table_use: Option<UseGuard>,
 }
 
-/// What programs set more of a request by, beside `ibv_qp_ex`.
+/// The way of an RC queue pair's requests where MRC may carry them. The first request decides, and the way of
+/// MRC can be left once.
+pub(crate) struct MrcWay(AtomicU8);
+
+impl MrcWay {
+    const UNDECIDED: u8 = 0;
+    const MRC: u8 = 1;
+    const RC: u8 = 2;
+
+    pub(crate) const fn new() -> MrcWay {
+        MrcWay(AtomicU8::new(MrcWay::UNDECIDED))
+    }
+
+    /// Returns the way: true for MRC, false for RC; `None` before the first request.
+    pub(crate) fn is_by_mrc(&self) -> Option<bool> {
+        match self.0.load(Ordering::Relaxed) {
+            MrcWay::UNDECIDED => None,
+            way => Some(way == MrcWay::MRC),
+        }
+    }
+
+    pub(crate) fn decide(&self, by_mrc: bool) {
+        self.0.store(if by_mrc { MrcWay::MRC } else { MrcWay::RC }, Ordering::Relaxed);
+    }
+
+    /// Forgets the way, because the queue pair is connected anew.
+    pub(crate) fn forget(&self) {
+        self.0.store(MrcWay::UNDECIDED, Ordering::Relaxed);
+    }
+}
+
+/// A vendor's interface with which programs set further fields of a request, beside `ibv_qp_ex`.
 pub(crate) enum VendorQp {
     Efa(efadv_qp),
     Mlx5(Mlx5Qp),
 }
 
-/// That of mlx5.
+/// The interface of mlx5.
 #[repr(C)]
 pub(crate) struct Mlx5Qp {
     c: mlx5dv_qp_ex,
-    /// The queue pair that it is of.
+    /// Queue pair that the interface belongs to.
     qp: *mut ibv_qp,
 }
 
-// SAFETY: nothing in it changes once it is made, and its pointers are followed by calls only.
+// SAFETY: its fields do not change once it is made, and its pointers are followed by calls only.
 unsafe impl Send for VendorQp {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for VendorQp {}
 
 impl Mlx5Qp {
-    /// The queue pair of what a program got.
+    /// Returns the queue pair of an interface that a program got.
     pub(crate) fn queue_pair_of<'a>(mlx5: In<'a, mlx5dv_qp_ex>) -> Option<Trusted<'a, ibv_qp>> {
         let c: *const mlx5dv_qp_ex = mlx5.optional()?;
         // SAFETY: the program passes on what `Qp::mlx5` gave it, which is the first field of an `Mlx5Qp`, and
@@ -87,19 +125,19 @@ impl Mlx5Qp {
 }
 
 // SAFETY: the first field begins with the C structure.
-unsafe impl Held for Qp {
+unsafe impl CObject for Qp {
     type C = ibv_qp;
 }
 
-impl Listed for Qp {
+impl RegisteredObject for Qp {
     const KIND: &'static str = "queue pair";
 
-    fn identity(c: &ibv_qp) -> Identity {
-        Identity::new(c.context, c.handle)
+    fn identity(c: &ibv_qp) -> HandleIdentity {
+        HandleIdentity::new(c.context, c.handle)
     }
 }
 
-impl OfProcess for Qp {
+impl DataPathObject for Qp {
     #[inline]
     fn generation(&self) -> Generation {
         self.generation
@@ -107,14 +145,14 @@ impl OfProcess for Qp {
 }
 
 impl Qp {
-    pub(crate) fn new(c: ibv_qp_ex, parts: Parts) -> Qp {
-        Qp { c: Shown::new(c), generation: Generation::own(), parts }
+    pub(crate) fn new(c: ibv_qp_ex, parts: QpParts) -> Qp {
+        Qp { c: SharedStruct::new(c), generation: Generation::own(), parts }
     }
 
-    /// For the gate: a call is about this queue pair.
+    /// Tells the gate that a call is about this queue pair.
     #[inline]
-    pub(crate) fn about(qp: *const ibv_qp) -> About {
-        About::queue_pair(qp, |address| {
+    pub(crate) fn about(qp: *const ibv_qp) -> CallSubject {
+        CallSubject::queue_pair(qp, |address| {
             let qp = find_at::<Qp>(address)?;
             qp.hca().ordinal_of(qp.number())
         })
@@ -130,34 +168,35 @@ impl Qp {
         self.parts.number
     }
 
-    /// It was made by a vendor's call (`IBV_QPT_DRIVER`).
+    /// Reports whether it was made by a vendor call (`IBV_QPT_DRIVER`).
     pub(crate) fn is_of_vendor(&self) -> bool {
         shown!(self.c, qp_base.qp_type) == 0xff
     }
 
-    /// `IBV_QPT_*`.
+    /// Returns its type (`IBV_QPT_*`).
     pub(crate) fn verbs_type(&self) -> u32 {
         shown!(self.c, qp_base.qp_type)
     }
 
-    /// UD.
+    /// Reports whether it is UD.
     #[inline]
     pub(crate) const fn is_datagram(&self) -> bool {
         self.parts.is_datagram
     }
 
-    /// What its asynchronous events are about.
+    /// Returns the source of its asynchronous events.
     pub(crate) fn events(&self) -> &EventSource {
         &self.parts.events
     }
 
-    /// Of the thread that puts requests together by the `ibv_wr_*` calls.
+    /// Returns the series of the thread that assembles requests with the `ibv_wr_*` calls.
     #[inline]
-    pub(crate) fn series(&self) -> Option<&Turn<Series>> {
+    pub(crate) fn series(&self) -> Option<&TurnCell<SendSeries>> {
         self.parts.series.as_deref()
     }
 
-    /// What programs of EFA set more of a request by; `make` makes it at the first call.
+    /// Returns the interface with which programs of EFA set further fields of a request; `make` makes it at
+    /// the first call.
     pub(crate) fn efa(&self, make: impl FnOnce() -> efadv_qp) -> *mut efadv_qp {
         match &**self.parts.vendor.get_or_init(|| Box::new(VendorQp::Efa(make()))) {
             VendorQp::Efa(c) => ptr::from_ref(c).cast_mut(),
@@ -165,7 +204,7 @@ impl Qp {
         }
     }
 
-    /// The same for mlx5. `qp`: what the program calls this queue pair.
+    /// Returns the same interface for mlx5. `qp` is the program's pointer to this queue pair.
     pub(crate) fn mlx5(&self, qp: *mut ibv_qp, make: impl FnOnce() -> mlx5dv_qp_ex) -> *mut mlx5dv_qp_ex {
         let new = || Box::new(VendorQp::Mlx5(Mlx5Qp { c: make(), qp }));
         match &**self.parts.vendor.get_or_init(new) {
@@ -174,12 +213,27 @@ impl Qp {
         }
     }
 
-    /// The service of a vendor's own that it is of.
-    pub(crate) const fn own_service(&self) -> Option<OwnService> {
+    /// Returns the way of its WRITEs, if MRC may carry them.
+    pub(crate) const fn way(&self) -> Option<&MrcWay> {
+        self.parts.way.as_ref()
+    }
+
+    /// Reports whether all requests make completions.
+    pub(crate) const fn signals_all(&self) -> bool {
+        self.parts.signals_all
+    }
+
+    /// Returns the vendor's service that it is of.
+    pub(crate) const fn own_service(&self) -> Option<VendorService> {
         self.parts.own
     }
 
-    /// The port of a bond of `ports` ports that it uses: the program's choice, or one by its number.
+    /// Returns the options that it agrees on with its peer.
+    pub(crate) const fn ece(&self) -> &EceOptions {
+        &self.parts.ece
+    }
+
+    /// Returns the port of a bond of `ports` ports that it uses: the program's choice, or one by its number.
     pub(crate) fn lag_port(&self, ports: u8) -> u8 {
         match self.parts.lag_port.load(Ordering::Relaxed) {
             0 => 1 + (self.number().value() % u32::from(ports.max(1))) as u8,
@@ -187,49 +241,54 @@ impl Qp {
         }
     }
 
-    /// The program chooses a port of a bond for it.
+    /// Sets the port of a bond that the program chooses for it.
     pub(crate) fn choose_lag_port(&self, port: u8) {
         self.parts.lag_port.store(port, Ordering::Relaxed);
     }
 
-    /// Shows the number of a target of DC, which has one only from RTR on.
+    /// Writes the number of a target of DC, which has one only from RTR on, into its structure.
     pub(crate) fn show_number(&self) {
         show!(self.c, qp_base.qp_num = self.number().value());
     }
 
-    /// Its protection domain; XRC targets have none.
+    /// Returns the program's pointer to its protection domain.
+    pub(crate) fn domain_pointer(&self) -> *mut ibv_pd {
+        shown!(self.c, qp_base.pd)
+    }
+
+    /// Returns its protection domain; XRC targets have none.
     #[inline]
     pub(crate) const fn domain(&self) -> Option<Handle> {
         self.parts.domain
     }
 
-    /// Of a target that was opened, not made.
+    /// Returns the registration of a target that was opened, not made.
     pub(crate) const fn registration(&self) -> Option<TargetRegistration> {
         self.parts.registration
     }
 
-    /// Its context.
+    /// Returns its context.
     pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
         Context::of(self.context_pointer())
     }
 
-    /// The program's pointer to its context.
+    /// Returns the program's pointer to its context.
     pub(crate) fn context_pointer(&self) -> *mut ibv_context {
         shown!(self.c, qp_base.context)
     }
 
-    /// `wr_id` and `wr_flags`, which programs set before an `ibv_wr_*` call.
+    /// Returns `wr_id` and `wr_flags`, which programs set before an `ibv_wr_*` call.
     #[inline]
     pub(crate) fn next_request(&self) -> (u64, u32) {
         (shown!(self.c, wr_id), shown!(self.c, wr_flags))
     }
 
-    /// Shows a state.
+    /// Writes a state into its structure.
     pub(crate) fn show_state(&self, state: u32) {
         show!(self.c, qp_base.state = state);
     }
 
-    /// What it was made with, and the capacity that it got.
+    /// Returns the attributes that it was made with, and the capacity that it got.
     pub(crate) fn made_with(&self, cap: ibv_qp_cap) -> ibv_qp_init_attr {
         ibv_qp_init_attr {
             qp_context: shown!(self.c, qp_base.qp_context),

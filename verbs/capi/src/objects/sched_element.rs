@@ -1,55 +1,55 @@
-//! Nodes and leaves of mlx5's trees of bandwidth. What they ask for is checked and has no effect: no link
-//! here is shared out.
+//! Nodes and leaves of mlx5's bandwidth trees. Their parameters are checked and have no effect: no link here
+//! is shared out.
 
-use crate::ground::abi::{ibv_context, mlx5dv_sched_leaf, mlx5dv_sched_node};
-use crate::ground::handles::{Held, Identity, Listed, Shown};
+use crate::abi::{ibv_context, mlx5dv_sched_leaf, mlx5dv_sched_node};
+use crate::entry::handles::{CObject, HandleIdentity, RegisteredObject, SharedStruct};
 
 /// An inner node.
 #[repr(C)]
 pub(crate) struct SchedNode {
-    c: Shown<mlx5dv_sched_node>,
+    c: SharedStruct<mlx5dv_sched_node>,
 }
 
 /// A leaf, which queue pairs belong to.
 #[repr(C)]
 pub(crate) struct SchedLeaf {
-    c: Shown<mlx5dv_sched_leaf>,
+    c: SharedStruct<mlx5dv_sched_leaf>,
 }
 
 // SAFETY: the first field is the C structure.
-unsafe impl Held for SchedNode {
+unsafe impl CObject for SchedNode {
     type C = mlx5dv_sched_node;
 }
 
 // SAFETY: as above.
-unsafe impl Held for SchedLeaf {
+unsafe impl CObject for SchedLeaf {
     type C = mlx5dv_sched_leaf;
 }
 
-impl Listed for SchedNode {
+impl RegisteredObject for SchedNode {
     const KIND: &'static str = "scheduling node";
 
-    fn identity(c: &mlx5dv_sched_node) -> Identity {
-        Identity::new(c.context, 0)
+    fn identity(c: &mlx5dv_sched_node) -> HandleIdentity {
+        HandleIdentity::new(c.context, 0)
     }
 }
 
-impl Listed for SchedLeaf {
+impl RegisteredObject for SchedLeaf {
     const KIND: &'static str = "scheduling leaf";
 
-    fn identity(c: &mlx5dv_sched_leaf) -> Identity {
-        Identity::new(c.context, 0)
+    fn identity(c: &mlx5dv_sched_leaf) -> HandleIdentity {
+        HandleIdentity::new(c.context, 0)
     }
 }
 
 impl SchedNode {
     pub(crate) fn new(context: *mut ibv_context) -> SchedNode {
-        SchedNode { c: Shown::new(mlx5dv_sched_node { context }) }
+        SchedNode { c: SharedStruct::new(mlx5dv_sched_node { context }) }
     }
 }
 
 impl SchedLeaf {
     pub(crate) fn new(context: *mut ibv_context) -> SchedLeaf {
-        SchedLeaf { c: Shown::new(mlx5dv_sched_leaf { context }) }
+        SchedLeaf { c: SharedStruct::new(mlx5dv_sched_leaf { context }) }
     }
 }

@@ -3,19 +3,19 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
-use pumice_device::outside::lineage::Generation;
+use pumice_device::outside::fork_generation::Generation;
+use pumice_device::platform::table::Handle;
 
 use super::context::Context;
 use super::events::EventSource;
-use super::usage::Use;
-use crate::ground::abi::{ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_xrcd};
-use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, shown};
-use crate::ground::zeroed::zero_is_valid;
+use super::usage::UseGuard;
+use crate::abi::zeroed::zero_is_valid;
+use crate::abi::{ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_xrcd};
+use crate::entry::handles::{CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, shown};
+use crate::platform::errno::Errno;
 
-/// `struct ibv_srq` as OFED 1.x had it: more behind the members of today.
+/// `struct ibv_srq` of OFED 1.x: it has more members behind those of today.
 #[repr(C)]
 pub(crate) struct ofed_srq {
     pub(crate) context: *mut ibv_context,
@@ -41,28 +41,28 @@ const _: () = assert!(
 /// A shared receive queue.
 #[repr(C)]
 pub(crate) struct Srq {
-    c: Shown<ofed_srq>,
+    c: SharedStruct<ofed_srq>,
     generation: Generation,
     hca: Arc<Hca>,
     handle: Handle,
     events: Arc<EventSource>,
-    _domain_use: Option<Use>,
+    _domain_use: Option<UseGuard>,
 }
 
 // SAFETY: the first field begins with the C structure.
-unsafe impl Held for Srq {
+unsafe impl CObject for Srq {
     type C = ibv_srq;
 }
 
-impl Listed for Srq {
+impl RegisteredObject for Srq {
     const KIND: &'static str = "shared receive queue";
 
-    fn identity(c: &ibv_srq) -> Identity {
-        Identity::new(c.context, c.handle)
+    fn identity(c: &ibv_srq) -> HandleIdentity {
+        HandleIdentity::new(c.context, c.handle)
     }
 }
 
-impl OfProcess for Srq {
+impl DataPathObject for Srq {
     #[inline]
     fn generation(&self) -> Generation {
         self.generation
@@ -75,10 +75,10 @@ impl Srq {
         hca: Arc<Hca>,
         handle: Handle,
         events: Arc<EventSource>,
-        domain_use: Option<Use>,
+        domain_use: Option<UseGuard>,
     ) -> Srq {
         let generation = Generation::own();
-        Srq { c: Shown::new(c), generation, hca, handle, events, _domain_use: domain_use }
+        Srq { c: SharedStruct::new(c), generation, hca, handle, events, _domain_use: domain_use }
     }
 
     #[inline]
@@ -91,12 +91,12 @@ impl Srq {
         &self.hca
     }
 
-    /// What its asynchronous events are about.
+    /// Returns the source of its asynchronous events.
     pub(crate) fn events(&self) -> &EventSource {
         &self.events
     }
 
-    /// Its context.
+    /// Returns its context.
     pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
         Context::of(shown!(self.c, context))
     }

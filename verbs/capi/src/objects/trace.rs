@@ -5,45 +5,47 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use pumice_device::outside;
-use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::fork_generation::PerProcess;
 use pumice_device::settings::{MAX_DEVICES, SettingError, Settings, TRACE};
 use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_private};
 
 use super::device::Device;
-use crate::ground::errno::Errno;
-use crate::ground::log::print_always;
-use crate::ground::own_file::{Written, expand, open_own_by};
-use crate::ground::process::own_process;
+use crate::log::print_always;
+use crate::platform::errno::Errno;
+use crate::platform::process::current_pid;
+use crate::platform::process_file::{WrittenPath, expand, open_process_file_by};
 
-/// Where the settings want everything recorded; opened when the port is there.
+/// Returns a function that opens the trace of the settings when the port is open.
 pub(crate) fn source(settings: &Settings, device: &'static Device) -> Option<TraceSource> {
-    static WRITTEN: [Written; MAX_DEVICES] = [const { PerProcess::new(|_| Mutex::new(None)) }; MAX_DEVICES];
-    let pattern = device.own_file(settings.trace.as_deref()?);
+    static WRITTEN: [WrittenPath; MAX_DEVICES] =
+        [const { PerProcess::new(|_| Mutex::new(None)) }; MAX_DEVICES];
+    let pattern = device.process_file(settings.trace.as_deref()?);
     let written = WRITTEN.get(device.index())?;
     let limit_bytes = settings.trace_limit_bytes.unwrap_or(DEFAULT_LIMIT_BYTES);
     Some(Box::new(move || {
         // The file of an earlier device of this process was closed with the device.
-        let (file, path) = open_own_by(&pattern, written, || {}, create_private)?;
-        if path != expand(&pattern, own_process()) {
+        let (file, path) = open_process_file_by(&pattern, written, || {}, create_private)?;
+        if path != expand(&pattern, current_pid()) {
             print_always(&format!(
                 "{} is being written by another process; the trace of process {} is {}",
                 pattern.display(),
-                own_process(),
+                current_pid(),
                 path.display()
             ));
         }
-        let say = Box::new(move |sentence: &str| print_always(&format!("{}: {sentence}", path.display())));
-        Ok(TraceFile { file, limit_bytes, program: program(), say })
+        let on_problem =
+            Box::new(move |sentence: &str| print_always(&format!("{}: {sentence}", path.display())));
+        Ok(TraceFile { file, limit_bytes, program: program(), on_problem })
     }))
 }
 
-/// Name of the program.
+/// Returns the name of the program.
 fn program() -> String {
     let called = outside::environment::program();
     Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The sentence and the errno for a trace that cannot be written.
+/// Logs that a trace cannot be written, and returns the errno.
 #[cold]
 pub(crate) fn refused(settings: &Settings, error: &io::Error) -> Errno {
     let path = settings.trace.as_deref().unwrap_or(Path::new(""));

@@ -1,23 +1,23 @@
-//! Counting who uses an object that the device does not know, or knows by another one.
+//! Counts of the uses of an object that the device does not know, or knows as another one.
 
 use std::sync::Arc;
 
-use crate::ground::errno::Errno;
+use crate::platform::errno::Errno;
 
-/// The users of an object.
+/// The uses of an object.
 #[derive(Default)]
-pub(crate) struct Usage(Arc<()>);
+pub(crate) struct UseCount(Arc<()>);
 
-/// One use, until it is dropped.
-pub(crate) struct Use(#[expect(dead_code, reason = "counted by being there")] Arc<()>);
+/// A use of an object, until it is dropped.
+pub(crate) struct UseGuard(#[expect(dead_code, reason = "counted by being there")] Arc<()>);
 
-impl Usage {
-    pub(crate) fn begin(&self) -> Use {
-        Use(Arc::clone(&self.0))
+impl UseCount {
+    pub(crate) fn begin(&self) -> UseGuard {
+        UseGuard(Arc::clone(&self.0))
     }
 
     /// # Errors
-    /// EBUSY: `users` exist.
+    /// Fails with EBUSY if there are uses by `users`.
     pub(crate) fn check_unused(&self, object: &str, users: &str) -> Result<(), Errno> {
         let count = Arc::strong_count(&self.0) - 1;
         if count == 0 {

@@ -1,9 +1,9 @@
-//! The errno of what the connection manager refuses.
+//! Conversion of the connection manager's errors to errno.
 
 use pumice_device::gsi::ConnectionError;
 
-use crate::ground::errno::Errno;
-use crate::ground::log::log_warning;
+use crate::log::log_warning;
+use crate::platform::errno::Errno;
 
 impl From<ConnectionError> for Errno {
     #[cold]

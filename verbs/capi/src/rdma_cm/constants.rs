@@ -1,20 +1,20 @@
-//! Numbers of verbs.h and rdma_cma.h that several files need.
+//! Constants of verbs.h and rdma_cma.h that several files need.
 
 use std::ffi::{CStr, c_int};
 
-/// `IBV_QPT_*`.
+/// Values of `IBV_QPT_*`.
 pub(crate) const QPT_RC: u32 = 2;
 pub(crate) const QPT_UC: u32 = 3;
 pub(crate) const QPT_UD: u32 = 4;
 pub(crate) const QPT_XRC_SEND: u32 = 9;
 pub(crate) const QPT_XRC_RECV: u32 = 10;
 
-/// `RDMA_PS_*`.
+/// Values of `RDMA_PS_*`.
 pub(crate) const PS_IPOIB: u32 = 2;
 pub(crate) const PS_TCP: u32 = 0x106;
 pub(crate) const PS_UDP: u32 = 0x111;
 
-/// `RDMA_CM_EVENT_*`.
+/// Values of `RDMA_CM_EVENT_*`.
 pub(crate) const ADDR_RESOLVED: u32 = 0;
 pub(crate) const ADDR_ERROR: u32 = 1;
 pub(crate) const ROUTE_RESOLVED: u32 = 2;
@@ -34,38 +34,38 @@ pub(crate) const TIMEWAIT_EXIT: u32 = 15;
 pub(crate) const ADDRINFO_RESOLVED: u32 = 16;
 pub(crate) const ADDRINFO_ERROR: u32 = 17;
 pub(crate) const USER: u32 = 18;
-/// How many there are.
+/// Number of kinds of events.
 pub(crate) const EVENT_KINDS: usize = 19;
 
-/// Whether an event says that its identifier is not connected, and will not be.
-pub(crate) const fn says_failure(event: u32) -> bool {
+/// Reports whether an event says that its identifier is not connected, and will not be.
+pub(crate) const fn is_failure_event(event: u32) -> bool {
     matches!(event, ADDR_ERROR | ROUTE_ERROR | CONNECT_ERROR | UNREACHABLE | REJECTED)
 }
 
-/// Options of `rdma_set_option`: `RDMA_OPTION_ID`, and its options.
+/// Level `RDMA_OPTION_ID` of `rdma_set_option`, and its options.
 pub(crate) const LEVEL_ID: c_int = 0;
 pub(crate) const TYPE_OF_SERVICE: c_int = 0;
 pub(crate) const REUSE_ADDRESS: c_int = 1;
 pub(crate) const ONE_FAMILY: c_int = 2;
 pub(crate) const ACK_TIMEOUT: c_int = 3;
 
-/// `RAI_*`.
+/// Flags `RAI_*`.
 pub(crate) const RAI_PASSIVE: c_int = 1;
 pub(crate) const RAI_NUMERICHOST: c_int = 2;
 pub(crate) const RAI_FAMILY: c_int = 8;
 pub(crate) const RAI_SA: c_int = 16;
 pub(crate) const RAI_DNS: c_int = 32;
 
-/// `RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`: as much as there is.
+/// Value of `RDMA_MAX_RESP_RES` and `RDMA_MAX_INIT_DEPTH`, which ask for the maximum.
 pub(crate) const AS_MUCH_AS_THERE_IS: u8 = 0xff;
 /// Q_Key of all datagram queue pairs of librdmacm.
 //= linux:cma.c#cma_set_default_qkey
 //| The Q_Key of datagrams is RDMA_UDP_QKEY, unless another one is chosen.
 pub(crate) const DATAGRAM_Q_KEY: u32 = 0x0123_4567;
-/// Hop limit of packets to peers and groups, as Linux has it for routed packets.
+/// Hop limit of packets to peers and groups, as Linux uses it for routed packets.
 pub(crate) const HOP_LIMIT: u8 = 64;
 
-/// The name of a `RDMA_CM_EVENT_*`.
+/// Returns the name of a `RDMA_CM_EVENT_*`.
 pub(crate) fn event_name(event: c_int) -> &'static CStr {
     const NAMES: [&CStr; EVENT_KINDS] = [
         c"RDMA_CM_EVENT_ADDR_RESOLVED",

@@ -1,7 +1,7 @@
 //! rsockets: sockets over RDMA, wire-compatible with rdma-core's.
 //!
-//! The rooms, lowest first: [`protocol`] is the state machine of a stream without I/O, and the headers of
-//! datagrams; [`parts`] are what sockets are made of: the queue pair with its memory, the identifier of the
+//! The layers, lowest first: [`protocol`] is the state machine of a stream without I/O, and the headers of
+//! datagrams; [`parts`] are the components of sockets: the queue pair with its memory, the identifier of the
 //! connection manager, the thread that waits for its events, options, wakers; [`sockets`] are streams,
 //! datagrams, sets to wait for, the table of them by descriptor, and waiting; [`calls`] has the functions
 //! that programs call.

@@ -62,6 +62,52 @@ static void destroying_and_moving_wait(void)
 	CLAIM(rdma_migrate_id(id, NULL) == 0 && rdma_resolve_route(id, 1000) == 0 && rdma_destroy_id(id) == 0);
 }
 
+/* A thread that acknowledges an event of a completion queue. */
+static void *acknowledge_completion(void *given)
+{
+	struct ibv_cq *cq = given;
+	usleep(200000);
+	atomic_store((atomic_int *)cq->cq_context, 1);
+	ibv_ack_cq_events(cq, 1);
+	return NULL;
+}
+
+/* The completion queues that rdma_create_qp has made are the program's as all others. */
+static void destroying_a_queue_pair_waits_for_events_of_its_queues(void)
+{
+	struct sockaddr_in at = own;
+	struct ibv_recv_wr receive = {.wr_id = 1}, *bad;
+	struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+	for (int is_endpoint = 0; is_endpoint < 2; is_endpoint++) {
+		struct ibv_qp_init_attr wants = {
+			.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}, .qp_type = IBV_QPT_RC};
+		struct rdma_cm_id *id;
+		struct ibv_cq *cq;
+		void *cookie;
+		pthread_t thread;
+		atomic_int is_done = 0;
+		CLAIM(rdma_create_id(active, &id, NULL, RDMA_PS_TCP) == 0 && rdma_bind_addr(id, (struct sockaddr *)&at) == 0);
+		if (!id->verbs) {
+			/* An address of the host alone is on no device. */
+			CLAIM(rdma_destroy_id(id) == 0);
+			id = resolved(RDMA_PS_TCP, &at);
+		}
+		CLAIM(rdma_create_qp(id, NULL, &wants) == 0);
+		CLAIM(ibv_post_recv(id->qp, &receive, &bad) == 0 && ibv_req_notify_cq(id->recv_cq, 0) == 0);
+		CLAIM(ibv_modify_qp(id->qp, &error, IBV_QP_STATE) == 0);
+		CLAIM(ibv_get_cq_event(id->recv_cq_channel, &cq, &cookie) == 0 && cq == id->recv_cq);
+		cq->cq_context = &is_done;
+		CLAIM(pthread_create(&thread, NULL, acknowledge_completion, cq) == 0);
+		if (is_endpoint)
+			rdma_destroy_ep(id);
+		else
+			rdma_destroy_qp(id);
+		CLAIM(atomic_load(&is_done) == 1 && pthread_join(thread, NULL) == 0);
+		if (!is_endpoint)
+			CLAIM(rdma_destroy_id(id) == 0);
+	}
+}
+
 static void a_listener_waits_for_its_requests(void)
 {
 	struct sockaddr_in at;
@@ -158,6 +204,7 @@ int main(void)
 {
 	begin();
 	destroying_and_moving_wait();
+	destroying_a_queue_pair_waits_for_events_of_its_queues();
 	a_listener_waits_for_its_requests();
 	leaving_a_group_waits();
 	private_data_stays_behind_the_acknowledgement();

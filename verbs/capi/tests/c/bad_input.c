@@ -48,6 +48,11 @@ static void regions(void)
 	REFUSED((ibv_reg_mr)(pd, (void *)64, 8, RIGHTS), EFAULT);
 	REFUSED((ibv_reg_mr)(pd, memory, 8, IBV_ACCESS_REMOTE_ATOMIC), EINVAL);
 	REFUSED((ibv_reg_mr)(pd, memory, 8, 1 << 18), EINVAL);
+	/* Remote addresses elsewhere in a page than the memory, and persistence that no device has. */
+	REFUSED(ibv_reg_mr_iova(pd, memory, 8, (uintptr_t)memory + 8, RIGHTS), EINVAL);
+	REFUSED(ibv_reg_mr_iova2(pd, memory, 8, (uintptr_t)memory ^ 16, RIGHTS), EINVAL);
+	REFUSED((ibv_reg_mr)(pd, memory, 8, IBV_ACCESS_LOCAL_WRITE | 1 << 9), EINVAL);
+	CLAIM(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE | 1 << 9) != 0);
 	static const char constant[8192] = {1};
 	REFUSED((ibv_reg_mr)(pd, (void *)constant, sizeof(constant), RIGHTS), EFAULT);
 	struct ibv_mr *read_only = (ibv_reg_mr)(pd, (void *)constant, sizeof(constant), IBV_ACCESS_REMOTE_READ);
@@ -105,6 +110,77 @@ static void send_requests(void)
 	good.opcode = IBV_WR_SEND;
 	FAILS(ibv_post_send(qp, &good, &bad), EINVAL);
 	FAILS(ibv_destroy_qp(qp), 0);
+}
+
+/* Lists that do not end: a call stops at the first request that cannot be, reads nothing that "next" of it names, and goes round
+ * a ring until the queue is full. */
+static void lists_without_an_end(void)
+{
+	struct ibv_qp *qp = connected(IBV_QPT_RC);
+	_Alignas(8) unsigned char garbage[256];
+	struct ibv_sge sge = piece(0, 8);
+	struct ibv_send_wr sends[12], *bad_send = NULL;
+	memset(garbage, 0x5a, sizeof(garbage));
+	for (int i = 0; i < 12; i++) {
+		sends[i] = (struct ibv_send_wr){.wr_id = i, .next = &sends[i + 1], .sg_list = &sge, .num_sge = 1,
+						.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
+		sends[i].wr.rdma.remote_addr = (uintptr_t)&memory[100];
+		sends[i].wr.rdma.rkey = mr->rkey;
+	}
+	for (int good = 1; good < 12; good += 5) {
+		struct ibv_send_wr *last = &sends[good - 1];
+		last->next = (struct ibv_send_wr *)garbage;
+		FAILS(ibv_post_send(qp, sends, &bad_send), EINVAL);
+		CLAIM((void *)bad_send == garbage);
+		completions(good);
+		/* The same behind one that is inline, and of a number of elements that no list has. */
+		last->send_flags |= IBV_SEND_INLINE;
+		FAILS(ibv_post_send(qp, sends, &bad_send), EINVAL);
+		completions(good);
+		last->send_flags = IBV_SEND_SIGNALED;
+		last->next = &sends[good];
+		sends[good].num_sge = 1000;
+		for (int is_inline = 0; is_inline < 2; is_inline++) {
+			sends[good].send_flags = IBV_SEND_SIGNALED | (is_inline ? IBV_SEND_INLINE : 0);
+			FAILS(ibv_post_send(qp, sends, &bad_send), EINVAL);
+			CLAIM(bad_send == &sends[good]);
+			completions(good);
+		}
+		sends[good].num_sge = 1;
+		sends[good].send_flags = IBV_SEND_SIGNALED;
+	}
+	/* From the third one on a ring; the queue has room for 20. */
+	sends[6].next = &sends[2];
+	FAILS(ibv_post_send(qp, sends, &bad_send), ENOMEM);
+	CLAIM(bad_send == &sends[2 + (20 - 2) % 5]);
+	completions(20);
+	FAILS(ibv_destroy_qp(qp), 0);
+
+	struct ibv_recv_wr receives[3], *bad = NULL;
+	for (int i = 0; i < 3; i++)
+		receives[i] = (struct ibv_recv_wr){.wr_id = i, .next = &receives[(i + 1) % 3], .sg_list = &sge, .num_sge = 1};
+	struct ibv_srq_init_attr few = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_srq *srq = ibv_create_srq(pd, &few);
+	CLAIM(srq);
+	struct ibv_srq_attr has;
+	FAILS(ibv_query_srq(srq, &has), 0);
+	FAILS(ibv_post_srq_recv(srq, receives, &bad), ENOMEM);
+	CLAIM(bad == &receives[has.max_wr % 3]);
+	FAILS(ibv_destroy_srq(srq), 0);
+	struct ibv_cq *own = ibv_create_cq(ctx, 32, NULL, NULL, 0);
+	struct ibv_qp_init_attr wants = qp_wants(IBV_QPT_RC);
+	wants.send_cq = wants.recv_cq = own;
+	qp = ibv_create_qp(pd, &wants);
+	CLAIM(own && qp);
+	init(qp);
+	FAILS(ibv_post_recv(qp, receives, &bad), ENOMEM);
+	CLAIM(bad == &receives[20 % 3]);
+	/* Those of a queue pair in ERR are flushed at once, and leave room. */
+	struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+	FAILS(ibv_modify_qp(qp, &error, IBV_QP_STATE), 0);
+	FAILS(ibv_post_recv(qp, receives, &bad), ENOMEM);
+	FAILS(ibv_destroy_qp(qp), 0);
+	FAILS(ibv_destroy_cq(own), 0);
 }
 
 /* Send requests with faults that adapters find when they execute them: each ends as its completion, in its turn. */
@@ -245,6 +321,7 @@ int main(void)
 	null_handles();
 	regions();
 	send_requests();
+	lists_without_an_end();
 	faulty_send_requests();
 	addresses();
 	masks();

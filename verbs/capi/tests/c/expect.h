@@ -40,6 +40,8 @@ static struct ibv_cq *cq;
 static struct ibv_mr *mr;
 static uint64_t memory[8192];
 static union ibv_gid own_gid;
+/* The first index that has a GID: adapters of some profiles have none at 0. */
+static int own_gid_index;
 
 __attribute__((unused)) static void open_device(void)
 {
@@ -52,7 +54,13 @@ __attribute__((unused)) static void open_device(void)
 	CLAIM((channel = ibv_create_comp_channel(ctx)));
 	CLAIM((cq = ibv_create_cq(ctx, 64, &cq, channel, 0)));
 	CLAIM((mr = ibv_reg_mr(pd, memory, sizeof(memory), RIGHTS | IBV_ACCESS_MW_BIND)));
-	CLAIM(ibv_query_gid(ctx, 1, 0, &own_gid) == 0);
+	static const union ibv_gid none;
+	for (own_gid_index = 0; own_gid_index < 16; own_gid_index++) {
+		CLAIM(ibv_query_gid(ctx, 1, own_gid_index, &own_gid) == 0);
+		if (memcmp(&own_gid, &none, sizeof(none)))
+			break;
+	}
+	CLAIM(own_gid_index < 16);
 }
 
 __attribute__((unused)) static struct ibv_qp_init_attr qp_wants(enum ibv_qp_type type)
@@ -68,7 +76,7 @@ __attribute__((unused)) static struct ibv_qp_init_attr qp_wants(enum ibv_qp_type
 
 __attribute__((unused)) static struct ibv_ah_attr own_address(void)
 {
-	struct ibv_ah_attr address = {.is_global = 1, .grh = {.dgid = own_gid, .hop_limit = 64}, .port_num = 1};
+	struct ibv_ah_attr address = {.is_global = 1, .grh = {.dgid = own_gid, .sgid_index = own_gid_index, .hop_limit = 64}, .port_num = 1};
 	return address;
 }
 

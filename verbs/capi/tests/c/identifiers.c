@@ -246,6 +246,68 @@ static void a_path_is_set(void)
 	rdma_destroy_event_channel(events);
 }
 
+static struct rdma_cm_event *next_of(struct rdma_event_channel *events, enum rdma_cm_event_type want)
+{
+	struct rdma_cm_event *event;
+	CLAIM(rdma_get_cm_event(events, &event) == 0 && event->event == want);
+	return event;
+}
+
+/* The addresses of both ends are in the path: no header takes room from the program's data, at neither end. */
+static void requests_by_gid_have_all_of_the_room(int space, int room)
+{
+	struct rdma_event_channel *to = rdma_create_event_channel(), *from = rdma_create_event_channel();
+	struct rdma_cm_id *waits, *asks;
+	struct rdma_cm_event *event;
+	struct rdma_addrinfo *at = info(own, RAI_NUMERICHOST | RAI_FAMILY | RAI_PASSIVE, space, space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC);
+	CLAIM(to && from && rdma_create_id(to, &waits, NULL, space) == 0 && rdma_create_id(from, &asks, NULL, space) == 0);
+	CLAIM(at->ai_src_addr->sa_family == AF_IB && rdma_bind_addr(waits, at->ai_src_addr) == 0 && rdma_listen(waits, 1) == 0);
+	struct sockaddr_ib peer = *(struct sockaddr_ib *)at->ai_src_addr;
+	rdma_freeaddrinfo(at);
+	peer.sib_sid = htobe64((uint64_t)space << 16 | ntohs(rdma_get_src_port(waits)));
+	CLAIM(rdma_resolve_addr(asks, NULL, (struct sockaddr *)&peer, 1000) == 0);
+	rdma_ack_cm_event(next_of(from, RDMA_CM_EVENT_ADDR_RESOLVED));
+	CLAIM(rdma_resolve_route(asks, 1000) == 0);
+	rdma_ack_cm_event(next_of(from, RDMA_CM_EVENT_ROUTE_RESOLVED));
+	uint8_t said[256];
+	for (int i = 0; i < 256; i++)
+		said[i] = i;
+	struct rdma_conn_param given = {.private_data = said, .private_data_len = room + 1, .qp_num = 7, .retry_count = 7};
+	REFUSES(rdma_connect(asks, &given), EINVAL);
+	given.private_data_len = room;
+	CLAIM(rdma_connect(asks, &given) == 0);
+	event = next_of(to, RDMA_CM_EVENT_CONNECT_REQUEST);
+	const struct sockaddr_ib *whose = (struct sockaddr_ib *)&event->id->route.addr.dst_storage;
+	CLAIM(whose->sib_family == AF_IB && !memcmp(&whose->sib_addr, &peer.sib_addr, 16));
+	const void *heard = space == RDMA_PS_UDP ? event->param.ud.private_data : event->param.conn.private_data;
+	CLAIM(event->param.conn.private_data_len == room && !memcmp(heard, said, room));
+	CLAIM(rdma_reject(event->id, said, space == RDMA_PS_UDP ? 136 : 148) == 0);
+	struct rdma_cm_id *request = event->id;
+	rdma_ack_cm_event(event);
+	event = next_of(from, space == RDMA_PS_UDP ? RDMA_CM_EVENT_UNREACHABLE : RDMA_CM_EVENT_REJECTED);
+	rdma_ack_cm_event(event);
+	CLAIM(rdma_destroy_id(request) == 0 && rdma_destroy_id(asks) == 0 && rdma_destroy_id(waits) == 0);
+	rdma_destroy_event_channel(from);
+	rdma_destroy_event_channel(to);
+}
+
+/* As Linux, which compares the credentials of each command with those of the channel's opener. */
+static void a_channel_is_its_openers(void)
+{
+	struct rdma_event_channel *events = rdma_create_event_channel();
+	struct rdma_cm_id *id, *other;
+	struct sockaddr_in at = {.sin_family = AF_INET};
+	CLAIM(events && rdma_create_id(events, &id, NULL, RDMA_PS_TCP) == 0);
+	if (geteuid() == 0 && seteuid(65534) == 0) {
+		REFUSES(rdma_create_id(events, &other, NULL, RDMA_PS_TCP), EACCES);
+		REFUSES(rdma_bind_addr(id, (struct sockaddr *)&at), EACCES);
+		REFUSES(rdma_destroy_id(id), EACCES);
+		CLAIM(rdma_get_src_port(id) == 0 && seteuid(0) == 0);
+	}
+	CLAIM(rdma_destroy_id(id) == 0);
+	rdma_destroy_event_channel(events);
+}
+
 int main(void)
 {
 	own = getenv("PUMICE_ADDR");
@@ -255,5 +317,9 @@ int main(void)
 	names_become_addresses();
 	names_are_resolved_by_events();
 	a_path_is_set();
+	a_channel_is_its_openers();
+	requests_by_gid_have_all_of_the_room(RDMA_PS_TCP, 92);
+	requests_by_gid_have_all_of_the_room(RDMA_PS_IB, 92);
+	requests_by_gid_have_all_of_the_room(RDMA_PS_UDP, 216);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include "expect.h"
 #include <netinet/in.h>
 #include <pthread.h>
+#include <pumice/mrc_ctl.h>
 #include <pumice/ofed_xrc.h>
 #include <rdma/rdma_verbs.h>
 #include <rdma/rsocket.h>
@@ -20,6 +21,19 @@ extern char **environ;
 int export_dm(struct ibv_dm *) __asm__("ibv_dm_export_dmabuf_fd");
 void *alloc_dmah(struct ibv_context *, void *) __asm__("ibv_alloc_dmah");
 int dealloc_dmah(void *) __asm__("ibv_dealloc_dmah");
+/* Those of completion counters, which have two or three numbers as attributes. */
+int counter_caps(struct ibv_context *, void *, size_t) __asm__("_ibv_query_comp_cntr_caps");
+void *create_counter(struct ibv_context *, void *) __asm__("ibv_create_comp_cntr");
+int destroy_counter(void *) __asm__("ibv_destroy_comp_cntr");
+int set_counter(void *, uint64_t) __asm__("ibv_set_comp_cntr");
+int set_errors(void *, uint64_t) __asm__("ibv_set_err_comp_cntr");
+int increase_counter(void *, uint64_t) __asm__("ibv_inc_comp_cntr");
+int increase_errors(void *, uint64_t) __asm__("ibv_inc_err_comp_cntr");
+int read_counter(void *, uint64_t *) __asm__("ibv_read_comp_cntr");
+int read_errors(void *, uint64_t *) __asm__("ibv_read_err_comp_cntr");
+int attach_counter(struct ibv_qp *, void *, void *) __asm__("ibv_qp_attach_comp_cntr");
+static uint32_t of_counter[4];
+static void *counter;
 /* `struct ibv_dmah_init_attr`: a processing hint alone. */
 static struct {
 	uint32_t comp_mask, cpu_id;
@@ -43,6 +57,11 @@ static struct ibv_pd *parent_domain;
 static struct ibv_xrcd *xrcd;
 static struct ibv_pd *spare_pd;
 static struct ibv_mr *spare_mr;
+static struct mrc_context *mrc;
+static struct mrc_comp_channel *mrc_channel;
+static struct mrc_cq *mrc_queue;
+static struct mrc_qp_hint *mrc_hint;
+static struct mrc_qp *mrc_qp;
 static struct rdma_event_channel *events;
 static struct rdma_cm_id *id, *listener;
 static struct rdma_cm_event *event;
@@ -92,10 +111,24 @@ static void make_objects(void)
 	struct ibv_alloc_dm_attr device_memory = {.length = 64};
 	CLAIM((dm = ibv_alloc_dm(ctx, &device_memory)));
 	CLAIM((dma_handle = alloc_dmah(ctx, &hint)));
+	CLAIM((counter = create_counter(ctx, of_counter)));
 	struct ibv_td_init_attr threads = {0};
 	CLAIM((td = ibv_alloc_td(ctx, &threads)));
 	struct ibv_parent_domain_init_attr parent = {.pd = pd, .td = td};
 	CLAIM((parent_domain = ibv_alloc_parent_domain(ctx, &parent)));
+	struct mrc_context_attr defaults = {0};
+	CLAIM((mrc = mrc_create_context(ctx, &defaults)));
+	CLAIM(mrc_create_comp_channel(mrc, &mrc_channel) == 0);
+	CLAIM((mrc_queue = mrc_create_cq(mrc, 8, NULL, mrc_channel, 0)));
+	struct mrc_qp_hint_init_attr hints = {.attr = {.num_qps_per_peer = 1}};
+	CLAIM((mrc_hint = mrc_create_qp_hint(mrc, &hints)));
+	struct mrc_qp_init_attr paths = {
+		.send_cq = mrc_queue,
+		.recv_cq = mrc_queue,
+		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+		.pd = pd,
+	};
+	CLAIM((mrc_qp = mrc_create_qp(mrc, &paths)));
 	CLAIM((events = rdma_create_event_channel()) && rdma_create_id(events, &id, NULL, RDMA_PS_TCP) == 0);
 	CLAIM(rdma_create_id(events, &listener, NULL, RDMA_PS_TCP) == 0);
 	CLAIM(rdma_bind_addr(listener, (struct sockaddr *)&at) == 0 && rdma_listen(listener, 4) == 0);
@@ -240,6 +273,7 @@ static const char *verbs(int *left, int run)
 	struct ibv_ece ece = {0};
 	struct ibv_async_event got, about = {.element.qp = one, .event_type = IBV_EVENT_QP_FATAL};
 	uint32_t number_of_qp;
+	uint64_t counted;
 	uint16_t pkey;
 	CALL(ibv_query_device, ibv_query_device(ctx, &device) == 0 && device.max_qp > 0)
 	CALL(ibv_query_device_ex, ibv_query_device_ex(ctx, NULL, &device_ex) == 0 && device_ex.max_dm_size == 1 << 20)
@@ -267,6 +301,16 @@ static const char *verbs(int *left, int run)
 	INVALID(ibv_free_dm, dm)
 	CALL(ibv_alloc_dmah, none(alloc_dmah(ctx, &hint)))
 	CALL(ibv_dealloc_dmah, invalid(dealloc_dmah(dma_handle)))
+	CALL(ibv_query_comp_cntr_caps, invalid(counter_caps(ctx, of_counter, sizeof(of_counter))))
+	CALL(ibv_create_comp_cntr, none(create_counter(ctx, of_counter)))
+	CALL(ibv_set_comp_cntr, invalid(set_counter(counter, 1)))
+	CALL(ibv_set_err_comp_cntr, invalid(set_errors(counter, 1)))
+	CALL(ibv_inc_comp_cntr, invalid(increase_counter(counter, 1)))
+	CALL(ibv_inc_err_comp_cntr, invalid(increase_errors(counter, 1)))
+	CALL(ibv_read_comp_cntr, invalid(read_counter(counter, &counted)))
+	CALL(ibv_read_err_comp_cntr, invalid(read_errors(counter, &counted)))
+	CALL(ibv_qp_attach_comp_cntr, invalid(attach_counter(one, counter, of_counter)))
+	CALL(ibv_destroy_comp_cntr, invalid(destroy_counter(counter)))
 	NONE(ibv_reg_dm_mr, pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE)
 	NONE(ibv_create_comp_channel, ctx)
 	INVALID(ibv_destroy_comp_channel, spare_channel)
@@ -317,6 +361,78 @@ static const char *verbs(int *left, int run)
 	NONE(ibv_import_dm, ctx, dm->handle)
 	NOTHING(ibv_unimport_dm, dm)
 	CALL(ibv_close_device, ibv_close_device(ctx) == 0 && ibv_close_device(ctx) == 0)
+	*left = number;
+	return NULL;
+}
+
+static const char *multipath(int *left, int run)
+{
+	int number = *left, fd, supported, mask;
+	struct mrc_device_attr device;
+	struct mrc_ctl_device_attr controlled;
+	struct mrc_context_attr defaults = {0};
+	struct mrc_comp_channel *channel;
+	struct mrc_cq *got;
+	void *got_context;
+	struct mrc_qp_hint_init_attr hints = {0};
+	struct mrc_qp_hint_attr hint_attr = {0};
+	struct mrc_qp_init_attr init = {.send_cq = mrc_queue, .recv_cq = mrc_queue, .pd = pd}, had;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	struct mrc_qp_attr more = {0};
+	struct mrc_async_event event_of_mrc = {.element.qp = mrc_qp, .event_type = IBV_EVENT_QP_FATAL};
+	struct mrc_ctl_port_attr port = {0};
+	struct mrc_ctl_ev_fmt_profile_attr format = {0};
+	struct mrc_ctl_ev_profile_attr entropy = {0};
+	struct mrc_ctl_cc_profile_attr congestion = {0};
+	struct mrc_ctl_ev_event changed;
+	struct mrc_ctl_ep_req request = {0};
+	struct mrc_ctl_ep_rsp response;
+	struct ibv_sge sge = piece(0, 8);
+	struct ibv_send_wr send = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad_send;
+	struct ibv_recv_wr recv = {0}, *bad_recv;
+	struct ibv_wc wc;
+	uint32_t qpn;
+	int answers = 1;
+	mask = IBV_QP_STATE;
+	INVALID(mrc_query_device, ctx, &device, &supported)
+	INVALID(mrc_query_device_ex, ctx, mrc, &device, &supported)
+	NONE(mrc_create_context, ctx, &defaults)
+	INVALID(mrc_create_comp_channel, mrc, &channel)
+	INVALID(mrc_get_comp_channel_fd, mrc_channel, &fd)
+	NONE(mrc_create_cq, mrc, 8, NULL, NULL, 0)
+	INVALID(mrc_poll_cq, mrc_queue, 1, &wc)
+	INVALID(mrc_req_notify_cq, mrc_queue, 0)
+	INVALID(mrc_get_cq_event, mrc_channel, &got, &got_context)
+	NOTHING(mrc_ack_cq_events, mrc_queue, 0)
+	NONE(mrc_create_qp_hint, mrc, &hints)
+	INVALID(mrc_query_qp_hint, mrc_hint, &hint_attr, 0)
+	INVALID(mrc_modify_qp_hint, mrc_hint, &hint_attr, 0)
+	INVALID(mrc_destroy_qp_hint, mrc_hint)
+	NONE(mrc_create_qp, mrc, &init)
+	INVALID(mrc_modify_qp, mrc_qp, &attr, mask, &more, 0)
+	INVALID(mrc_query_qp, mrc_qp, &attr, mask, &more, 0, &had)
+	INVALID(mrc_get_qpn, mrc_qp, &qpn)
+	INVALID(mrc_post_recv, mrc_qp, &recv, &bad_recv)
+	INVALID(mrc_post_send, mrc_qp, &send, &bad_send)
+	INVALID(mrc_get_async_event, mrc, &event_of_mrc)
+	NOTHING(mrc_ack_async_event, &event_of_mrc)
+	INVALID(mrc_ctl_query_device, ctx, &controlled)
+	INVALID(mrc_ctl_query_device_ex, ctx, mrc, &controlled, &supported)
+	INVALID(mrc_ctl_query_port, mrc, 1, &port, 0)
+	INVALID(mrc_ctl_modify_port, mrc, 1, &port, 0)
+	INVALID(mrc_ctl_modify_ev_fmt_profile, mrc, 1, &format, 0)
+	INVALID(mrc_ctl_query_ev_fmt_profile, mrc, 1, &format, 0)
+	INVALID(mrc_ctl_modify_ev_profile, mrc, 1, &entropy, 0)
+	INVALID(mrc_ctl_query_ev_profile, mrc, 1, &entropy, 0)
+	INVALID(mrc_ctl_modify_cc_profile, mrc, 1, &congestion, 0)
+	INVALID(mrc_ctl_query_cc_profile, mrc, 1, &congestion, 0)
+	NONE(mrc_ctl_create_ev_event_cq, mrc, 8, NULL, NULL, 0)
+	INVALID(mrc_ctl_poll_ev_event, mrc_queue, 1, &changed)
+	INVALID(mrc_ctl_ep_batch_send_wait, mrc, 0, 0, &request, 1, 1, &response, &answers)
+	INVALID(mrc_destroy_qp, mrc_qp)
+	INVALID(mrc_destroy_cq, mrc_queue)
+	INVALID(mrc_destroy_comp_channel, mrc_channel)
+	INVALID(mrc_destroy_context, mrc)
 	*left = number;
 	return NULL;
 }
@@ -416,7 +532,7 @@ static const char *sockets(int *left, int run)
 static const char *call(int number, int run)
 {
 	const char *name;
-	if ((name = data_path(&number, run)) || (name = verbs(&number, run)) || (name = connections(&number, run)))
+	if ((name = data_path(&number, run)) || (name = verbs(&number, run)) || (name = multipath(&number, run)) || (name = connections(&number, run)))
 		return name;
 	return sockets(&number, run);
 }
@@ -619,6 +735,8 @@ int main(int count, char **arguments)
 	end_traffic();
 	FAILS(ibv_dereg_mr(spare_mr), 0);
 	FAILS(ibv_destroy_cq(spare_cq), 0);
+	CLAIM(mrc_destroy_qp(mrc_qp) == 0 && mrc_destroy_qp_hint(mrc_hint) == 0 && mrc_destroy_cq(mrc_queue) == 0);
+	CLAIM(mrc_destroy_comp_channel(mrc_channel) == 0 && mrc_destroy_context(mrc) == 0);
 	CLAIM(rdma_ack_cm_event(event) == 0 && rdma_destroy_id(listener) == 0 && rdma_destroy_id(id) == 0);
 	CLAIM(rclose(sock) == 0 && rclose(waits) == 0);
 	FAILS(ibv_close_device(ctx), 0);

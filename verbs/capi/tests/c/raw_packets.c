@@ -153,6 +153,12 @@ static void rules_that_are_refused(void)
 	REFUSED(ibv_create_flow(b, &rule.attr), EOPNOTSUPP);
 	rule.attr.flags = 1 << 20;
 	REFUSED(ibv_create_flow(b, &rule.attr), EINVAL);
+	/* Behind the default rules is no other. */
+	rule = rule_for(IBV_FLOW_ATTR_MC_DEFAULT, 0);
+	rule.attr.flags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
+	REFUSED(ibv_create_flow(b, &rule.attr), EINVAL);
+	rule.attr.type = IBV_FLOW_ATTR_ALL_DEFAULT;
+	REFUSED(ibv_create_flow(b, &rule.attr), EINVAL);
 	static const struct {
 		int type, size, number;
 	} specs[] = {

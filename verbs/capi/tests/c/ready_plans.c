@@ -153,6 +153,143 @@ static void dying_adapter(void)
 	FAILS(ibv_post_send(one, &wr, &(struct ibv_send_wr *){NULL}), EIO);
 }
 
+/* Connects a queue pair to itself: the errno of the way to RTR. */
+static int to_rtr(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+				   .path_mtu = IBV_MTU_1024,
+				   .dest_qp_num = qp->qp_num,
+				   .max_dest_rd_atomic = 1,
+				   .ah_attr = own_address()};
+	return ibv_modify_qp(qp, &attr,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				     IBV_QP_MIN_RNR_TIMER);
+}
+
+/* The first connection fails with this errno, and the same one succeeds. */
+static void connects_at_second_try(int number)
+{
+	open_device();
+	struct ibv_qp_init_attr wants = qp_wants(IBV_QPT_RC);
+	struct ibv_qp *qp = ibv_create_qp(pd, &wants);
+	CLAIM(qp);
+	init(qp);
+	FAILS(to_rtr(qp), number);
+	FAILS(to_rtr(qp), 0);
+}
+
+static void silent_host_once(void)
+{
+	connects_at_second_try(ETIMEDOUT);
+}
+
+static void stale_gid_once(void)
+{
+	connects_at_second_try(EINVAL);
+}
+
+/* The writes before `last` succeed, that one ends with a status, and the next one is flushed. */
+static void ends_with(int last, enum ibv_wc_status status)
+{
+	open_device();
+	struct ibv_qp *other, *one = pair(IBV_QPT_RC, &other);
+	for (int n = 0; n < last; n++)
+		CLAIM(write_one(one) == IBV_WC_SUCCESS);
+	CLAIM(write_one(one) == status);
+	CLAIM(write_one(one) == IBV_WC_WR_FLUSH_ERR);
+}
+
+static void peer_vanishes(void)
+{
+	ends_with(100, IBV_WC_RETRY_EXC_ERR);
+}
+
+static void stale_key(void)
+{
+	ends_with(100, IBV_WC_REM_ACCESS_ERR);
+}
+
+static void no_peer_memory(void)
+{
+	ends_with(0, IBV_WC_LOC_PROT_ERR);
+}
+
+/* open_device makes one completion queue and one region. */
+static void out_of_objects(void)
+{
+	open_device();
+	struct ibv_qp *other, *one = pair(IBV_QPT_RC, &other);
+	struct ibv_qp_init_attr wants = qp_wants(IBV_QPT_RC);
+	struct ibv_cq *second = ibv_create_cq(ctx, 4, NULL, NULL, 0);
+	CLAIM(second);
+	REFUSED(ibv_create_cq(ctx, 4, NULL, NULL, 0), ENOMEM);
+	REFUSED(ibv_create_qp(pd, &wants), ENOMEM);
+	CLAIM(write_one(one) == IBV_WC_SUCCESS);
+	FAILS(ibv_destroy_cq(second), 0);
+}
+
+static void second_region_fails(void)
+{
+	open_device();
+	REFUSED(ibv_reg_mr(pd, memory, 64, RIGHTS), ENOMEM);
+	struct ibv_mr *third = ibv_reg_mr(pd, memory, 64, RIGHTS);
+	CLAIM(third);
+	FAILS(ibv_dereg_mr(third), 0);
+}
+
+/* What the failed poll would have found, the next one finds: each message is counted once. */
+static void polling_fails(void)
+{
+	open_device();
+	struct ibv_qp *other, *one = pair(IBV_QPT_RC, &other);
+	int failed = 0;
+	for (uint64_t n = 0; n < MESSAGES; n++) {
+		struct ibv_sge sge = piece(0, 8);
+		struct ibv_send_wr wr = {.wr_id = n, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
+		wr.wr.rdma.remote_addr = (uintptr_t)&memory[100];
+		wr.wr.rdma.rkey = mr->rkey;
+		post(one, &wr);
+		struct ibv_wc wc;
+		int count;
+		time_t end = time(NULL) + 60;
+		while ((count = ibv_poll_cq(cq, 1, &wc)) <= 0) {
+			failed += count < 0;
+			CLAIM(time(NULL) <= end);
+		}
+		CLAIM(wc.status == IBV_WC_SUCCESS && wc.wr_id == n);
+	}
+	CLAIM(failed == 1);
+}
+
+static void posting_stops(void)
+{
+	open_device();
+	struct ibv_qp *other, *one = pair(IBV_QPT_RC, &other);
+	for (int n = 1; n < 100; n++)
+		CLAIM(write_one(one) == IBV_WC_SUCCESS);
+	struct ibv_sge sge = piece(0, 8);
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+	wr.wr.rdma.remote_addr = (uintptr_t)&memory[100];
+	wr.wr.rdma.rkey = mr->rkey;
+	for (int n = 0; n < 3; n++) {
+		FAILS(ibv_post_send(one, &wr, &bad), EIO);
+		CLAIM(bad == &wr);
+	}
+}
+
+/* One readiness of the descriptor may stand for all of them. */
+static void event_burst(void)
+{
+	open_device();
+	struct ibv_qp *other, *one = pair(IBV_QPT_RC, &other);
+	for (int n = 0; n < MESSAGES; n++)
+		CLAIM(write_one(one) == IBV_WC_SUCCESS);
+	for (int n = 0; n < 8; n++)
+		expect(IBV_EVENT_LID_CHANGE);
+	struct pollfd nothing = {.fd = ctx->async_fd, .events = POLLIN};
+	CLAIM(poll(&nothing, 1, 0) == 0);
+}
+
 /* Plans that a program without a fault of its own survives without noticing: every message arrives, once and in order. */
 static void survives(void)
 {
@@ -186,6 +323,16 @@ int main(int argc, char **argv)
 		{"link-flap", link_flap},
 		{"gid-moves-after-flap", gid_moves_after_flap},
 		{"dying-adapter", dying_adapter},
+		{"peer-vanishes", peer_vanishes},
+		{"silent-host-once", silent_host_once},
+		{"stale-gid-once", stale_gid_once},
+		{"stale-key", stale_key},
+		{"no-peer-memory", no_peer_memory},
+		{"out-of-objects", out_of_objects},
+		{"second-region-fails", second_region_fails},
+		{"polling-fails", polling_fails},
+		{"posting-stops", posting_stops},
+		{"event-burst", event_burst},
 	};
 	CLAIM(argc == 2);
 	for (unsigned i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)

@@ -42,22 +42,22 @@ static void files(struct ibv_qp *a, struct ibv_qp *b)
 	for (int sealed = 0; sealed < 2; sealed++) {
 		if (sealed)
 			CLAIM(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-		struct ibv_mr *region = ibv_reg_dmabuf_mr(pd, PAGE + 100, PAGE, 0x40, file, RIGHTS);
+		struct ibv_mr *region = ibv_reg_dmabuf_mr(pd, PAGE + 100, PAGE, 0x1064, file, RIGHTS);
 		CLAIM(region && region->length == PAGE && (uintptr_t)region->addr == PAGE + 100 && region->pd == pd);
-		FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 10), 0x40, region->rkey), 0);
+		FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 10), 0x1064, region->rkey), 0);
 		CLAIM(!strcmp(bytes, "from file"));
 		/* From the file to the file, by its local key too. */
 		strcpy(bytes, "to a file");
-		FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 10), 0x240, region->rkey), 0);
-		struct ibv_sge there = {.addr = 0x240, .length = 10, .lkey = region->lkey};
-		FAILS(outcome(a, IBV_WR_RDMA_WRITE, there, 0x340, region->rkey), 0);
+		FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 10), 0x1264, region->rkey), 0);
+		struct ibv_sge there = {.addr = 0x1264, .length = 10, .lkey = region->lkey};
+		FAILS(outcome(a, IBV_WR_RDMA_WRITE, there, 0x1364, region->rkey), 0);
 		CLAIM(pread(file, text, 10, PAGE + 100 + 0x300) == 10 && !strcmp(text, "to a file"));
-		FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 8), 0x40 + PAGE - 7, region->rkey), IBV_WC_REM_ACCESS_ERR);
+		FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 8), 0x1064 + PAGE - 7, region->rkey), IBV_WC_REM_ACCESS_ERR);
 		reconnect(a, b);
 		FAILS(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_CMD);
 		uint32_t its_rkey = region->rkey;
 		FAILS(ibv_dereg_mr(region), 0);
-		FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 8), 0x40, its_rkey), IBV_WC_REM_ACCESS_ERR);
+		FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 8), 0x1064, its_rkey), IBV_WC_REM_ACCESS_ERR);
 		reconnect(a, b);
 	}
 	/* Programs ask with a descriptor of -1 whether the memory of GPUs can be registered. */
@@ -66,7 +66,11 @@ static void files(struct ibv_qp *a, struct ibv_qp *b)
 	REFUSED(ibv_reg_dmabuf_mr(pd, 0, 0, 0, file, RIGHTS), EINVAL);
 	REFUSED(ibv_reg_dmabuf_mr(pd, 4 * PAGE, 1, 0, file, RIGHTS), EINVAL);
 	REFUSED(ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, file, IBV_ACCESS_REMOTE_WRITE), EINVAL);
-	REFUSED(ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, file, RIGHTS | IBV_ACCESS_ON_DEMAND), EINVAL);
+	/* Remote addresses elsewhere in a page than the offset, and rights that a DMA-buf does not have. */
+	REFUSED(ibv_reg_dmabuf_mr(pd, 16, PAGE, 32, file, RIGHTS), EINVAL);
+	int others[] = {IBV_ACCESS_ON_DEMAND, IBV_ACCESS_MW_BIND, IBV_ACCESS_ZERO_BASED, IBV_ACCESS_HUGETLB, 1 << 8, 1 << 25};
+	for (unsigned i = 0; i < sizeof(others) / sizeof(*others); i++)
+		REFUSED(ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, file, RIGHTS | others[i]), EINVAL);
 	CLAIM(close(file) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
@@ -74,13 +78,14 @@ static void addresses(struct ibv_qp *a, struct ibv_qp *b)
 {
 	char *here = (char *)memory + 100;
 	struct ibv_mr *zero_based = (ibv_reg_mr)(pd, here, 100, RIGHTS | IBV_ACCESS_ZERO_BASED);
-	struct ibv_mr *moved = ibv_reg_mr_iova2(pd, here, 100, 0x700000000000, RIGHTS);
-	struct ibv_mr *older = ibv_reg_mr_iova(pd, here, 100, 64, RIGHTS);
+	uint64_t offset = (uintptr_t)here % PAGE, far = 0x700000000000 + offset;
+	struct ibv_mr *moved = ibv_reg_mr_iova2(pd, here, 100, far, RIGHTS);
+	struct ibv_mr *older = ibv_reg_mr_iova(pd, here, 100, 4 * PAGE + offset, RIGHTS);
 	CLAIM(zero_based && moved && older && moved->addr == here && moved->length == 100);
 	struct {
 		struct ibv_mr *region;
 		uint64_t first;
-	} cases[] = {{zero_based, 0}, {moved, 0x700000000000}, {older, 64}, {mr, (uintptr_t)here}};
+	} cases[] = {{zero_based, 0}, {moved, far}, {older, 4 * PAGE + offset}, {mr, (uintptr_t)here}};
 	for (unsigned i = 0; i < 4; i++) {
 		struct ibv_mr *region = cases[i].region;
 		uint64_t first = cases[i].first;

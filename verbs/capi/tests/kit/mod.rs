@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, io, process};
 
-const LINKS: [&str; 8] = [
+const LINKS: [&str; 11] = [
     "libibverbs.so.1",
     "librdmacm.so.1",
     "libmlx5.so.1",
@@ -19,6 +19,9 @@ const LINKS: [&str; 8] = [
     "libmana.so.1",
     "libibverbs.so",
     "librdmacm.so",
+    "libmrc.so.1",
+    "libmrc.so",
+    "lib_mrc.so",
 ];
 
 /// libpumice.so, beside the test's own program.
@@ -41,6 +44,22 @@ pub fn library_folder() -> &'static Path {
     })
 }
 
+/// The same with the object as packages have it, without names of functions. None: there is no strip(1).
+pub fn stripped_library_folder() -> Option<PathBuf> {
+    if !exists("strip") {
+        skip("there is no strip(1): apt-get install binutils");
+        return None;
+    }
+    let folder = scratch("stripped");
+    let object = folder.join("libpumice.so");
+    fs::copy(self::object(), &object).expect("the target folder is writable");
+    assert!(Command::new("strip").arg(&object).status().expect("strip(1) runs").success());
+    for link in LINKS {
+        symlink("libpumice.so", folder.join(link)).expect("a new folder takes links");
+    }
+    Some(folder)
+}
+
 /// A new folder. Tests of one process run at once, and two of them may use one name.
 pub fn scratch(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -56,7 +75,12 @@ pub fn address() -> Ipv4Addr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let process = process::id();
-    Ipv4Addr::new(127, 16 + (process >> 8 & 0x7f) as u8, process as u8, 1 + number as u8)
+    // A process that needs more than one network of them has others above those that processes begin with.
+    let network = match number / 254 {
+        0 => 16 + (process >> 8 & 0x7f),
+        more => 144 + more % 100,
+    };
+    Ipv4Addr::new(127, network as u8, process as u8, 1 + (number % 254) as u8)
 }
 
 /// Says loudly that a test did nothing, and why: past the harness, which keeps what passing tests print.
@@ -112,7 +136,7 @@ pub fn start(command: &mut Command) -> Child {
 pub fn succeeded(what: &str, output: &Output) -> String {
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let said: Vec<&str> = text.lines().filter(|line| !line.starts_with("pumice: ")).collect();
-    assert!(output.status.success(), "{what}: {}\n{}\n{text}", output.status, said.join("\n"));
+    let output_text: Vec<&str> = text.lines().filter(|line| !line.starts_with("pumice: ")).collect();
+    assert!(output.status.success(), "{what}: {}\n{}\n{text}", output.status, output_text.join("\n"));
     text
 }

@@ -1,4 +1,4 @@
-//! The connection by which two ends agree, out of band: JSON lines over TCP.
+//! The control connection of two ends, out of band: JSON lines over TCP.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -9,15 +9,15 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::message::{ClientRequest, Reply};
 use crate::error::{PerfError, Result};
 
-/// Longest line: ten thousand queue pair numbers fit.
+/// Longest line in bytes: ten thousand queue pair numbers fit.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// How long the other end may take to answer. It is long, because a machine with many more busy processes
-/// than processors lets a process run for a small part of the time only.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// How long an end that has failed waits to hear that the other one has failed as well.
-const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(500);
+/// Longest time that the other end may take to answer. It is long, because a machine with many more busy
+/// processes than processors lets a process run for a small part of the time only.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// Time that an end that has failed waits for a message that the other one has failed as well.
+const FINAL_ERROR_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// One end of the conversation.
+/// The control connection of one end.
 #[derive(Debug)]
 pub(crate) struct Control {
     reader: BufReader<TcpStream>,
@@ -31,14 +31,14 @@ impl Control {
         Ok(Control { reader: BufReader::new(stream), line: Vec::new() })
     }
 
-    /// Addresses of this end and of the other.
+    /// Returns the addresses of this end and of the other.
     pub(crate) fn addresses(&self) -> io::Result<(IpAddr, IpAddr)> {
         let stream = self.reader.get_ref();
         let plain = |address: SocketAddr| address.ip().to_canonical();
         Ok((plain(stream.local_addr()?), plain(stream.peer_addr()?)))
     }
 
-    /// Says something.
+    /// Sends a message.
     pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<()> {
         let mut line = serde_json::to_vec(message).map_err(|error| PerfError::Control(error.to_string()))?;
         line.push(b'\n');
@@ -46,13 +46,14 @@ impl Control {
         self.reader.get_mut().write_all(&line).map_err(lost)
     }
 
-    /// Waits for something; `None` when the other end is gone in an orderly way.
+    /// Waits for a message; `None` if the other end has closed the connection.
     pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         self.reader.get_ref().set_nonblocking(false).map_err(lost)?;
         self.read_line()
     }
 
-    /// Whether something was said that [`receive`](Control::receive) would return without waiting long.
+    /// Reports whether a message has arrived that [`receive`](Control::receive) would return without waiting
+    /// long.
     pub(crate) fn spoken_to(&mut self) -> bool {
         if !self.reader.buffer().is_empty() {
             return true;
@@ -67,13 +68,13 @@ impl Control {
         }
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// A sentence: the other end refused, or is gone.
-    pub(crate) fn ask(&mut self, request: &ClientRequest) -> Result<Reply> {
+    /// Fails with a sentence if the other end refused, or is gone.
+    pub(crate) fn request_reply(&mut self, request: &ClientRequest) -> Result<Reply> {
         self.send(request)?;
-        self.reader.get_ref().set_read_timeout(Some(PATIENCE)).map_err(lost)?;
+        self.reader.get_ref().set_read_timeout(Some(TIMEOUT)).map_err(lost)?;
         match self.receive()? {
             Some(Reply::Refused(sentence)) => Err(PerfError::Refused(sentence)),
             Some(reply) => Ok(reply),
@@ -84,9 +85,10 @@ impl Control {
         }
     }
 
-    /// Why the other end has given up, if it says so in a moment. Nothing more is to be asked afterwards.
-    pub(crate) fn last_words(&mut self) -> Option<String> {
-        self.reader.get_ref().set_read_timeout(Some(LAST_WORDS_PATIENCE)).ok()?;
+    /// Returns the reason why the other end has given up, if it sends it within a moment. No request may
+    /// follow.
+    pub(crate) fn final_error(&mut self) -> Option<String> {
+        self.reader.get_ref().set_read_timeout(Some(FINAL_ERROR_TIMEOUT)).ok()?;
         match self.receive() {
             Ok(Some(Reply::Refused(sentence))) => Some(sentence),
             _ => None,
@@ -106,7 +108,7 @@ impl Control {
     }
 }
 
-/// An answer of the wrong kind.
+/// Returns the error for an answer of the wrong kind.
 pub(crate) fn unexpected(reply: &Reply) -> PerfError {
     PerfError::Control(format!("the other end answered out of turn: {reply:?}"))
 }
@@ -114,7 +116,7 @@ pub(crate) fn unexpected(reply: &Reply) -> PerfError {
 #[allow(clippy::needless_pass_by_value, reason = "fits map_err")]
 fn lost(error: io::Error) -> PerfError {
     PerfError::Control(if error.kind() == io::ErrorKind::WouldBlock {
-        format!("the other end has not answered for {} s; does its process run?", PATIENCE.as_secs())
+        format!("the other end has not answered for {} s; does its process run?", TIMEOUT.as_secs())
     } else {
         format!("the connection to the other end failed: {error}")
     })
@@ -138,10 +140,13 @@ mod tests {
         assert!(server.spoken_to());
         assert!(matches!(server.receive(), Ok(Some(ClientRequest::Count))));
         server.send(&Reply::Refused("no".to_owned())).expect("sent");
-        assert_eq!(client.ask(&ClientRequest::Count).map(|_| ()), Err(PerfError::Refused("no".to_owned())));
+        assert_eq!(
+            client.request_reply(&ClientRequest::Count).map(|_| ()),
+            Err(PerfError::Refused("no".to_owned()))
+        );
         server.send(&Reply::Refused("a queue pair failed".to_owned())).expect("sent");
-        assert_eq!(client.last_words().as_deref(), Some("a queue pair failed"));
-        assert_eq!(client.last_words(), None, "nothing comes any more");
+        assert_eq!(client.final_error().as_deref(), Some("a queue pair failed"));
+        assert_eq!(client.final_error(), None, "nothing comes any more");
         drop(client);
         assert!(matches!(server.receive(), Ok(Some(ClientRequest::Count))), "what was asked");
         assert!(matches!(server.receive::<ClientRequest>(), Ok(None) | Err(_)));

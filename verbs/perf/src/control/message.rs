@@ -1,24 +1,24 @@
-//! What two ends say to each other.
+//! Messages between the two ends.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::{EndInfo, Traffic};
+use crate::endpoint::{EndpointInfo, PacketCounts};
 use crate::pattern::Tag;
 use crate::plan::Plan;
 
-/// Version of this conversation.
+/// Version of the message format.
 pub(crate) const VERSION: u32 = 1;
 
-/// What the client asks of the server.
+/// A request of the client to the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ClientRequest {
     /// Make queue pairs for this plan.
     Open { version: u32, plan: Plan },
-    /// The client's side of them.
-    Connect { end: EndInfo },
-    /// Take your part in a round until [`Stop`](ClientRequest::Stop).
+    /// Connect them to the client's queue pairs.
+    Connect { end: EndpointInfo },
+    /// Take part in a round until [`Stop`](ClientRequest::Stop).
     Start(Round),
     /// End of the round: the client has `sent` messages.
     Stop { sent: u64 },
@@ -28,54 +28,54 @@ pub(crate) enum ClientRequest {
     CheckCounters { values: Vec<u64> },
     /// Fill memory that the client will read: buffers 0.. with these tags.
     Fill { tags: Vec<Tag> },
-    /// What the device counted.
+    /// Return the counters of the device.
     Count,
 }
 
-/// What one round is.
+/// Kind of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Round {
-    /// Our queue pairs.
+    /// A round of the device's queue pairs.
     Ours { contents: Contents },
-    /// Plain UDP: count a stream and give credit for every so many bytes.
+    /// Plain UDP: count a stream and give credit for each `credit_bytes` bytes.
     RawStream { client: SocketAddr, credit_bytes: usize },
-    /// Plain UDP: send everything back.
+    /// Plain UDP: send all datagrams back.
     RawEcho { client: SocketAddr, block: bool },
 }
 
-/// What the messages of a round contain.
+/// Contents of the messages of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Contents {
-    /// All the same.
+    /// All messages have the same contents.
     Same { tag: Tag },
     /// The message with number k in its immediate data has tag `first + k`.
     Numbered { first: Tag },
 }
 
-/// What the server answers.
+/// An answer of the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Opened {
-        end: EndInfo,
+        end: EndpointInfo,
         raw: Option<SocketAddr>,
     },
     Connected,
     Started,
-    Stopped(Served),
+    Stopped(ReceiveTotals),
     Checked,
     Filled,
-    Counted(Traffic),
-    /// Why not, in a sentence.
+    Counted(PacketCounts),
+    /// The server refuses, with the reason in a sentence.
     Refused(String),
 }
 
-/// What the server did in a round.
+/// Messages that the server received in a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Served {
-    /// Messages that arrived.
+pub(crate) struct ReceiveTotals {
+    /// Number of messages that arrived.
     pub(crate) messages: u64,
-    /// From the first to the last of them.
+    /// Time from the first to the last of them, in seconds.
     pub(crate) seconds: f64,
-    /// Messages whose bytes were all looked at.
+    /// Number of messages whose bytes were all compared.
     pub(crate) checked: u64,
 }

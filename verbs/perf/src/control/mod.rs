@@ -1,7 +1,7 @@
-//! How the two ends of a measurement agree, out of band.
+//! The control connection between the two ends of a measurement, out of band.
 
 mod connection;
 mod message;
 
 pub(crate) use connection::{Control, unexpected};
-pub(crate) use message::{ClientRequest, Contents, Reply, Round, Served, VERSION};
+pub(crate) use message::{ClientRequest, Contents, ReceiveTotals, Reply, Round, VERSION};

@@ -1,4 +1,4 @@
-//! Completions of one end, and what its device counts.
+//! Completions of one end, and the counters of its device.
 
 use std::time::{Duration, Instant};
 
@@ -6,43 +6,43 @@ use pumice_verbs::{Counter, Device, WcFlags, WorkCompletion};
 
 use super::buffers::receives_per_queue;
 use super::end::Endpoint;
-use super::info::Traffic;
+use super::info::PacketCounts;
 use crate::error::Result;
 use crate::plan::Operation;
 
-/// Nothing more comes when nothing came for this long.
-const SILENCE: Duration = Duration::from_millis(5);
+/// Time without a message after which no more are expected.
+const QUIET_TIME: Duration = Duration::from_millis(5);
 
-/// Each call fails if a request has failed.
+/// Methods for completions. Each call fails if a request has failed.
 impl Endpoint {
-    /// Number in a message's immediate data.
+    /// Returns the number in a message's immediate data.
     pub(crate) fn number_of(completion: &WorkCompletion) -> u64 {
         u64::from(u32::from_be_bytes(completion.imm_data))
     }
 
-    /// Whether it has one.
+    /// Reports whether it has one.
     pub(crate) fn has_number(completion: &WorkCompletion) -> bool {
         completion.flags.contains(WcFlags::WITH_IMM)
     }
 
-    /// Completions of sends; looking at none drives the device.
+    /// Takes completions of sends; a poll that finds none drives the device.
     #[inline]
     pub(crate) fn poll_sends(&mut self, out: &mut [WorkCompletion]) -> Result<usize> {
         self.sends.poll(out)
     }
 
-    /// Completions of receives; looking at none drives the device.
+    /// Takes completions of receives; a poll that finds none drives the device.
     #[inline]
     pub(crate) fn poll_receives(&mut self, out: &mut [WorkCompletion]) -> Result<usize> {
         self.receives.poll(out)
     }
 
-    /// As [`poll_sends`](Endpoint::poll_sends), sleeping until there are some.
+    /// Takes completions as [`poll_sends`](Endpoint::poll_sends) does, sleeping until there are some.
     pub(crate) fn wait_sends(&mut self, out: &mut [WorkCompletion], limit: Duration) -> Result<usize> {
         self.sends.wait(out, limit)
     }
 
-    /// As [`poll_receives`](Endpoint::poll_receives), sleeping until there are some.
+    /// Takes completions as [`poll_receives`](Endpoint::poll_receives) does, sleeping until there are some.
     pub(crate) fn wait_receives(&mut self, out: &mut [WorkCompletion], limit: Duration) -> Result<usize> {
         self.receives.wait(out, limit)
     }
@@ -54,7 +54,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Takes what an earlier round left.
+    /// Takes the completions that an earlier round left.
     pub(crate) fn drain(&mut self) -> Result<()> {
         let mut done = [WorkCompletion::default(); 32];
         while self.sends.poll(&mut done)? > 0 {}
@@ -69,7 +69,7 @@ impl Endpoint {
         }
     }
 
-    /// Lets the device receive until nothing more comes; what is acknowledged is here already, so that a
+    /// Lets the device receive until no more messages arrive; acknowledged messages are here already, so a
     /// reliable service need not wait.
     pub(crate) fn settle(&mut self, reliable: bool) -> Result<()> {
         if reliable {
@@ -77,7 +77,7 @@ impl Endpoint {
         }
         let received = |device: &Device| device.counters().value(Counter::RxPackets);
         let (mut before, mut since) = (received(&self.device), Instant::now());
-        while since.elapsed() < SILENCE {
+        while since.elapsed() < QUIET_TIME {
             self.idle.poll(&mut [WorkCompletion::default()]);
             let now = received(&self.device);
             if now != before {
@@ -87,12 +87,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Whether messages arrive with a completion each.
+    /// Reports whether messages arrive with a completion each.
     pub(crate) fn receives_messages(&self) -> bool {
         self.plan.operation == Operation::Send
     }
 
-    /// Messages whose contents the destination can hold side by side.
+    /// Returns the number of messages whose contents the destination can hold side by side.
     pub(crate) fn checkable_messages(&self) -> u64 {
         let distinct = if self.plan.operation == Operation::Send && self.plan.qp_count > 1 {
             // Receives of different queue pairs may share memory.
@@ -104,10 +104,10 @@ impl Endpoint {
         distinct.max(1) as u64
     }
 
-    /// What the device counted.
-    pub(crate) fn traffic(&self) -> Traffic {
+    /// Returns the counters of the device.
+    pub(crate) fn traffic(&self) -> PacketCounts {
         let count = |counter| self.device.counters().value(counter);
-        Traffic {
+        PacketCounts {
             sent: count(Counter::TxPackets),
             received: count(Counter::RxPackets),
             retransmitted: count(Counter::RetransmittedPackets),

@@ -1,4 +1,4 @@
-//! How one end is connected to the other.
+//! The connection of one end to the other.
 
 use pumice_transport::types::Mtu;
 use pumice_verbs::{
@@ -8,30 +8,30 @@ use pumice_verbs::{
 
 use super::buffers::target_stride;
 use super::end::Endpoint;
-use super::info::EndInfo;
-use super::queue_pairs::QueuePairs;
+use super::info::EndpointInfo;
+use super::queue_pairs::ServiceQueuePairs;
 use crate::error::{PerfError, Result, of_device};
 use crate::plan::Plan;
 
 const QKEY: u32 = 0x1234_5678;
 
 impl Endpoint {
-    /// What the other end must know.
-    pub(crate) fn info(&self) -> EndInfo {
+    /// Returns the data that the other end needs to connect.
+    pub(crate) fn info(&self) -> EndpointInfo {
         let gid = self.device.gids().first().map(|(_, entry)| entry.gid).unwrap_or_default();
         let endpoints = match &self.queue_pairs {
-            QueuePairs::Rc(qps) => qps.iter().map(|qp| qp.endpoint().to_bytes()).collect(),
-            QueuePairs::Uc(qps) => qps.iter().map(|qp| qp.endpoint().to_bytes()).collect(),
-            QueuePairs::Ud(qps, _) => {
+            ServiceQueuePairs::Rc(qps) => qps.iter().map(|qp| qp.endpoint().to_bytes()).collect(),
+            ServiceQueuePairs::Uc(qps) => qps.iter().map(|qp| qp.endpoint().to_bytes()).collect(),
+            ServiceQueuePairs::Ud(qps, _) => {
                 let endpoint = |qp: &UdQueuePair| UdEndpoint { gid, qpn: qp.qpn(), qkey: QKEY };
                 qps.iter().map(|qp| endpoint(qp).to_bytes()).collect()
             }
         };
-        EndInfo { endpoints, target: self.target.remote().to_bytes() }
+        EndpointInfo { endpoints, target: self.target.remote().to_bytes() }
     }
 
     /// Connects all queue pairs.
-    pub(crate) fn connect(&mut self, peer: &EndInfo) -> Result<()> {
+    pub(crate) fn connect(&mut self, peer: &EndpointInfo) -> Result<()> {
         let path = PathOptions { mtu: Mtu::from_bytes(self.plan.mtu_bytes), ..PathOptions::default() };
         let rd_atomic = self.plan.depth.clamp(1, 128) as u8;
         if peer.endpoints.len() != self.plan.qp_count {
@@ -39,7 +39,7 @@ impl Endpoint {
             return Err(PerfError::Control(sentence.to_owned()));
         }
         match &mut self.queue_pairs {
-            QueuePairs::Rc(qps) => {
+            ServiceQueuePairs::Rc(qps) => {
                 let options = RcConnectOptions {
                     path,
                     max_rd_atomic: rd_atomic,
@@ -52,14 +52,14 @@ impl Endpoint {
                     qp.connect(&endpoint, &options).map_err(of_device)?;
                 }
             }
-            QueuePairs::Uc(qps) => {
+            ServiceQueuePairs::Uc(qps) => {
                 for (qp, bytes) in qps.iter().zip(&peer.endpoints) {
                     let endpoint = UcEndpoint::from_bytes(bytes).map_err(of_device)?;
                     check_mtu(endpoint.mtu, &self.plan)?;
                     qp.connect(&endpoint, &UcConnectOptions { path }).map_err(of_device)?;
                 }
             }
-            QueuePairs::Ud(qps, addresses) => {
+            ServiceQueuePairs::Ud(qps, addresses) => {
                 check_mtu(self.device.active_mtu(), &self.plan)?;
                 for (qp, bytes) in qps.iter().zip(&peer.endpoints) {
                     qp.activate(QKEY).map_err(of_device)?;
@@ -77,7 +77,7 @@ impl Endpoint {
     }
 }
 
-/// Whether the link carries the plan's path MTU.
+/// Checks that the link carries the plan's path MTU.
 fn check_mtu(largest: Mtu, plan: &Plan) -> Result<()> {
     let (mtu_bytes, most_bytes) = (plan.mtu_bytes, largest.bytes());
     if mtu_bytes <= most_bytes { Ok(()) } else { Err(PerfError::LinkMtu { mtu_bytes, most_bytes }) }

@@ -1,4 +1,4 @@
-//! What one end's memory contains: filled before messages leave, compared after they arrived.
+//! Contents of one end's memory: filled before messages leave, compared after they arrived.
 
 use std::sync::atomic::Ordering;
 
@@ -8,32 +8,32 @@ use crate::error::{PerfError, Result, of_device};
 use crate::pattern::{self, Tag};
 
 impl Endpoint {
-    /// Gives a message its contents.
+    /// Fills a message to be sent.
     pub(crate) fn fill_send(&mut self, buffer: usize, tag: Tag) -> Result<()> {
         pattern::fill(&mut self.scratch, tag);
         let stride = source_stride(&self.plan);
         self.source.write(buffer * stride, &self.scratch).map_err(of_device)
     }
 
-    /// Gives all messages the same contents.
+    /// Fills all messages with the same contents.
     pub(crate) fn fill_sends(&mut self, tag: Tag) -> Result<()> {
         (0..self.sources.len()).try_for_each(|buffer| self.fill_send(buffer, tag))
     }
 
-    /// Gives memory that the peer reads its contents.
+    /// Fills memory that the peer reads.
     pub(crate) fn fill_target(&mut self, buffer: usize, tag: Tag) -> Result<()> {
         pattern::fill(&mut self.scratch, tag);
         self.target.write(buffer * target_stride(&self.plan), &self.scratch).map_err(of_device)
     }
 
-    /// Compares what a READ brought.
+    /// Compares the data of a READ.
     pub(crate) fn check_send(&mut self, buffer: usize, tag: Tag) -> Result<()> {
         let stride = source_stride(&self.plan);
         self.source.read(buffer * stride, &mut self.scratch).map_err(of_device)?;
         self.compare("read", buffer, tag)
     }
 
-    /// Compares what the peer wrote.
+    /// Compares data that the peer wrote.
     pub(crate) fn check_target(&mut self, buffer: usize, tag: Tag) -> Result<()> {
         self.target.read(buffer * target_stride(&self.plan), &mut self.scratch).map_err(of_device)?;
         self.compare("written", buffer, tag)
@@ -73,17 +73,17 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Results of fetch-and-adds compared so far.
+    /// Returns the number of fetch-and-add results compared so far.
     pub(crate) fn checked_results(&self) -> u64 {
         self.fetched.iter().sum()
     }
 
-    /// What the peer's counters should be, by queue pair.
+    /// Returns the expected values of the peer's counters, by queue pair.
     pub(crate) fn expected_counters(&self) -> Vec<u64> {
         self.fetched.clone()
     }
 
-    /// Compares the counters that the peer's fetch-and-adds counted.
+    /// Compares the counters that the peer's fetch-and-adds incremented.
     pub(crate) fn check_counters(&mut self, values: &[u64]) -> Result<()> {
         for (buffer, expected) in values.iter().enumerate() {
             let counter = self.target.atomic_u64(buffer * target_stride(&self.plan)).map_err(of_device)?;

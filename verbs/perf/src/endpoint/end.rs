@@ -1,4 +1,4 @@
-//! One end: its device and everything that a plan needs of it.
+//! One end of a measurement: its device and the objects that a plan needs.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -8,32 +8,34 @@ use pumice_verbs::{
     SharedReceiveQueue,
 };
 
-use super::buffers::{SPARE, grh_bytes, receives_per_queue, source_stride, target_buffers, target_stride};
+use super::buffers::{
+    SPARE_BUFFERS, grh_bytes, receives_per_queue, source_stride, target_buffers, target_stride,
+};
 use super::first_failure::FirstFailure;
-use super::queue::Queue;
-use super::queue_pairs::{Makers, QueuePairs};
+use super::queue::CompletionPoller;
+use super::queue_pairs::{QpResources, ServiceQueuePairs};
 use crate::error::{Result, of_device};
 use crate::plan::Plan;
 
-/// One end.
+/// An end of a measurement.
 pub(crate) struct Endpoint {
     pub(super) device: Device,
     pub(super) domain: ProtectionDomain,
-    pub(super) queue_pairs: QueuePairs,
+    pub(super) queue_pairs: ServiceQueuePairs,
     pub(super) shared: Option<SharedReceiveQueue>,
-    pub(super) sends: Queue,
-    pub(super) receives: Queue,
-    /// No queue pair reports to it: polling it drives the device and takes no completion.
+    pub(super) sends: CompletionPoller,
+    pub(super) receives: CompletionPoller,
+    /// Completion queue that no queue pair uses: polling it drives the device and takes no completion.
     pub(super) idle: CompletionQueue,
     pub(super) source: MemoryRegion,
     pub(super) sources: Vec<[LocalSlice; 1]>,
     pub(super) target: MemoryRegion,
-    /// Where receives go, by buffer.
+    /// Buffers for receives.
     pub(super) targets: Vec<[LocalSlice; 1]>,
-    /// The peer's targets, by buffer.
+    /// Buffers of the peer.
     pub(super) remotes: Vec<RemoteSlice>,
     pub(super) plan: Plan,
-    /// Atomics by queue pair: posted, and compared.
+    /// Numbers of atomics by queue pair: posted, and compared.
     pub(super) posted: Vec<u64>,
     pub(super) fetched: Vec<u64>,
     pub(super) scratch: Vec<u8>,
@@ -46,22 +48,28 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Opens the device and makes everything for a plan.
+    /// Opens the device and makes all objects for a plan.
     pub(crate) fn open(plan: &Plan, address: IpAddr, capture: Option<&Path>) -> Result<Endpoint> {
         let first_failure = FirstFailure::default();
         let device = open_device(plan, address, capture, &first_failure)?;
         let domain = device.protection_domain().map_err(of_device)?;
         let receive_count = receives_per_queue(plan) * if plan.shared_receives() { 1 } else { plan.qp_count };
-        let sends = Queue::new(&device, plan.outstanding() + SPARE, plan.events, &first_failure)?;
-        let receives = Queue::new(&device, receive_count + SPARE, plan.events, &first_failure)?;
+        let sends =
+            CompletionPoller::new(&device, plan.outstanding() + SPARE_BUFFERS, plan.events, &first_failure)?;
+        let receives =
+            CompletionPoller::new(&device, receive_count + SPARE_BUFFERS, plan.events, &first_failure)?;
         let idle = device.completion_queue(1).map_err(of_device)?;
         let shared = if plan.shared_receives() {
             Some(domain.shared_receive_queue(receive_count as u32, 1).map_err(of_device)?)
         } else {
             None
         };
-        let makers =
-            Makers { domain: &domain, sends: &sends.cq, receives: &receives.cq, shared: shared.as_ref() };
+        let makers = QpResources {
+            domain: &domain,
+            sends: &sends.cq,
+            receives: &receives.cq,
+            shared: shared.as_ref(),
+        };
         let queue_pairs = makers.make(plan)?;
         let (source, sources) = memory(&domain, source_stride(plan), plan.size_bytes, plan.buffer_count())?;
         let received_bytes = plan.size_bytes + grh_bytes(plan);
@@ -96,18 +104,18 @@ fn open_device(
     capture: Option<&Path>,
     first_failure: &FirstFailure,
 ) -> Result<Device> {
-    let told = first_failure.clone();
+    let record = first_failure.clone();
     // Each end has an address of its own, so it need not share the port.
     let mut options = DeviceOptions::new().exclusive(!plan.shared).wire(plan.wire).addresses([address]);
-    options = options.explain(move |qpn, cause| told.told(qpn, cause));
+    options = options.explain(move |qpn, cause| record.record(qpn, cause));
     if let Some(file) = capture {
         options = options.capture(file);
     }
     Device::open(options).map_err(of_device)
 }
 
-/// Registered memory, and slices of it: `count` buffers of `length` bytes, each `stride` bytes after the one
-/// before.
+/// Allocates registered memory, with slices of it: `count` buffers of `length` bytes, each `stride` bytes
+/// after the one before.
 fn memory(
     domain: &ProtectionDomain,
     stride: usize,

@@ -1,4 +1,4 @@
-//! What went wrong first on one end: the cause of all the flushed requests that follow.
+//! The first failure of one end, which is the cause of all flushed requests after it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,22 +7,23 @@ use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 use pumice_verbs::{WcStatus, WorkCompletion};
 
-/// The cause reaches us from a thread of the device's, so that a completion may be here a moment earlier.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest wait for the cause, which comes from a thread of the device: a completion may be here a moment
+/// earlier.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Shared by the queues of an end and its device, which tells causes.
+/// First failure, shared by the queues of an end and its device, which reports causes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct FirstFailure(Arc<Told>);
+pub(super) struct FirstFailure(Arc<FailureReport>);
 
 #[derive(Debug, Default)]
-struct Told {
+struct FailureReport {
     sentence: Mutex<Option<String>>,
     changed: Condvar,
 }
 
 impl FirstFailure {
-    /// The device says why a queue pair failed, or why a message was dropped; the first failure counts.
-    pub(super) fn told(&self, qpn: Qpn, cause: &Cause) {
+    /// Records why a queue pair failed, or why a message was dropped; the first failure counts.
+    pub(super) fn record(&self, qpn: Qpn, cause: &Cause) {
         if !cause.is_fatal() || cause.is_usual() {
             return;
         }
@@ -31,12 +32,12 @@ impl FirstFailure {
         self.0.changed.notify_all();
     }
 
-    /// The sentence about completions of which one at least has failed.
+    /// Returns the sentence about completions of which at least one has failed.
     pub(super) fn sentence(&self, completions: &[WorkCompletion]) -> String {
-        let told = self.0.sentence.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.0.changed.wait_timeout_while(told, PATIENCE, |sentence| sentence.is_none());
-        let (told, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if let Some(sentence) = &*told {
+        let record = self.0.sentence.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.0.changed.wait_timeout_while(record, TIMEOUT, |sentence| sentence.is_none());
+        let (record, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if let Some(sentence) = &*record {
             return sentence.clone();
         }
         let failed = |completion: &&WorkCompletion| completion.status != WcStatus::Success;
@@ -57,10 +58,10 @@ mod tests {
     use pumice_transport::types::CqUse;
 
     #[test]
-    fn the_first_failure_is_told_and_not_the_flushes() {
+    fn the_first_failure_is_reported_and_not_the_flushes() {
         let first = FirstFailure::default();
         let qpn = Qpn::new(0x11);
-        first.told(qpn, &Cause::Modified);
+        first.record(qpn, &Cause::Modified);
         let flush =
             WorkCompletion { status: WcStatus::WrFlushErr, qp_num: 0x11, ..WorkCompletion::default() };
         let failed = WorkCompletion { status: WcStatus::RemAccessErr, ..flush };
@@ -72,8 +73,8 @@ mod tests {
         let overrun = |depth| Cause::CqOverrun { cq: 1, depth, completes: CqUse::Both };
         let teller = first.clone();
         let cause = std::thread::spawn(move || {
-            teller.told(qpn, &overrun(4));
-            teller.told(qpn, &overrun(5));
+            teller.record(qpn, &overrun(4));
+            teller.record(qpn, &overrun(5));
         });
         assert!(first.sentence(&[flush]).contains("of 4 entries"));
         cause.join().expect("it tells and ends");

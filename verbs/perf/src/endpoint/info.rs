@@ -1,27 +1,27 @@
-//! What one end tells the other about itself.
+//! Data that the two ends exchange about themselves.
 
 use serde::{Deserialize, Serialize};
 
-/// What the other end must know to connect.
+/// Data that the other end needs to connect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct EndInfo {
-    /// Queue pairs, as verbs writes them.
+pub(crate) struct EndpointInfo {
+    /// Queue pairs in the format of verbs.
     pub(super) endpoints: Vec<[u8; 24]>,
     /// Memory for WRITEs, READs and atomics.
     pub(super) target: [u8; 16],
 }
 
-/// What a device has counted since it was opened.
+/// Counters of a device since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Traffic {
-    /// Packets sent.
+pub(crate) struct PacketCounts {
+    /// Number of packets sent.
     pub(crate) sent: u64,
-    /// Packets received.
+    /// Number of packets received.
     pub(crate) received: u64,
-    /// Packets sent again.
+    /// Number of packets sent again.
     pub(crate) retransmitted: u64,
-    /// Times that a peer's answer did not come in time.
+    /// Number of times that a peer's answer did not come in time.
     pub(crate) timeouts: u64,
-    /// RNR NAKs received: the peer had no receive request for a message.
+    /// Number of RNR NAKs received: the peer had no receive request for a message.
     pub(crate) receiver_not_ready: u64,
 }

@@ -1,4 +1,4 @@
-//! One end's device and queue pairs, all services alike to the loops that use them.
+//! Device and queue pairs of one end, with the same interface for all services.
 
 mod buffers;
 mod completions;
@@ -15,7 +15,7 @@ mod queue_pairs;
 
 pub(crate) use buffers::receives_per_queue;
 pub(crate) use end::Endpoint;
-pub(crate) use info::EndInfo;
-pub(crate) use info::Traffic;
+pub(crate) use info::EndpointInfo;
+pub(crate) use info::PacketCounts;
 pub(crate) use medium::Medium;
-pub(crate) use post::{Buffers, Post};
+pub(crate) use post::{BufferSelection, Post};

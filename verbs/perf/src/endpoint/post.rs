@@ -1,4 +1,4 @@
-//! What is posted together.
+//! A group of requests that are posted together.
 
 /// Requests to post together.
 #[derive(Debug, Clone, Copy)]
@@ -7,10 +7,10 @@ pub(crate) struct Post {
     /// Number of the first message.
     pub(crate) first: u64,
     pub(crate) count: u64,
-    pub(crate) buffers: Buffers,
-    /// Every so many messages carry their number as immediate data; 0 for none.
+    pub(crate) buffers: BufferSelection,
+    /// Interval of messages that carry their number as immediate data; 0 for none.
     pub(crate) imm_every: u64,
-    /// The last request makes a completion that tells of so many.
+    /// Number of requests that the last one's completion accounts for; `None` without a completion.
     pub(crate) retires: Option<u32>,
 }
 
@@ -19,17 +19,17 @@ impl Post {
         (self.qp as u64) << 32 | u64::from(self.retires.unwrap_or(0))
     }
 
-    /// Queue pair and number of requests that a completion tells of.
+    /// Returns queue pair and number of requests that a completion accounts for.
     pub(crate) fn of_completion(wr_id: u64) -> (usize, u32) {
         ((wr_id >> 32) as usize, wr_id as u32)
     }
 }
 
-/// Which memory messages use.
+/// Buffers that messages use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Buffers {
+pub(crate) enum BufferSelection {
     /// All buffers in turn, by message number.
     All,
-    /// The queue pair's own, by what it posted so far.
+    /// The queue pair's own buffers, by the number of requests that it posted.
     OfQueuePair,
 }

@@ -4,8 +4,8 @@ use pumice_verbs::{RecvRequest, RemoteSlice, SendRequest, WorkCompletion};
 
 use super::buffers::receives_per_queue;
 use super::end::Endpoint;
-use super::post::{Buffers, Post};
-use super::queue_pairs::{QueuePairs, post_on, receive_on};
+use super::post::{BufferSelection, Post};
+use super::queue_pairs::{ServiceQueuePairs, post_on, receive_on};
 use crate::error::{Result, of_device};
 use crate::plan::Operation;
 
@@ -13,7 +13,7 @@ impl Endpoint {
     /// Posts requests of the plan's operation; for WRITEs, READs and atomics to the peer's buffer of the same
     /// number.
     pub(crate) fn post(&mut self, post: &Post) -> Result<()> {
-        let (own, depth) = (post.buffers == Buffers::OfQueuePair, self.plan.depth as u64);
+        let (own, depth) = (post.buffers == BufferSelection::OfQueuePair, self.plan.depth as u64);
         let base = self.posted.get(post.qp).copied().unwrap_or(0);
         if let Some(posted) = self.posted.get_mut(post.qp).filter(|_| own) {
             *posted += post.count;
@@ -31,33 +31,33 @@ impl Endpoint {
         let remote = |message: u64| self.remotes.get(buffer(message) as usize).copied().unwrap_or(none);
         let counter = self.remotes.get(post.qp).copied().unwrap_or(none);
         match &self.queue_pairs {
-            QueuePairs::Rc(qps) => post_on(qps, post, |message| match self.plan.operation {
+            ServiceQueuePairs::Rc(qps) => post_on(qps, post, |message| match self.plan.operation {
                 Operation::Write => SendRequest::write(local(message), remote(message)),
                 Operation::Read => SendRequest::read(local(message), remote(message)),
                 Operation::Send => SendRequest::send(local(message)),
                 Operation::Atomic => SendRequest::fetch_add(local(message), counter, 1),
             }),
-            QueuePairs::Uc(qps) => post_on(qps, post, |message| match self.plan.operation {
+            ServiceQueuePairs::Uc(qps) => post_on(qps, post, |message| match self.plan.operation {
                 Operation::Write => SendRequest::write(local(message), remote(message)),
                 _ => SendRequest::send(local(message)),
             }),
-            QueuePairs::Ud(qps, addresses) => {
+            ServiceQueuePairs::Ud(qps, addresses) => {
                 let Some(to) = addresses.get(post.qp) else { return Ok(()) };
                 post_on(qps, post, |message| SendRequest::send_to(to, local(message)))
             }
         }
     }
 
-    /// Tells the sender on an unreliable service which message was the last to arrive.
+    /// Sends the number of the last message that arrived to the sender on an unreliable service.
     pub(crate) fn send_credit(&mut self, number: u64) -> Result<()> {
         self.discard_sends()?;
         let imm = (number as u32).to_be_bytes();
         let sent = match &self.queue_pairs {
-            QueuePairs::Rc(_) => Ok(()),
-            QueuePairs::Uc(qps) => {
+            ServiceQueuePairs::Rc(_) => Ok(()),
+            ServiceQueuePairs::Uc(qps) => {
                 qps.first().map_or(Ok(()), |qp| qp.post_send(&SendRequest::send(&[]).imm(imm).signaled()))
             }
-            QueuePairs::Ud(qps, addresses) => match (qps.first(), addresses.first()) {
+            ServiceQueuePairs::Ud(qps, addresses) => match (qps.first(), addresses.first()) {
                 (Some(qp), Some(to)) => qp.post_send(&SendRequest::send_to(to, &[]).imm(imm).signaled()),
                 _ => Ok(()),
             },
@@ -75,7 +75,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Posts the receive again that a completion is of.
+    /// Posts the receive of a completion again.
     #[inline]
     pub(crate) fn post_receive_again(&mut self, completion: &WorkCompletion) -> Result<()> {
         self.post_receive(completion.wr_id)
@@ -90,13 +90,13 @@ impl Endpoint {
         }
         let qp = (wr_id >> 32) as usize;
         match &self.queue_pairs {
-            QueuePairs::Rc(qps) => receive_on(qps, qp, &request),
-            QueuePairs::Uc(qps) => receive_on(qps, qp, &request),
-            QueuePairs::Ud(qps, _) => receive_on(qps, qp, &request),
+            ServiceQueuePairs::Rc(qps) => receive_on(qps, qp, &request),
+            ServiceQueuePairs::Uc(qps) => receive_on(qps, qp, &request),
+            ServiceQueuePairs::Ud(qps, _) => receive_on(qps, qp, &request),
         }
     }
 
-    /// Buffer of the receive memory that a message is in.
+    /// Returns the index of the receive buffer that a message is in.
     #[inline]
     pub(crate) fn buffer_of(&self, completion: &WorkCompletion) -> usize {
         completion.wr_id as u32 as usize

@@ -6,33 +6,33 @@ use pumice_verbs::{
     SendRequest, SharedReceiveQueue, UcQueuePair, UdAddress, UdQueuePair,
 };
 
-use super::buffers::{SPARE, receives_per_queue};
+use super::buffers::{SPARE_BUFFERS, receives_per_queue};
 use super::post::Post;
 use crate::error::{Result, of_device};
 use crate::plan::{Plan, Service};
 
-pub(super) enum QueuePairs {
+pub(super) enum ServiceQueuePairs {
     Rc(Vec<RcQueuePair>),
     Uc(Vec<UcQueuePair>),
-    /// With the peers' addresses, once connected.
+    /// UD queue pairs with the peers' addresses, once connected.
     Ud(Vec<UdQueuePair>, Vec<UdAddress>),
 }
 
-/// What queue pairs are made of.
-pub(super) struct Makers<'a> {
+/// Objects that queue pairs are made with.
+pub(super) struct QpResources<'a> {
     pub(super) domain: &'a ProtectionDomain,
     pub(super) sends: &'a CompletionQueue,
     pub(super) receives: &'a CompletionQueue,
     pub(super) shared: Option<&'a SharedReceiveQueue>,
 }
 
-impl Makers<'_> {
-    /// All queue pairs of a plan.
-    pub(super) fn make(&self, plan: &Plan) -> Result<QueuePairs> {
+impl QpResources<'_> {
+    /// Creates all queue pairs of a plan.
+    pub(super) fn make(&self, plan: &Plan) -> Result<ServiceQueuePairs> {
         Ok(match plan.service {
-            Service::Rc => QueuePairs::Rc(self.make_of(plan)?),
-            Service::Uc => QueuePairs::Uc(self.make_of(plan)?),
-            Service::Ud => QueuePairs::Ud(self.make_of(plan)?, Vec::new()),
+            Service::Rc => ServiceQueuePairs::Rc(self.make_of(plan)?),
+            Service::Uc => ServiceQueuePairs::Uc(self.make_of(plan)?),
+            Service::Ud => ServiceQueuePairs::Ud(self.make_of(plan)?, Vec::new()),
         })
     }
 
@@ -40,7 +40,8 @@ impl Makers<'_> {
         let one = |_| {
             let builder: QueuePairBuilder<T> =
                 QueuePair::<T>::builder(self.domain, self.sends, self.receives);
-            let builder = builder.send_depth((plan.depth + SPARE) as u32).send_sges(1).inline_bytes(0);
+            let builder =
+                builder.send_depth((plan.depth + SPARE_BUFFERS) as u32).send_sges(1).inline_bytes(0);
             let builder = match self.shared {
                 Some(shared) => builder.recv_depth(0).shared_receive_queue(shared),
                 None => builder.recv_depth(receives_per_queue(plan) as u32).recv_sges(1),

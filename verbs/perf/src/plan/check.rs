@@ -1,16 +1,16 @@
-//! Which plans can be measured.
+//! The checks whether a plan can be measured.
 
 use std::fmt;
 
-use super::{MAX_OUTSTANDING, Operation, Plan, Quantity, Service};
+use super::{MAX_OUTSTANDING, MeasuredQuantity, Operation, Plan, Service};
 
 const MAX_SIZE_BYTES: usize = 1 << 30;
 const MAX_QP_COUNT: usize = 16_000;
 const MAX_ROUNDS: usize = 1000;
-/// Memory of one end for messages.
+/// Largest memory of one end for messages, in bytes.
 const MAX_BUFFER_BYTES: usize = 256 << 20;
 
-/// What does not fit together in a plan. The sentence names the wrong thing and the remedy.
+/// A contradiction in a plan. The sentence names the wrong thing and the remedy.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -21,24 +21,24 @@ pub enum PlanError {
     },
     /// The service does not have the operation.
     NotOfService {
-        /// What it does not have.
+        /// Operation that the service does not have.
         operation: Operation,
         /// The service.
         service: Service,
     },
-    /// Messages have 1 byte to 1 GiB.
+    /// The size of messages is not between 1 byte and 1 GiB.
     Size {
-        /// The size asked for, in bytes.
+        /// Size that was asked for, in bytes.
         size_bytes: usize,
     },
-    /// An atomic has 8 bytes.
+    /// The size of an atomic is not 8 bytes.
     AtomicSize {
-        /// The size asked for, in bytes.
+        /// Size that was asked for, in bytes.
         size_bytes: usize,
     },
     /// A datagram is longer than the path MTU.
     DatagramSize {
-        /// The size asked for, in bytes.
+        /// Size that was asked for, in bytes.
         size_bytes: usize,
         /// The path MTU, in bytes.
         mtu_bytes: usize,
@@ -52,28 +52,28 @@ pub enum PlanError {
         /// The largest value possible.
         most: usize,
     },
-    /// Rounds have 0.001 to 3600 seconds.
+    /// The length of rounds is not between 0.001 and 3600 seconds.
     RoundSeconds {
-        /// The length asked for.
+        /// Length that was asked for, in seconds.
         round_seconds: f64,
     },
     /// The buffers of messages need more memory than one end may have.
     Buffers {
-        /// What it may have, in bytes.
+        /// Largest memory that it may have, in bytes.
         most_bytes: usize,
     },
-    /// A latency of several messages at a time.
+    /// The plan asks for the latency of several messages at a time.
     LatencyOfSeveral,
-    /// The latency of an unreliable WRITE, of which no end is told.
+    /// The plan asks for the latency of an unreliable WRITE, of which no end is notified.
     LatencyOfUnreliableWrite,
-    /// A passive target of a SEND, or of something else than a latency.
+    /// The plan has a passive target for a SEND, or for another quantity than a latency.
     Passive,
-    /// Completion events, and something else than a latency.
+    /// The plan has completion events for another quantity than a latency.
     Events,
 }
 
 impl PlanError {
-    /// The services that have an operation, for an operation that one of them does not have.
+    /// Returns the services that have an operation, for an operation that one of them does not have.
     fn instead(operation: Operation) -> &'static str {
         if operation == Operation::Write { "RC or UC" } else { "RC" }
     }
@@ -127,10 +127,10 @@ impl fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 impl Plan {
-    /// Says what does not fit together.
+    /// Checks that the parts of the plan fit together.
     ///
     /// # Errors
-    /// The first such thing.
+    /// Fails with the first contradiction.
     pub fn check(&self) -> Result<(), PlanError> {
         self.check_service()?;
         self.check_size()?;
@@ -186,7 +186,7 @@ impl Plan {
     }
 
     fn check_quantity(&self) -> Result<(), PlanError> {
-        let latency = self.quantity == Quantity::Latency;
+        let latency = self.quantity == MeasuredQuantity::Latency;
         if latency && (self.qp_count > 1 || self.post_list > 1) {
             return Err(PlanError::LatencyOfSeveral);
         }

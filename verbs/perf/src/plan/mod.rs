@@ -1,4 +1,4 @@
-//! What to measure.
+//! Plans of measurements.
 
 mod builder;
 mod check;
@@ -36,7 +36,7 @@ pub enum Service {
 }
 
 impl Operation {
-    /// Lower-case name, as in [`Plan::name`].
+    /// Returns the lower-case name, as in [`Plan::name`].
     pub fn name(self) -> &'static str {
         match self {
             Operation::Write => "write",
@@ -48,7 +48,7 @@ impl Operation {
 }
 
 impl Service {
-    /// Lower-case name, as in [`Plan::name`].
+    /// Returns the lower-case name, as in [`Plan::name`].
     pub fn name(self) -> &'static str {
         match self {
             Service::Rc => "rc",
@@ -58,31 +58,32 @@ impl Service {
     }
 }
 
-/// What the value of a [`Report`](crate::Report) is.
+/// Quantity that the value of a [`Report`](crate::Report) is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Quantity {
+pub enum MeasuredQuantity {
     /// Payload: 10⁹ bytes per second ("GB/s").
     Bandwidth,
     /// Messages: 10⁶ per second ("M/s").
     Rate,
-    /// Time of one message, in µs ("us"): of a SEND half the time until the peer's answer is here, of the
+    /// Time of one message, in µs ("us"): for a SEND half the time until the peer's answer arrives, for the
     /// others the time until the completion.
     Latency,
 }
 
-impl Quantity {
-    /// Unit of the quantity in reports.
+impl MeasuredQuantity {
+    /// Returns the unit of the quantity in reports.
     pub fn unit(self) -> &'static str {
         match self {
-            Quantity::Bandwidth => "GB/s",
-            Quantity::Rate => "M/s",
-            Quantity::Latency => "us",
+            MeasuredQuantity::Bandwidth => "GB/s",
+            MeasuredQuantity::Rate => "M/s",
+            MeasuredQuantity::Latency => "us",
         }
     }
 }
 
-/// One measurement, as both ends know it. [`Plan::throughput`] and [`Plan::latency`] begin to describe one.
+/// The description of one measurement, as both ends know it. [`Plan::throughput`] and [`Plan::latency`] begin
+/// to build one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Plan {
@@ -90,53 +91,55 @@ pub struct Plan {
     pub operation: Operation,
     /// Transport service of the queue pairs.
     pub service: Service,
-    /// What the value of the report is.
-    pub quantity: Quantity,
-    /// Payload of a message.
+    /// Quantity that the value of the report is.
+    pub quantity: MeasuredQuantity,
+    /// Payload of a message in bytes.
     pub size_bytes: usize,
-    /// Path MTU.
+    /// Path MTU in bytes.
     pub mtu_bytes: usize,
-    /// Queue pairs, used in turn.
+    /// Number of queue pairs, used in turn.
     pub qp_count: usize,
-    /// Requests per post.
+    /// Number of requests per post.
     pub post_list: usize,
-    /// Requests outstanding on one queue pair.
+    /// Number of requests outstanding on one queue pair.
     pub depth: usize,
-    /// Whether the ends sleep until a completion event comes instead of polling.
+    /// True if the ends sleep until a completion event comes instead of polling.
     pub events: bool,
-    /// Whether the target's application computes and never calls a verb.
+    /// True if the target's application computes and never calls a verb.
     pub passive: bool,
-    /// Whether the devices share their UDP ports with other processes, as libpumice.so does.
+    /// True if the devices share their UDP ports with other processes, as libpumice.so does.
     pub shared: bool,
-    /// How packets reach the other end if it is a process of the same user on the same host; by anything but
+    /// Medium of packets to the other end if it is a process of the same user on the same host; anything but
     /// UDP only with `shared`.
     #[serde(default = "udp")]
     pub wire: Wire,
-    /// Whether every byte is checked at its destination.
+    /// True if every byte is checked at its destination.
     pub verify: bool,
-    /// Whether rounds of plain UDP, or of memory, alternate with those of the device.
+    /// True if rounds of plain UDP, or of memory, alternate with those of the device.
     pub raw: bool,
-    /// Timed rounds.
+    /// Number of timed rounds.
     pub rounds: usize,
     /// Length of a timed round, in seconds.
     pub round_seconds: f64,
 }
 
-/// The wire of clients that know no other.
+/// Returns the wire of clients that know no other.
 fn udp() -> Wire {
     Wire::Udp
 }
 
-/// Requests that all queue pairs together may have outstanding: what the receiving side has room for.
+/// Largest number of requests that all queue pairs together may have outstanding: the receiving side has room
+/// for them.
 pub(crate) const MAX_OUTSTANDING: usize = 4096;
 
 impl Plan {
-    /// Name of the measurement in reports: service, operation, quantity, for instance "rc_send_latency".
+    /// Returns the name of the measurement in reports: service, operation, quantity, for instance
+    /// "rc_send_latency".
     pub fn name(&self) -> String {
         let quantity = match self.quantity {
-            Quantity::Bandwidth => "bandwidth",
-            Quantity::Rate => "rate",
-            Quantity::Latency => "latency",
+            MeasuredQuantity::Bandwidth => "bandwidth",
+            MeasuredQuantity::Rate => "rate",
+            MeasuredQuantity::Latency => "latency",
         };
         let mut name = format!("{}_{}_{quantity}", self.service.name(), self.operation.name());
         if self.events {
@@ -148,30 +151,30 @@ impl Plan {
         name
     }
 
-    /// Whether the peer answers every message with one of its own; otherwise a message's time is that of
-    /// its completion.
+    /// Reports whether the peer answers every message with one of its own; otherwise a message's time is that
+    /// of its completion.
     pub(crate) fn ping_pong(&self) -> bool {
-        self.quantity == Quantity::Latency && self.operation == Operation::Send
+        self.quantity == MeasuredQuantity::Latency && self.operation == Operation::Send
     }
 
-    /// Whether both ends' receive requests come from one shared receive queue.
+    /// Reports whether both ends' receive requests come from one shared receive queue.
     pub(crate) fn shared_receives(&self) -> bool {
         self.qp_count > 64
     }
 
-    /// Distinct buffers of `size_bytes` at each end: few enough to stay in the cache, because the plain
-    /// stream that serves as the yardstick stays there too.
+    /// Returns the number of distinct buffers of `size_bytes` at each end: few enough to stay in the cache,
+    /// because the plain stream that serves as the yardstick stays there too.
     pub(crate) fn buffer_count(&self) -> usize {
         let by_cache = (512 << 10) / self.size_bytes.max(1);
         self.outstanding().min(by_cache).max(1)
     }
 
-    /// Requests outstanding over all queue pairs.
+    /// Returns the number of requests outstanding over all queue pairs.
     pub(crate) fn outstanding(&self) -> usize {
         self.depth.saturating_mul(self.qp_count).min(MAX_OUTSTANDING)
     }
 
-    /// Bytes of a first or only packet beside the payload.
+    /// Returns the number of bytes of a first or only packet beside the payload.
     pub(crate) fn header_bytes(&self) -> usize {
         const BTH_AND_ICRC: usize = 16;
         match (self.operation, self.service) {
@@ -187,12 +190,12 @@ impl Plan {
 pub(crate) mod tests {
     use super::*;
 
-    /// A short measurement of 8-byte messages.
+    /// Returns a plan for a short measurement of 8-byte messages.
     pub(crate) fn plan(operation: Operation, service: Service) -> Plan {
         Plan {
             operation,
             service,
-            quantity: Quantity::Rate,
+            quantity: MeasuredQuantity::Rate,
             size_bytes: 8,
             mtu_bytes: 1024,
             qp_count: 1,

@@ -1,39 +1,44 @@
-//! The measuring end's single messages, one after the other.
+//! Single messages of the measuring end, one after the other.
 
 use std::time::{Duration, Instant};
 
 use pumice_transport::types::WorkCompletion;
 
 use super::receiver::reply_tag;
-use super::sender::Limit;
-use crate::endpoint::{Buffers, Endpoint, Post};
+use super::sender::RoundLimit;
+use crate::endpoint::{BufferSelection, Endpoint, Post};
 use crate::error::{PerfError, Result};
 use crate::pattern::Tag;
 use crate::plan::{Operation, Plan, Service};
-use crate::statistics::Times;
+use crate::statistics::LatencySamples;
 
-/// Empty polls between looks at the clock.
+/// Number of empty polls between checks of the clock.
 const POLLS_PER_LOOK: u32 = 1024;
-/// An answer that has not come by now was lost.
+/// Time after which a missing answer counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
 const LOST_AFTER_RELIABLE: Duration = Duration::from_secs(120);
 const EVENT_WAIT: Duration = Duration::from_millis(20);
-/// Replies per completion of a send.
+/// Number of replies per completion of a send.
 const SIGNAL_EVERY: u64 = 16;
 
-/// Messages until the limit, their times in `times`: of a SEND until the peer's answer, of others until the
-/// completion. How many.
-pub(crate) fn measure(end: &mut Endpoint, plan: &Plan, limit: Limit, times: &mut Times) -> Result<Exchanged> {
+/// Sends messages until the limit, and stores their times in `times`: of a SEND until the peer's answer, of
+/// others until the completion. Returns their number.
+pub(crate) fn measure(
+    end: &mut Endpoint,
+    plan: &Plan,
+    limit: RoundLimit,
+    times: &mut LatencySamples,
+) -> Result<LatencyTotals> {
     end.drain()?;
     times.clear();
     let start = Instant::now();
     let mut last = start;
-    let mut exchanged = Exchanged::default();
-    let goes_on = |last: Instant, messages: u64| match limit {
-        Limit::Time(duration) => last - start < duration,
-        Limit::Messages(count) => messages < count,
+    let mut exchanged = LatencyTotals::default();
+    let is_within_limit = |last: Instant, messages: u64| match limit {
+        RoundLimit::Time(duration) => last - start < duration,
+        RoundLimit::Messages(count) => messages < count,
     };
-    while goes_on(last, exchanged.messages) {
+    while is_within_limit(last, exchanged.messages) {
         let answered = one(end, plan, exchanged.messages, None)?;
         let now = Instant::now();
         exchanged.messages += 1;
@@ -48,15 +53,15 @@ pub(crate) fn measure(end: &mut Endpoint, plan: &Plan, limit: Limit, times: &mut
     Ok(exchanged)
 }
 
-/// What a latency round exchanged.
+/// Messages that a latency round exchanged.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Exchanged {
+pub(crate) struct LatencyTotals {
     pub(crate) messages: u64,
     pub(crate) lost: u64,
     pub(crate) seconds: f64,
 }
 
-/// `count` ping-pongs whose messages have tags from `first` on, and whose answers are checked.
+/// Makes `count` ping-pongs whose messages have tags from `first` on, and checks their answers.
 pub(crate) fn check_answers(end: &mut Endpoint, plan: &Plan, first: Tag, count: u64) -> Result<u64> {
     end.drain()?;
     let mut checked = 0;
@@ -71,7 +76,8 @@ fn one(end: &mut Endpoint, plan: &Plan, number: u64, tag: Option<Tag>) -> Result
     let signal = !plan.ping_pong() || number % SIGNAL_EVERY == SIGNAL_EVERY - 1;
     // A checked message carries its number in the immediate data.
     let imm_every = u64::from(tag.is_some() && plan.ping_pong());
-    let buffers = if plan.operation == Operation::Atomic { Buffers::OfQueuePair } else { Buffers::All };
+    let buffers =
+        if plan.operation == Operation::Atomic { BufferSelection::OfQueuePair } else { BufferSelection::All };
     let (first, retires) = (number, signal.then_some(1));
     end.post(&Post { qp: 0, first, count: 1, buffers, imm_every, retires })?;
     let patience = if plan.service == Service::Rc { LOST_AFTER_RELIABLE } else { LOST_AFTER };
@@ -118,22 +124,22 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::plan::Quantity;
+    use crate::plan::MeasuredQuantity;
     use crate::plan::tests::plan;
 
     #[test]
     fn the_first_failure_is_shown_whatever_is_flushed_after_it() {
         let [high, low] = (std::process::id() as u16).to_be_bytes();
         let address = |last| IpAddr::from([127, 128 + high % 64, low, last]);
-        let plan = Plan { quantity: Quantity::Latency, ..plan(Operation::Send, Service::Rc) };
+        let plan = Plan { quantity: MeasuredQuantity::Latency, ..plan(Operation::Send, Service::Rc) };
         let open = |last| Endpoint::open(&plan, address(last), None).expect("a device on loopback");
         let (mut left, mut right) = (open(1), open(2));
         left.connect(&right.info()).expect("fresh queue pairs");
         right.connect(&left.info()).expect("fresh queue pairs");
         drop(right);
-        // A ping-pong looks for its answer first: at the receive requests, which are flushed.
-        let mut times = Times::new();
-        let long = Limit::Time(Duration::from_secs(60));
+        // A ping-pong polls for its answer first: it finds the receive requests, which are flushed.
+        let mut times = LatencySamples::new();
+        let long = RoundLimit::Time(Duration::from_secs(60));
         let failure = measure(&mut left, &plan, long, &mut times).expect_err("the peer has gone").to_string();
         assert!(failure.contains("failed with RETRY_EXC_ERR"), "{failure}");
     }

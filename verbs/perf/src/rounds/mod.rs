@@ -1,4 +1,4 @@
-//! What the two ends do in a round: stream messages, exchange single ones, receive.
+//! Activity of the two ends in a round: stream messages, exchange single ones, receive.
 
 pub(crate) mod latency;
 pub(crate) mod receiver;

@@ -1,48 +1,48 @@
-//! The serving end's part in a round: take messages, answer them, or leave the work to the device.
+//! Part of the serving end in a round: take messages, answer them, or leave the work to the device.
 
 use std::time::{Duration, Instant};
 
 use pumice_transport::types::WorkCompletion;
 
 use super::sender::credit_every;
-use crate::control::{Contents, Control, Served};
-use crate::endpoint::{Buffers, Endpoint, Post};
+use crate::control::{Contents, Control, ReceiveTotals};
+use crate::endpoint::{BufferSelection, Endpoint, Post};
 use crate::error::{PerfError, Result};
 use crate::pattern::Tag;
 use crate::plan::{Plan, Service};
 
-/// Empty polls between looks at the control connection.
+/// Number of empty polls between checks of the control connection.
 const POLLS_PER_LOOK: u32 = 1024;
-/// How long to sleep for a completion before looking at the control connection.
+/// Time to sleep for a completion before checking the control connection.
 const EVENT_WAIT: Duration = Duration::from_millis(20);
-/// Messages that have not come this long after the end of a round are lost.
+/// Time after the end of a round after which missing messages count as lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
 const LOST_AFTER_RELIABLE: Duration = Duration::from_secs(120);
 
-/// The contents that the reply to a message has.
+/// Returns the contents of the reply to a message.
 pub(crate) fn reply_tag(tag: Tag) -> Tag {
     !tag
 }
 
-/// Takes part in a round until the client says stop.
+/// State of the serving end in a round, which lasts until the client stops it.
 #[derive(Debug)]
-pub(crate) struct Receiver<'a> {
+pub(crate) struct RoundReceiver<'a> {
     plan: &'a Plan,
     contents: Contents,
-    served: Served,
+    served: ReceiveTotals,
     first: Option<Instant>,
     last: Option<Instant>,
-    /// By buffer: whether a message of this round is in it.
+    /// Per buffer, true if a message of this round is in it.
     touched: Vec<bool>,
     replies: u64,
 }
 
-impl<'a> Receiver<'a> {
-    pub(crate) fn new(plan: &'a Plan, contents: Contents) -> Receiver<'a> {
-        Receiver {
+impl<'a> RoundReceiver<'a> {
+    pub(crate) fn new(plan: &'a Plan, contents: Contents) -> RoundReceiver<'a> {
+        RoundReceiver {
             plan,
             contents,
-            served: Served::default(),
+            served: ReceiveTotals::default(),
             first: None,
             last: None,
             touched: vec![false; plan.buffer_count()],
@@ -50,7 +50,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Serves until the control connection says something.
+    /// Serves until a message arrives on the control connection.
     pub(crate) fn run(&mut self, end: &mut Endpoint, control: &mut Control) -> Result<()> {
         if self.plan.passive {
             return compute(control);
@@ -68,9 +68,9 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// After the client has sent everything: takes what is still on its way, checks what remained
-    /// unchecked, and says what was served.
-    pub(crate) fn finish(mut self, end: &mut Endpoint, sent: u64) -> Result<Served> {
+    /// Ends the round after the client has sent all messages: takes those under way, checks those that
+    /// remained unchecked, and returns what was served.
+    pub(crate) fn finish(mut self, end: &mut Endpoint, sent: u64) -> Result<ReceiveTotals> {
         let reliable = self.plan.service == Service::Rc;
         let patience = if reliable { LOST_AFTER_RELIABLE } else { LOST_AFTER };
         let expects = end.receives_messages();
@@ -151,7 +151,7 @@ impl<'a> Receiver<'a> {
             qp: 0,
             first: 0,
             count: 1,
-            buffers: Buffers::All,
+            buffers: BufferSelection::All,
             imm_every: 0,
             retires: signal.then_some(16),
         })?;
@@ -159,7 +159,7 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// An application that has something else to do and never calls a verb.
+/// Computes like an application that never calls a verb.
 fn compute(control: &mut Control) -> Result<()> {
     let mut state = 1_u64;
     while !control.spoken_to() {

@@ -1,91 +1,97 @@
-//! The measuring end's stream: keeps requests outstanding on all queue pairs.
+//! The stream of the measuring end: keeps requests outstanding on all queue pairs.
 
 use std::time::{Duration, Instant};
 
 use pumice_transport::types::WorkCompletion;
 
-use crate::endpoint::{Buffers, Endpoint, Post};
+use crate::endpoint::{BufferSelection, Endpoint, Post};
 use crate::error::Result;
 use crate::plan::{MAX_OUTSTANDING, Operation, Plan, Service};
 
-/// How long a round goes on.
+/// End of a round.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Limit {
+pub(crate) enum RoundLimit {
     Time(Duration),
-    /// Exactly so many messages; in a stream, each with its number as immediate data if it is a SEND.
+    /// After exactly this many messages; in a stream, each has its number as immediate data if it is a SEND.
     Messages(u64),
 }
 
-/// What was sent and is complete.
+/// Messages that were sent and are complete.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sent {
+pub(crate) struct SendTotals {
     pub(crate) messages: u64,
     pub(crate) seconds: f64,
 }
 
-/// Bytes of unreliable services under way: there, only this program keeps the receiver from being overrun.
+/// Number of bytes of unreliable services under way: there, only this program keeps the receiver from being
+/// overrun.
 const WINDOW_BYTES: usize = 256 << 10;
-/// Credits per window.
+/// Number of credits per window.
 const CREDITS_PER_WINDOW: u64 = 4;
-/// A window without an answer for this long is lost.
+/// Time after which a window without an answer counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
-/// Requests per completion, where the depth allows it.
+/// Number of requests per completion, where the depth allows it.
 const SIGNAL_EVERY: usize = 16;
-/// Requests posted between two looks at the completions.
+/// Number of requests posted between two polls for completions.
 const POSTS_PER_POLL: u64 = 16;
 
-/// Messages that an unreliable service may have under way.
+/// Returns the number of messages that an unreliable service may have under way.
 pub(crate) fn window_messages(plan: &Plan) -> u64 {
     // The kernel charges much more than its size for the smallest packet.
     let charged_bytes = plan.size_bytes.max(512);
     ((WINDOW_BYTES / charged_bytes) as u64).clamp(1, plan.outstanding() as u64)
 }
 
-/// Every so many messages of an unreliable service ask the receiver for credit.
+/// Returns the interval of messages of an unreliable service that ask the receiver for credit.
 pub(crate) fn credit_every(plan: &Plan) -> u64 {
     (window_messages(plan) / CREDITS_PER_WINDOW).max(1)
 }
 
-/// Sends over the first `qp_count` queue pairs until the limit, and until everything is complete.
-pub(crate) fn send(end: &mut Endpoint, plan: &Plan, qp_count: usize, limit: Limit) -> Result<Sent> {
+/// Sends over the first `qp_count` queue pairs until the limit, and until all requests are complete.
+pub(crate) fn send(
+    end: &mut Endpoint,
+    plan: &Plan,
+    qp_count: usize,
+    limit: RoundLimit,
+) -> Result<SendTotals> {
     end.drain()?;
-    Sender::new(end, plan, qp_count, limit).run()
+    RoundSender::new(end, plan, qp_count, limit).run()
 }
 
 /// Requests of one queue pair.
 #[derive(Debug, Clone, Copy, Default)]
-struct OnQueuePair {
+struct QpSendState {
     outstanding: u32,
-    /// Of these, since the last request that makes a completion.
+    /// Number of these since the last request that makes a completion.
     unsignaled: u32,
 }
 
-struct Sender<'a> {
+struct RoundSender<'a> {
     end: &'a mut Endpoint,
     plan: &'a Plan,
-    limit: Limit,
-    queue_pairs: Vec<OnQueuePair>,
+    limit: RoundLimit,
+    queue_pairs: Vec<QpSendState>,
     outstanding: usize,
     next_qp: usize,
     next_message: u64,
     signal_every: u32,
-    /// Messages that the receiver of an unreliable service has seen.
+    /// Number of messages that the receiver of an unreliable service has seen.
     credited: u64,
     last_credit: Instant,
 }
 
-impl<'a> Sender<'a> {
-    fn new(end: &'a mut Endpoint, plan: &'a Plan, qp_count: usize, limit: Limit) -> Sender<'a> {
-        // Results of atomics are looked at with their completions. Many queue pairs must not use up what
-        // all may have outstanding with requests that never complete.
-        let few = matches!(limit, Limit::Messages(_)) || plan.operation == Operation::Atomic;
+impl<'a> RoundSender<'a> {
+    fn new(end: &'a mut Endpoint, plan: &'a Plan, qp_count: usize, limit: RoundLimit) -> RoundSender<'a> {
+        // Results of atomics are compared at their completions. Many queue pairs must not use up the limit
+        // for all with requests that never complete.
+        let few = matches!(limit, RoundLimit::Messages(_)) || plan.operation == Operation::Atomic;
         let most = if few { 1 } else { SIGNAL_EVERY };
         let signal_every = most.min(plan.depth / 4).min(MAX_OUTSTANDING / (4 * qp_count.max(1))).max(1);
-        Sender {
+        RoundSender {
             end,
             plan,
             limit,
-            queue_pairs: vec![OnQueuePair::default(); qp_count],
+            queue_pairs: vec![QpSendState::default(); qp_count],
             outstanding: 0,
             next_qp: 0,
             next_message: 0,
@@ -95,14 +101,14 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn run(mut self) -> Result<Sent> {
+    fn run(mut self) -> Result<SendTotals> {
         let start = Instant::now();
         loop {
             let now = Instant::now();
             let left = match self.limit {
-                Limit::Time(duration) if now - start < duration => u64::MAX,
-                Limit::Time(_) => 0,
-                Limit::Messages(count) => count.saturating_sub(self.next_message),
+                RoundLimit::Time(duration) if now - start < duration => u64::MAX,
+                RoundLimit::Time(_) => 0,
+                RoundLimit::Messages(count) => count.saturating_sub(self.next_message),
             };
             if left == 0 {
                 if self.outstanding == 0 {
@@ -118,7 +124,7 @@ impl<'a> Sender<'a> {
             }
             self.poll(now)?;
         }
-        Ok(Sent { messages: self.next_message, seconds: start.elapsed().as_secs_f64() })
+        Ok(SendTotals { messages: self.next_message, seconds: start.elapsed().as_secs_f64() })
     }
 
     fn has_room(&self, count: u64) -> bool {
@@ -152,10 +158,11 @@ impl<'a> Sender<'a> {
         let first = self.next_message;
         self.next_message += count;
         let buffers = match self.plan.operation {
-            Operation::Atomic => Buffers::OfQueuePair,
-            _ => Buffers::All,
+            Operation::Atomic => BufferSelection::OfQueuePair,
+            _ => BufferSelection::All,
         };
-        let numbered = matches!(self.limit, Limit::Messages(_)) && self.plan.operation == Operation::Send;
+        let numbered =
+            matches!(self.limit, RoundLimit::Messages(_)) && self.plan.operation == Operation::Send;
         let imm_every = match self.plan.service {
             _ if numbered => 1,
             Service::Rc => 0,
@@ -164,7 +171,7 @@ impl<'a> Sender<'a> {
         self.end.post(&Post { qp, first, count, buffers, imm_every, retires })
     }
 
-    /// At the end of a timed round: completions for requests that were posted without.
+    /// Posts requests with completions for those that were posted without, at the end of a timed round.
     fn signal_the_rest(&mut self) -> Result<()> {
         for qp in 0..self.queue_pairs.len() {
             if self.queue_pairs.get(qp).is_some_and(|on_queue| on_queue.unsignaled > 0) {

@@ -1,18 +1,18 @@
-//! Which address the client's device has.
+//! The address of the client's device.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use crate::control::Control;
 use crate::error::{PerfError, Result};
 
-/// Where RoCEv2 packets go.
+/// Destination port of RoCEv2 packets.
 const UDP_PORT: u16 = 4791;
 
-/// The address of this end's device: as told, or the one by which the server is reached, or, if that is
-/// taken on a machine that is the server's as well, another loopback address.
-pub(super) fn device_address(control: &Control, told: Option<IpAddr>) -> Result<IpAddr> {
-    if let Some(told) = told {
-        return Ok(told);
+/// Returns the address of this end's device: the given one, or the one through which the server is reached,
+/// or, if that is taken on a machine that is the server's as well, another loopback address.
+pub(super) fn device_address(control: &Control, requested: Option<IpAddr>) -> Result<IpAddr> {
+    if let Some(requested) = requested {
+        return Ok(requested);
     }
     let (local, peer) = control.addresses().map_err(|error| PerfError::Control(error.to_string()))?;
     let free = |address: IpAddr| UdpSocket::bind((address, UDP_PORT)).is_ok();

@@ -1,4 +1,4 @@
-//! Contents of messages: what is filled in before, and compared after.
+//! Contents of messages: filled in before a round, and compared after it.
 
 use super::run::Session;
 use crate::control::{ClientRequest, Contents, Round};
@@ -7,18 +7,18 @@ use crate::error::Result;
 use crate::pattern::Tag;
 use crate::plan::Operation;
 use crate::rounds::latency;
-use crate::rounds::sender::{Limit, send};
+use crate::rounds::sender::{RoundLimit, send};
 
-/// Messages and bytes that a checked phase of a round sends at most.
+/// Largest numbers of messages and bytes that a checked phase of a round sends.
 const CHECKED_MESSAGES: u64 = 4096;
 const CHECKED_BYTES: u64 = 16 << 20;
-/// Times that they are filled anew.
+/// Number of times that they are filled anew.
 const CHECKED_BATCHES: usize = 32;
-/// Checked ping-pongs per round.
+/// Number of checked ping-pongs per round.
 const CHECKED_ANSWERS: u64 = 64;
 
 impl Session {
-    /// Before a timed round: contents that the memory did not have before.
+    /// Fills the memory before a timed round, with contents that it did not have before.
     pub(super) fn prepare(&mut self) -> Result<Tag> {
         let tag = self.next_tag;
         self.next_tag += self.plan.buffer_count() as u64;
@@ -38,11 +38,11 @@ impl Session {
         Ok(tag)
     }
 
-    /// After a timed round: what is now in the memory that messages went to.
+    /// Compares the memory that messages went to after a timed round.
     pub(super) fn check_contents(&mut self, tag: Tag, messages: u64, answered: u64) -> Result<()> {
         let buffers = messages.min(self.plan.buffer_count() as u64);
         match self.plan.operation {
-            // The receiver looked at it when the round ended; answers ended up here, in every buffer once
+            // The receiver compared it when the round ended; answers ended up here, in every buffer once
             // there were as many as buffers. (A lost datagram can end a short round before that.)
             Operation::Send if self.plan.ping_pong() => {
                 if answered >= receives_per_queue(&self.plan) as u64 {
@@ -62,7 +62,7 @@ impl Session {
         }
     }
 
-    /// Messages that are all different, each compared in full where it arrives.
+    /// Sends messages that are all different, each compared in full where it arrives.
     pub(super) fn checked_phase(&mut self) -> Result<()> {
         if self.plan.operation == Operation::Atomic {
             // Every result of every round is compared anyway.
@@ -75,7 +75,7 @@ impl Session {
             self.start(Round::Ours { contents: Contents::Numbered { first } })?;
             latency::check_answers(&mut self.end, &self.plan, first, CHECKED_ANSWERS)?;
             let served = self.stop(CHECKED_ANSWERS)?;
-            // There and back.
+            // Messages and answers both count.
             self.totals.checked_messages += 2 * served.checked;
             return Ok(());
         }
@@ -94,7 +94,7 @@ impl Session {
 
     fn checked_batch(&mut self, count: u64) -> Result<u64> {
         let first = self.tags(count);
-        let limit = Limit::Messages(count);
+        let limit = RoundLimit::Messages(count);
         match self.plan.operation {
             Operation::Read => self.fill_peer(first, count)?,
             _ => (0..count).try_for_each(|buffer| self.end.fill_send(buffer as usize, first + buffer))?,

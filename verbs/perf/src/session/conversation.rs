@@ -1,7 +1,7 @@
-//! What a session asks of its server.
+//! Requests of a session to its server.
 
 use super::run::Session;
-use crate::control::{ClientRequest, Reply, Round, Served, unexpected};
+use crate::control::{ClientRequest, ReceiveTotals, Reply, Round, unexpected};
 use crate::error::Result;
 use crate::pattern::Tag;
 
@@ -13,14 +13,14 @@ impl Session {
     }
 
     pub(super) fn start(&mut self, round: Round) -> Result<()> {
-        match self.control.ask(&ClientRequest::Start(round))? {
+        match self.control.request_reply(&ClientRequest::Start(round))? {
             Reply::Started => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
 
-    pub(super) fn stop(&mut self, sent: u64) -> Result<Served> {
-        match self.control.ask(&ClientRequest::Stop { sent })? {
+    pub(super) fn stop(&mut self, sent: u64) -> Result<ReceiveTotals> {
+        match self.control.request_reply(&ClientRequest::Stop { sent })? {
             Reply::Stopped(served) => Ok(served),
             other => Err(unexpected(&other)),
         }
@@ -35,7 +35,7 @@ impl Session {
     }
 
     pub(super) fn confirm(&mut self, request: &ClientRequest) -> Result<()> {
-        match self.control.ask(request)? {
+        match self.control.request_reply(request)? {
             Reply::Checked | Reply::Filled => Ok(()),
             other => Err(unexpected(&other)),
         }

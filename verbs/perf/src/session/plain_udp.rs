@@ -8,12 +8,12 @@ use pumice_device::port::RawWait;
 use super::run::Session;
 use crate::control::Round;
 use crate::error::Result;
-use crate::plan::Quantity;
-use crate::raw::{RawEnd, Stream};
-use crate::report::Measured;
+use crate::plan::MeasuredQuantity;
+use crate::raw::{RawEndpoint, Stream};
+use crate::report::RoundFigures;
 
 impl Session {
-    pub(super) fn plain_udp_round(&mut self, duration: Duration, measured: &mut Measured) -> Result<()> {
+    pub(super) fn plain_udp_round(&mut self, duration: Duration, measured: &mut RoundFigures) -> Result<()> {
         let Some((mut raw, peer)) = self.raw.take() else { return Ok(()) };
         let outcome = self.raw_with(&mut raw, peer, duration, measured);
         self.raw = Some((raw, peer));
@@ -22,15 +22,15 @@ impl Session {
 
     fn raw_with(
         &mut self,
-        raw: &mut RawEnd,
+        raw: &mut RawEndpoint,
         peer: SocketAddr,
         duration: Duration,
-        measured: &mut Measured,
+        measured: &mut RoundFigures,
     ) -> Result<()> {
         let client = raw.address()?;
         raw.drain()?;
         let packet_bytes = self.plan.size_bytes.min(self.plan.mtu_bytes) + self.plan.header_bytes();
-        if self.plan.quantity == Quantity::Latency {
+        if self.plan.quantity == MeasuredQuantity::Latency {
             if self.plan.size_bytes > self.plan.mtu_bytes {
                 // One datagram is no yardstick for a message of several packets.
                 return Ok(());
@@ -39,12 +39,12 @@ impl Session {
             self.start(Round::RawEcho { client, block: self.plan.events })?;
             let times = raw.ping_pong(peer, packet_bytes, wait, duration, &mut self.times)?;
             self.stop(0)?;
-            // A machine that is busy with other work may lose every datagram of a round: this round has no
+            // A machine that is busy with other work may lose every datagram of a round, which has no
             // yardstick then.
             measured.set_raw_round_trips(&self.plan, times);
             return Ok(());
         }
-        let singles = self.plan.quantity == Quantity::Rate;
+        let singles = self.plan.quantity == MeasuredQuantity::Rate;
         let stream = Stream { packet_bytes, singles };
         self.start(Round::RawStream { client, credit_bytes: stream.credit_bytes() })?;
         let bytes_per_second = raw.stream(peer, stream, duration)?;

@@ -1,9 +1,9 @@
-//! What a round of the device's is compared with.
+//! The yardstick that a round of the device is compared with.
 
 use crate::endpoint::Medium;
-use crate::plan::{Plan, Quantity};
+use crate::plan::{MeasuredQuantity, Plan};
 
-/// What a round is compared with.
+/// A yardstick for rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Yardstick {
     PlainUdp,
@@ -16,17 +16,17 @@ pub(super) enum Yardstick {
 }
 
 impl Yardstick {
-    /// That of a plan whose packets go by this medium.
+    /// Returns the yardstick of a plan whose packets go by this medium.
     pub(super) fn of(plan: &Plan, medium: Option<&Medium>) -> Yardstick {
         match plan.quantity {
             _ if !medium.is_some_and(Medium::is_shared_memory) => Yardstick::PlainUdp,
-            Quantity::Latency if plan.events => Yardstick::Futex,
-            Quantity::Latency | Quantity::Rate => Yardstick::CacheLines,
-            Quantity::Bandwidth => Yardstick::Memcpy,
+            MeasuredQuantity::Latency if plan.events => Yardstick::Futex,
+            MeasuredQuantity::Latency | MeasuredQuantity::Rate => Yardstick::CacheLines,
+            MeasuredQuantity::Bandwidth => Yardstick::Memcpy,
         }
     }
 
-    /// Its name in reports.
+    /// Returns its name in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
             Yardstick::PlainUdp => "plain UDP",
@@ -48,10 +48,10 @@ mod tests {
         let of = |name: &str| Some(Medium { name: name.to_owned(), reason: None });
         let plan = |quantity, events| Plan { quantity, events, ..plan(Operation::Send, Service::Rc) };
         let with = [
-            (plan(Quantity::Latency, false), Yardstick::CacheLines),
-            (plan(Quantity::Latency, true), Yardstick::Futex),
-            (plan(Quantity::Rate, false), Yardstick::CacheLines),
-            (plan(Quantity::Bandwidth, false), Yardstick::Memcpy),
+            (plan(MeasuredQuantity::Latency, false), Yardstick::CacheLines),
+            (plan(MeasuredQuantity::Latency, true), Yardstick::Futex),
+            (plan(MeasuredQuantity::Rate, false), Yardstick::CacheLines),
+            (plan(MeasuredQuantity::Bandwidth, false), Yardstick::Memcpy),
         ];
         for (plan, yardstick) in with {
             assert_eq!(Yardstick::of(&plan, of("shared memory").as_ref()), yardstick);

@@ -1,4 +1,4 @@
-//! Calls about timers that send signals: `alarm`, `setitimer`, `timer_create`.
+//! Calls for timers that send signals: `alarm`, `setitimer`, `timer_create`.
 
 use syscalls::Sysno;
 
@@ -9,18 +9,18 @@ use super::threads::{Call, ThreadId};
 use super::tracee::Tracee;
 use crate::error::WorldError;
 
-/// Notifications of a `sigevent`.
+/// Kinds of notification of a `sigevent`.
 const NO_SIGNAL: i32 = 1;
 const TO_THREAD: i32 = 4;
-/// Timers of one process.
-const MOST_TIMERS: usize = 1024;
+/// Maximum number of timers of one process.
+const MAX_TIMERS: usize = 1024;
 
 impl Supervisor {
     fn process_of(&self, id: ThreadId) -> u32 {
         self.threads.get(id).map_or(0, |thread| thread.process)
     }
 
-    /// `alarm`: what was left of the one before, in seconds, rounded up.
+    /// Serves `alarm`, which returns what was left of the previous one, in seconds, rounded up.
     pub(crate) fn set_alarm(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let (now_ns, process) = (self.clock.now_ns(), self.process_of(id));
         let [seconds, ..] = call.arguments();
@@ -31,12 +31,13 @@ impl Supervisor {
         self.answer(id, call, left_ns.div_ceil(1_000_000_000) as i64)
     }
 
-    /// `setitimer` and `getitimer` of the clock of the day; other clocks count what no world counts.
+    /// Serves `setitimer` and `getitimer` of the real-time clock; the other clocks measure processor time,
+    /// which no world measures.
     pub(crate) fn set_interval_timer(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [which, second, third, ..] = call.arguments();
         if which as i32 != libc::ITIMER_REAL {
             self.doubt(id, &format!("made the call {} for processor time", call.name()))?;
-            return self.make_and_go(id, call, super::serve::AS_IT_IS);
+            return self.make_and_resume(id, call, super::serve::UNCHANGED);
         }
         let sets = call.number == Sysno::setitimer as u64;
         let (new, old) = if sets { (second, third) } else { (0, second) };
@@ -61,11 +62,11 @@ impl Supervisor {
         self.answer_done(id, call, done)
     }
 
-    /// `timer_create`.
+    /// Serves `timer_create`.
     pub(crate) fn make_alarm(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [clock, event, number_at, ..] = call.arguments();
         let (tracee, process) = (self.tracee(id)?, self.process_of(id));
-        if self.alarms.alarms.len() >= MOST_TIMERS {
+        if self.alarms.alarms.len() >= MAX_TIMERS {
             return self.answer(id, call, -i64::from(libc::EAGAIN));
         }
         let number = self.alarms.made;
@@ -95,7 +96,7 @@ impl Supervisor {
         self.answer_done(id, call, done)
     }
 
-    /// `timer_settime`.
+    /// Serves `timer_settime`.
     pub(crate) fn arm_alarm(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [number, flags, new, old, ..] = call.arguments();
         let (tracee, process) = (self.tracee(id)?, self.process_of(id));
@@ -125,8 +126,8 @@ impl Supervisor {
         self.answer_done(id, call, done)
     }
 
-    /// `timer_gettime`, `timer_getoverrun` and `timer_delete`.
-    pub(crate) fn tell_alarm(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+    /// Serves `timer_gettime`, `timer_getoverrun` and `timer_delete`.
+    pub(crate) fn report_alarm(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [number, address, ..] = call.arguments();
         let (tracee, process, now_ns) = (self.tracee(id)?, self.process_of(id), self.clock.now_ns());
         let number = Some(number as i32);
@@ -144,7 +145,7 @@ impl Supervisor {
         self.answer_done(id, call, done)
     }
 
-    /// Sends the signals whose time has come. Whether there were any.
+    /// Sends the signals that are due, and returns whether there were any.
     pub(crate) fn send_due_signals(&mut self) -> bool {
         let due = self.alarms.take_due(self.clock.now_ns());
         for one in &due {

@@ -1,41 +1,42 @@
-//! The one clock of a world.
+//! The clock of a world.
 
-/// When the clock of every world begins, in ns since 1970: a Tuesday of 2026, at noon.
+/// Start of the clock of every world, in ns since 1970: a Tuesday of 2026, at noon.
 const BEGIN_REAL_NS: u64 = 1_790_078_400_000_000_000;
-/// How long the machine of every world has been up when the world begins, in ns.
+/// Time for which the machine of every world has been up when the world begins, in ns.
 const BEGIN_UP_NS: u64 = 1_000_000_000_000;
 
-/// Time as all processes of the world see it. It moves when a thread makes a call, and when all threads wait.
+/// The time as all processes of the world see it. It advances when a thread makes a call, and when all
+/// threads wait.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
-    /// Since the beginning of the world.
+    /// Time since the beginning of the world, in ns.
     now_ns: u64,
 }
 
 impl Clock {
-    /// Since the world began, in ns.
+    /// Returns the time since the world began, in ns.
     pub(crate) const fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// What the clock of the day showed when the world began, in ns since 1970.
+    /// Returns the real time at which the world began, in ns since 1970.
     pub(crate) const fn begin_real_ns(&self) -> u64 {
         BEGIN_REAL_NS
     }
 
-    /// Time passes.
+    /// Advances the time.
     pub(crate) const fn pass(&mut self, ns: u64) {
         self.now_ns = self.now_ns.saturating_add(ns);
     }
 
-    /// It is so late now, unless it is later already.
+    /// Sets the time to `at_ns`, unless it is later already.
     pub(crate) const fn reach(&mut self, at_ns: u64) {
         if at_ns > self.now_ns {
             self.now_ns = at_ns;
         }
     }
 
-    /// What a clock of the kernel shows; `None`: it is no clock that all processes share.
+    /// Returns what a clock of the kernel shows, or `None` if all processes do not share that clock.
     pub(crate) const fn of(&self, id: i32) -> Option<u64> {
         match id {
             libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
@@ -45,19 +46,19 @@ impl Clock {
             | libc::CLOCK_MONOTONIC_RAW
             | libc::CLOCK_MONOTONIC_COARSE
             | libc::CLOCK_BOOTTIME => Some(BEGIN_UP_NS + self.now_ns),
-            // What a thread has used of the processor: its share of all time.
+            // The processor time of a thread is taken to be all time.
             libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => Some(self.now_ns),
             _ => None,
         }
     }
 
-    /// When, since the world began, a clock of the kernel shows this.
+    /// Returns the time, since the world began, at which a clock of the kernel shows `shown_ns`.
     pub(crate) fn until(&self, id: i32, shown_ns: u64) -> u64 {
         let base_ns = self.of(id).map_or(0, |shown_now| shown_now - self.now_ns);
         shown_ns.saturating_sub(base_ns)
     }
 
-    /// What the counter of the processor shows: it counts ns.
+    /// Returns the value of the processor's time stamp counter, which counts ns.
     pub(crate) const fn cycles(&self) -> u64 {
         BEGIN_UP_NS + self.now_ns
     }

@@ -1,11 +1,12 @@
-//! The clocks of a world, as machine code for its programs: it takes the place of what the kernel gives every
-//! process to read clocks without a call (vDSO). A reading costs a program some nanoseconds, and no stop.
+//! The clocks of a world, as machine code for its programs: it replaces the functions that the kernel maps
+//! into every process to read clocks without a call (vDSO). A reading takes a program some nanoseconds, and
+//! does not stop it.
 //!
-//! The code reads and moves the clock of a page that the supervisor fills before a thread goes on, and reads
-//! when it stops. When a thread has read clocks for so often as the page says, it makes the call.
+//! The code reads and advances the clock in a page that the supervisor fills before a thread continues, and
+//! reads when it stops. When a thread has read clocks as often as the page permits, it makes the call.
 
 //!
-//! It is for x86_64, as worlds are: aarch64 and riscv64 would have a file of their own.
+//! The code is for x86_64, as worlds are: aarch64 and riscv64 would have a file of their own.
 
 use std::arch::global_asm;
 
@@ -17,13 +18,13 @@ global_asm!(
     "ja 2f",
     "mov r8, [rip + 9f]",
     "mov ecx, edi",
-    // What this clock shows when the world begins; -1: it is none that all processes share.
+    // The value of this clock when the world begins; -1 if all processes do not share it.
     "mov r9, [r8 + rcx * 8 + 80]",
     "cmp r9, -1",
     "je 2f",
     "sub qword ptr [r8 + 8], 1",
     "js 2f",
-    // One instruction moves the clock: a thread may be stopped between any two.
+    // A single instruction advances the clock, because a thread may be stopped between any two.
     "mov rcx, [r8 + 56]",
     "mov rax, rcx",
     "xadd [r8], rax",
@@ -86,23 +87,23 @@ global_asm!(
     "syscall",
     "ret",
     ".balign 8",
-    // The processor that a thread is on: its supervisor says.
+    // getcpu is passed to the supervisor, which answers it.
     "pumice_world_getcpu:",
     "mov eax, 309",
     "syscall",
     "ret",
     ".balign 8",
-    // Random bytes come by the call of this name alone: this one is not there (ENOSYS).
+    // Random bytes come only from the system call, so this function returns ENOSYS.
     "pumice_world_getrandom:",
     "mov eax, -38",
     "ret",
     ".balign 8",
-    // A call that the supervisor has the program make: then it stops.
+    // A call that the supervisor has the program make, and behind which the program stops.
     "pumice_world_call:",
     "syscall",
     "int3",
     ".balign 8",
-    // Where the page is.
+    // The address of the page.
     "9: .quad 0",
     "pumice_world_clock_end:",
     ".popsection",
@@ -125,14 +126,15 @@ unsafe extern "C" {
     safe static END: u8;
 }
 
-/// The code, which runs anywhere; the last 8 bytes are to be the address of the page.
+/// Returns the code, which is position-independent; the last 8 bytes are to be set to the address of the
+/// page.
 pub(crate) fn code() -> &'static [u8] {
     let length = offset(&raw const END) as usize;
-    // SAFETY: the labels enclose constant bytes, which no one writes.
+    // SAFETY: the labels enclose constant bytes, which are never written.
     unsafe { std::slice::from_raw_parts(&raw const CLOCK_GETTIME, length) }
 }
 
-/// Where the code of a function of the kernel's begins, in bytes; `None`: it may stay as it is.
+/// Returns the offset of the code that replaces a function of the kernel, or `None` if the function may stay.
 pub(crate) fn offset_of(function: &str) -> Option<u64> {
     Some(offset(match function {
         "__vdso_clock_gettime" => &raw const CLOCK_GETTIME,
@@ -144,7 +146,7 @@ pub(crate) fn offset_of(function: &str) -> Option<u64> {
     }))
 }
 
-/// Where a call is made, behind which the program stops.
+/// Returns the offset of a call instruction behind which the program stops.
 pub(crate) fn offset_of_call() -> u64 {
     offset(&raw const CALL)
 }

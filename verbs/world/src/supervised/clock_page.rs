@@ -1,8 +1,8 @@
-//! A page of every program of a world, by which it reads clocks without a call.
+//! A page of every program of a world, from which it reads clocks without a call.
 //!
-//! It has the clock while a thread of the program runs: the supervisor writes it there before, and takes it
-//! from there when the thread stops. So one thread at a time has the clock, though each process has a page.
-//! The same holds for points of a library at which another thread may go on (`points.rs`).
+//! The page has the clock while a thread of the program runs: the supervisor writes it there before, and
+//! takes it back when the thread stops. So one thread at a time has the clock, though each process has a
+//! page. The same holds for points of a library at which another thread may continue (`points.rs`).
 
 use nix::sys::signal::{Signal, kill};
 
@@ -10,65 +10,66 @@ use super::clock_code::{code, offset_of_call};
 use super::points::POINT_NS;
 use super::stop::{Stop, await_stop};
 use super::supervisor::Supervisor;
-use super::threads::{ThreadId, VAIN};
+use super::threads::{IDLE_THRESHOLD, ThreadId};
 use super::tracee::{Registers, Tracee};
 use super::vdso::{JUMP, functions};
 
-/// Readings of clocks in a row without a stop.
-const READINGS: u64 = 256;
-/// What each takes, in ns of the world.
+/// Maximum number of readings of clocks in a row without a stop.
+const MAX_READINGS: u64 = 256;
+/// Time that each reading takes, in ns of the world.
 const READING_NS: u64 = 50;
-/// Clocks of the kernel with a number below this may be read by the page.
-const CLOCKS: i32 = 12;
+/// Clocks of the kernel with an id below this may be read from the page.
+const CLOCK_COUNT: i32 = 12;
 const PAGE_BYTES: u64 = 4096;
-/// The time from one stop to the next at most, in ns.
-const MOST_NS: u64 = 1_000_000;
+/// Maximum time from one stop to the next, in ns.
+const MAX_ADVANCE_NS: u64 = 1_000_000;
 
 /// The words of the page that change from one stop to the next. The code in `clock_code.rs` and the library's
 /// `outside::world_page` have the same order.
 #[derive(Debug, Clone, Copy)]
-struct Lent {
+struct ClockPageWords {
     now_ns: u64,
     readings_left: u64,
     points_left: u64,
-    vain: u64,
-    looked_in_vain: u64,
+    idle_polls: u64,
+    idle_poll: u64,
     until_ns: u64,
-    /// What was sent in the world.
+    /// Number of calls in the world that send to a socket.
     sent: u64,
 }
 
-/// How many they are, those behind them, and the first of what clocks show when the world begins.
-const CHANGING: usize = 7;
-const READING: usize = 7;
-const POINT: usize = 8;
-const MOST_VAIN: usize = 9;
-const BASES: usize = 10;
-const WORDS: usize = BASES + CLOCKS as usize;
+/// Number of the words that change.
+const CHANGING_WORDS: usize = 7;
+const READING_COST_WORD: usize = 7;
+const POINT_COST_WORD: usize = 8;
+const IDLE_THRESHOLD_WORD: usize = 9;
+const CLOCK_BASES_WORD: usize = 10;
+const PAGE_WORDS: usize = CLOCK_BASES_WORD + CLOCK_COUNT as usize;
 
-impl Lent {
-    fn bytes(self) -> [u8; CHANGING * 8] {
-        let Lent { now_ns, readings_left, points_left, vain, looked_in_vain, until_ns, sent } = self;
-        let words = [now_ns, readings_left, points_left, vain, looked_in_vain, until_ns, sent];
-        let mut bytes = [0; CHANGING * 8];
+impl ClockPageWords {
+    fn bytes(self) -> [u8; CHANGING_WORDS * 8] {
+        let ClockPageWords { now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent } =
+            self;
+        let words = [now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent];
+        let mut bytes = [0; CHANGING_WORDS * 8];
         bytes.copy_from_slice(words.map(u64::to_ne_bytes).as_flattened());
         bytes
     }
 
-    fn of_bytes(bytes: &[u8; CHANGING * 8]) -> Lent {
-        let mut words = [0; CHANGING];
+    fn of_bytes(bytes: &[u8; CHANGING_WORDS * 8]) -> ClockPageWords {
+        let mut words = [0; CHANGING_WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *word = u64::from_ne_bytes(*bytes);
         }
-        let [now_ns, readings_left, points_left, vain, looked_in_vain, until_ns, sent] = words;
-        Lent { now_ns, readings_left, points_left, vain, looked_in_vain, until_ns, sent }
+        let [now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent] = words;
+        ClockPageWords { now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent }
     }
 }
 
 impl Supervisor {
-    /// Gives a program that begins its page, and puts the code where it looks for clocks. Where that cannot
-    /// be done, it makes calls to read them.
-    pub(crate) fn lay_clock_page(&self, tracee: Tracee, vdso: u64) -> Option<u64> {
+    /// Maps the page into a program that begins, and puts the code in place of the vDSO's functions. If that
+    /// fails, the program makes calls to read clocks.
+    pub(crate) fn install_clock_page(&self, tracee: Tracee, vdso: u64) -> Option<u64> {
         let found = functions(tracee, vdso)?;
         let code_at = vdso.wrapping_add(found.code_at);
         tracee.put_code(code_at, code()).ok()?;
@@ -80,59 +81,62 @@ impl Supervisor {
             let [a, b, c, d] = distance.to_ne_bytes();
             tracee.put_code(vdso.wrapping_add(*from), &[0xe9, a, b, c, d]).ok()?;
         }
-        let mut words = [0_u64; WORDS];
-        (words[READING], words[POINT], words[MOST_VAIN]) = (READING_NS, POINT_NS, u64::from(VAIN));
-        for (clock, word) in (0..CLOCKS).zip(words.iter_mut().skip(BASES)) {
+        let mut words = [0_u64; PAGE_WORDS];
+        (words[READING_COST_WORD], words[POINT_COST_WORD], words[IDLE_THRESHOLD_WORD]) =
+            (READING_NS, POINT_NS, u64::from(IDLE_THRESHOLD));
+        for (clock, word) in (0..CLOCK_COUNT).zip(words.iter_mut().skip(CLOCK_BASES_WORD)) {
             *word = self.clock.of(clock).map_or(u64::MAX, |shown_ns| shown_ns - self.clock.now_ns());
         }
         tracee.write(page, words.map(u64::to_ne_bytes).as_flattened()).ok()?;
         Some(page)
     }
 
-    /// The thread is about to run in its program: it has the clock.
-    pub(crate) fn lend_clock(&mut self, id: ThreadId) {
+    /// Writes the clock into the page of a thread that is about to run in its program.
+    pub(crate) fn publish_clock(&mut self, id: ThreadId) {
         let Some((tracee, page)) = self.page_of(id) else { return };
-        let points_left = u64::from(self.lend_points(id));
+        let points_left = u64::from(self.grant_points(id));
         let Some(thread) = self.threads.get(id) else { return };
-        let lent = Lent {
+        let page_words = ClockPageWords {
             now_ns: self.clock.now_ns(),
-            readings_left: READINGS,
+            readings_left: MAX_READINGS,
             points_left,
-            vain: u64::from(thread.vain),
-            looked_in_vain: u64::from(thread.looked_in_vain),
+            idle_polls: u64::from(thread.idle_polls),
+            idle_poll: u64::from(thread.idle_poll),
             until_ns: self.next_ns().unwrap_or(u64::MAX),
             sent: self.sent,
         };
-        // It may have ended.
-        let _ = tracee.write(page, &lent.bytes());
+        // The process may have ended.
+        let _ = tracee.write(page, &page_words.bytes());
     }
 
-    /// The thread has stopped: the clock is the supervisor's again.
-    pub(crate) fn take_clock(&mut self, id: ThreadId) {
+    /// Takes the clock back from the page of a thread that has stopped.
+    pub(crate) fn reclaim_clock(&mut self, id: ThreadId) {
         let Some((tracee, page)) = self.page_of(id) else { return };
-        let mut bytes = [0; CHANGING * 8];
+        let mut bytes = [0; CHANGING_WORDS * 8];
         if tracee.read(page, &mut bytes).is_err() {
             return;
         }
-        let taken = Lent::of_bytes(&bytes);
-        self.take_points(u32::try_from(taken.points_left).unwrap_or(u32::MAX));
-        // A program may write there: no clock goes back, or further than one stop can be from the next.
-        let most_ns = self.clock.now_ns().saturating_add(MOST_NS);
+        let taken = ClockPageWords::of_bytes(&bytes);
+        self.reclaim_points(u32::try_from(taken.points_left).unwrap_or(u32::MAX));
+        // A program may write to the page: the clock never goes back, or further ahead than one stop can be
+        // from the next.
+        let most_ns = self.clock.now_ns().saturating_add(MAX_ADVANCE_NS);
         self.clock.reach(taken.now_ns.min(most_ns));
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.vain = u32::try_from(taken.vain).unwrap_or(u32::MAX);
-            thread.looked_in_vain = taken.looked_in_vain != 0;
+            thread.idle_polls = u32::try_from(taken.idle_polls).unwrap_or(u32::MAX);
+            thread.idle_poll = taken.idle_poll != 0;
         }
     }
 
-    /// The thread, and where the page of its process is, if it has one.
+    /// Returns the thread, and the address of its process's page, if there is one.
     pub(crate) fn page_of(&self, id: ThreadId) -> Option<(Tracee, u64)> {
         let thread = self.threads.get(id)?;
         Some((thread.tracee, self.threads.processes.get(&thread.process)?.page?))
     }
 }
 
-/// Has a program that stands before its first instruction map a page; `call`: where a call is made.
+/// Maps a page in a program that is stopped before its first instruction; `call` is the address of a call
+/// instruction.
 fn map_page(tracee: Tracee, call: u64) -> Option<u64> {
     let before = tracee.registers().ok()?;
     let mapping = Registers {
@@ -150,12 +154,12 @@ fn map_page(tracee: Tracee, call: u64) -> Option<u64> {
     tracee.set_registers(mapping).ok()?;
     let mut later = Vec::new();
     loop {
-        tracee.go_on(None).ok()?;
+        tracee.resume(None).ok()?;
         match await_stop(tracee).ok()? {
             Stop::Signal(Signal::SIGTRAP) => break,
-            // It gets it when it runs.
+            // The program gets the signal when it runs.
             Stop::Signal(signal) => later.push(signal),
-            Stop::Gone(_) => return None,
+            Stop::Exited(_) => return None,
             _ => {}
         }
     }
@@ -164,6 +168,6 @@ fn map_page(tracee: Tracee, call: u64) -> Option<u64> {
     for signal in later {
         let _ = kill(tracee.0, signal);
     }
-    // The kernel's errors are the last numbers of all.
+    // The kernel returns errors as small negative numbers.
     (mapped as i64 > 0).then_some(mapped)
 }

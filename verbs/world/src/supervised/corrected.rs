@@ -1,55 +1,68 @@
-//! Files of the kernel's that say, beside what is the same in every run, what is not: programs read them with
-//! that corrected.
+//! Corrects files of the kernel that contain values that differ from run to run: programs read a corrected
+//! copy.
 
 use super::machine::{MEMORY, PROCESSORS};
+use super::random::SeededRandom;
 use super::supervisor::Supervisor;
 use super::threads::ThreadId;
 use super::tracee::Tracee;
 
-/// Ticks of a second in files about processes.
+/// Ticks per second in files about processes.
 const TICKS: u64 = 100;
-/// The state of a process that a tracer has stopped. Here that is the supervisor, which stops all but one: no
-/// fact of the world, and a program that sees it takes the others for stopped by a debugger.
+/// State of a process that is stopped by its tracer. Here the tracer is the supervisor, which stops all
+/// processes but one: this is no fact of the world, and a program would conclude that a debugger has stopped
+/// the others.
 const TRACED: &str = "t";
-/// What a program reads instead.
+/// State that a program reads instead.
 const SLEEPS: &str = "S";
-/// Fields of a process's `stat` behind its name that are 0 in every world: times, faults of pages, memory.
-const ZEROED: [usize; 17] = [7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 25, 26, 36, 39, 40, 41, 33];
-/// Fields of a socket that follow the kernel's own timers, with what they say when none runs: the timer that
-/// runs and when it ends, time-outs, and what the kernel has measured of the other side.
+/// Fields of a process's `stat`, counted from behind its name, that are 0 in every world: times, page faults,
+/// memory, and where arguments and variables lie, which depends on the length of all of them.
+const ZEROED: [usize; 22] =
+    [7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 25, 26, 32, 33, 36, 39, 40, 41, 45, 46, 47, 48];
+/// Fields of a socket that depend on the kernel's timers, with their values when none runs: the running timer
+/// and its end, time-outs, and measurements of the other side.
 const TIMER_FIELDS: [(usize, &str); 7] =
     [(5, "00:00000000"), (6, "00000000"), (12, "0"), (13, "0"), (14, "0"), (15, "0"), (16, "0")];
-/// What every processor of x86-64 can, and a counter of cycles that runs evenly.
+/// Features of every x86-64 processor, and an invariant time stamp counter.
 const FLAGS: &str = "fpu tsc msr cx8 cmov mmx fxsr sse sse2 syscall nx lm constant_tsc nonstop_tsc";
-/// Where the names of files begin in `maps`.
+/// Column at which the names of files begin in `maps`.
 const NAME_COLUMN: usize = 73;
-/// The field of its start, counted likewise.
+/// Name of the random numbers for the identifier of the machine's start.
+const OF_BOOT: u64 = 0x626f_6f74;
+/// First field of `stat` that says something about process 1 which differs from run to run.
+const TERMINAL: usize = 4;
+/// Field of the start time, counted from behind the name.
 const START: usize = 19;
 
 impl Supervisor {
-    /// What a program reads instead of a file of this name; `None`: the file itself.
+    /// Returns the contents that a program reads instead of a file of this name; `None` for the file itself.
     pub(crate) fn corrected(&mut self, id: ThreadId, path: &str) -> Option<String> {
         if path == "/proc/meminfo" {
             return std::fs::read_to_string(path).ok().map(|text| memory(&text));
         }
-        if let Some(text) = told_of_mounts(path) {
+        if let Some(text) = mounts_text(path) {
             return Some(text.to_owned());
+        }
+        if let Some(name) = path.strip_prefix("/proc/sys/kernel/random/") {
+            return self.random_name(id, name);
         }
         let correct: fn(&mut Supervisor, &str) -> String =
             match path.strip_prefix("/proc/")?.split('/').collect::<Vec<_>>()[..] {
-                [_, "stat"] => |_, text| stat(text),
+                // The memory of process 1, which is none of the world's, is not that of any other run.
+                ["1", "maps"] => return None,
+                [_, "stat"] | [_, "task", _, "stat"] => |_, text| stat(text),
                 ["cpuinfo"] => |_, _| processors(),
-                [_, "status"] => |_, text| status(text),
+                [_, "status"] | [_, "task", _, "status"] => |_, text| status(text),
                 [_, "maps"] => |_, text| maps(text),
                 ["thread-self" | "self", "net", "udp" | "udp6" | "tcp" | "tcp6"]
                 | ["net", "udp" | "udp6" | "tcp" | "tcp6"] => {
-                    |supervisor, text| sockets(text, |inode| supervisor.number_of_nameless("socket", inode))
+                    |supervisor, text| sockets(text, |inode| supervisor.number_nameless("socket", inode))
                 }
                 _ => return None,
             };
         let thread = self.threads.get(id)?;
         let leader = self.threads.processes.get(&thread.process)?.leader;
-        // As the process sees it, in its own name space of processes.
+        // The path is translated to the process's own PID namespace.
         let own = format!("/proc/{}", Tracee(leader).number_inside()?);
         let seen = path.replacen("/proc/self", &own, 1).replacen("/proc/thread-self", &own, 1);
         let seen = if seen.starts_with("/proc/net") { seen.replacen("/proc", &own, 1) } else { seen };
@@ -57,8 +70,32 @@ impl Supervisor {
     }
 }
 
-/// What files say of the mounts and of the control groups of every world; `None`: it is none of these files.
-fn told_of_mounts(path: &str) -> Option<&'static str> {
+impl Supervisor {
+    /// Returns a name that the kernel has drawn, which comes from the seed: a new one, or that of the time
+    /// for which the machine is up.
+    fn random_name(&mut self, id: ThreadId, kind: &str) -> Option<String> {
+        let mut bytes = [0; 16];
+        match kind {
+            "uuid" => self.threads.get_mut(id)?.random.fill(&mut bytes),
+            "boot_id" => SeededRandom::new(self.options.seed, OF_BOOT).fill(&mut bytes),
+            _ => return None,
+        }
+        Some(random_uuid(bytes))
+    }
+}
+
+/// Formats a universally unique identifier of version 4.
+fn random_uuid(bytes: [u8; 16]) -> String {
+    let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(3 << 62) | 4 << 76 | 2 << 62;
+    let digits = format!("{number:032x}");
+    let part = |from: usize, to: usize| digits.get(from..to).unwrap_or("");
+    let parts = [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)];
+    format!("{}\n", parts.join("-"))
+}
+
+/// Returns the contents of files about the mounts and the control groups, the same in every world; `None` for
+/// other files.
+fn mounts_text(path: &str) -> Option<&'static str> {
     Some(match path {
         "/proc/mounts" | "/proc/self/mounts" | "/etc/mtab" => {
             "root / world rw 0 0\nproc /proc proc rw 0 0\nsysfs /sys sysfs rw 0 0\n\
@@ -74,20 +111,21 @@ fn told_of_mounts(path: &str) -> Option<&'static str> {
     })
 }
 
-/// What is known of a process: when it began follows from its number, and it has used nothing.
+/// Corrects `stat`: the start time of a process follows from its id, and it has used no resources.
 fn stat(text: &str) -> String {
     let Some((name, rest)) = text.rsplit_once(") ") else { return String::new() };
     let number: u64 = name.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
     let fields = rest.split_whitespace().enumerate().map(|(index, field)| match index {
         START => (number * TICKS).to_string(),
         0 if field == TRACED => SLEEPS.to_owned(),
-        index if ZEROED.contains(&index) => "0".to_owned(),
+        index if ZEROED.contains(&index) || number == 1 && index >= TERMINAL => "0".to_owned(),
         _ => field.to_owned(),
     });
     format!("{name}) {}\n", fields.collect::<Vec<_>>().join(" "))
 }
 
-/// The processors of every world: of x86-64 without extensions, so that a recording is one for all machines.
+/// Returns the processors of every world: x86-64 without extensions, so that recordings are the same on all
+/// machines.
 fn processors() -> String {
     let processor = |number: u32| {
         let facts: [(&str, String); 17] = [
@@ -115,7 +153,7 @@ fn processors() -> String {
     (0..PROCESSORS).map(processor).collect()
 }
 
-/// What `status` says of a process on every kernel, beside its memory.
+/// Fields of `status` that every kernel has, besides those of memory.
 const OF_EVERY_KERNEL: [&str; 22] = [
     "Name",
     "Umask",
@@ -141,7 +179,7 @@ const OF_EVERY_KERNEL: [&str; 22] = [
     "CapEff",
 ];
 
-/// The state of a process: it has used nothing.
+/// Corrects `status`: the process has used no resources.
 fn status(text: &str) -> String {
     let correct = |line: &str| match line.split_once(':') {
         Some((name, value)) if name.starts_with("Vm") || name.starts_with("Rss") || name.contains("ctxt") => {
@@ -162,7 +200,7 @@ fn status(text: &str) -> String {
     text.lines().map(correct).collect()
 }
 
-/// The memory of the machine, half of which is free; what else is counted is 0.
+/// Returns the memory of the machine, half of which is free; other values are 0.
 fn memory(text: &str) -> String {
     let correct = |line: &str| {
         let Some((name, value)) = line.split_once(':') else { return format!("{line}\n") };
@@ -178,9 +216,8 @@ fn memory(text: &str) -> String {
     text.lines().map(correct).collect()
 }
 
-/// The memory of a process, without the pages of the kernel, which each kernel has others of, and without the
-/// name of the heap, which each finds elsewhere: files are of one device, and their inodes are made of their
-/// names.
+/// Corrects `maps`. Pages of the kernel are removed, because kernels differ in them, and so is the name of
+/// the heap, whose place differs. All files are on one device, with inodes derived from their names.
 fn maps(text: &str) -> String {
     let mut corrected = String::new();
     for line in text.lines() {
@@ -201,7 +238,7 @@ fn maps(text: &str) -> String {
     corrected
 }
 
-/// The sockets of the network, in the order of their addresses, without numbers that the kernel gave them.
+/// Corrects the list of network sockets: they are sorted by address, and have no numbers of the kernel.
 fn sockets(text: &str, mut number_of: impl FnMut(u64) -> u64) -> String {
     let mut lines = text.lines();
     let head = lines.next().unwrap_or("").to_owned();
@@ -232,10 +269,21 @@ mod tests {
     fn the_stat_of_a_process_has_no_times() {
         let text = "7 (a (b) c) S 1 7 7 0 -1 4194304 161 0 5 0 3 4 0 0 20 0 1 0 8915 2940928 230 1 2 3\n";
         assert_eq!(stat(text), "7 (a (b) c) S 1 7 7 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 700 0 0 1 2 3\n");
+        assert_eq!(stat("1 (pumice) S 0 0 0 34817 -1 4194304 9\n"), "1 (pumice) S 0 0 0 0 0 0 0\n");
         assert_eq!(stat("nothing"), "");
+        let fields: Vec<String> = (3..=52).map(|field| (1000 + field).to_string()).collect();
+        let corrected = stat(&format!("7 (a) {}", fields.join(" ")));
+        assert!((1048..=1051).all(|field| !corrected.contains(&field.to_string())), "{corrected}");
+        assert!(corrected.contains(" 1047 0 0 0 0 1052"), "{corrected}");
         assert_eq!(stat("7 (a) t 1 7\n"), "7 (a) S 1 7\n");
         assert_eq!(stat("7 (a) T 1 7\n"), "7 (a) T 1 7\n", "a signal has stopped it");
         assert_eq!(status("State:\tt (tracing stop)\n"), "State:\tS (sleeping)\n");
+    }
+
+    #[test]
+    fn a_random_name_has_the_form_of_the_kernel() {
+        assert_eq!(random_uuid([0xff; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff\n");
+        assert_eq!(random_uuid([0; 16]), "00000000-0000-4000-8000-000000000000\n");
     }
 
     #[test]
@@ -254,9 +302,9 @@ mod tests {
     #[test]
     fn the_memory_of_the_machine_is_that_of_every_world() {
         let text = "MemTotal:       123 kB\nNode 0 MemFree:  9 kB\nHugePages_Total:  1\n";
-        let told = "MemTotal:        16777216 kB\nNode 0 MemFree:         8388608 kB\n\
+        let expected = "MemTotal:        16777216 kB\nNode 0 MemFree:         8388608 kB\n\
                     HugePages_Total:               0\n";
-        assert_eq!(memory(text), told);
+        assert_eq!(memory(text), expected);
     }
 
     #[test]

@@ -1,20 +1,30 @@
-//! What is said when all threads wait for ever.
+//! The report when all threads wait for ever.
 
 use std::fmt::Write as _;
 
-use super::memory::Word;
-use super::threads::{Doing, Threads};
+use super::memory::FutexKey;
+use super::threads::{Activity, EndlessWait, Threads};
 use super::waits::WaitFor;
 
-/// A line for each thread: what it waits for, and in which call.
-pub(crate) fn who_waits_for_what(threads: &Threads) -> String {
+/// Returns a line for each thread: what it waits for, and in which call.
+pub(crate) fn describe_waits(threads: &Threads) -> String {
     let mut text = String::new();
     for (id, thread) in &threads.threads {
         let program = threads.program(*id);
         let _ = write!(text, "  {program} ({}): ", thread.name);
-        let _ = match &thread.doing {
-            Doing::Waiting(call, wait) => writeln!(text, "{} waits for {}", call.name(), what(&wait.on)),
-            Doing::InVfork(_) => writeln!(text, "vfork waits for its child"),
+        let _ = match &thread.activity {
+            _ if thread.endless == Some(EndlessWait::Work) => {
+                writeln!(text, "a thread of pumice, which has nothing to do")
+            }
+            Activity::Waiting(call, wait) => match thread.endless {
+                Some(EndlessWait::Event(descriptor)) => writeln!(
+                    text,
+                    "{} waits for a completion event of descriptor {descriptor} (ibv_get_cq_event)",
+                    call.name()
+                ),
+                _ => writeln!(text, "{} waits for {}", call.name(), what(&wait.on)),
+            },
+            Activity::InVfork(_) => writeln!(text, "vfork waits for its child"),
             _ => writeln!(text, "can go on"),
         };
     }
@@ -24,8 +34,8 @@ pub(crate) fn who_waits_for_what(threads: &Threads) -> String {
 fn what(on: &WaitFor) -> String {
     match on {
         WaitFor::Time => "time".to_owned(),
-        WaitFor::Word(Word::Own { address, .. }, _) => format!("a wake of the word at {address:#x}"),
-        WaitFor::Word(Word::Shared { file: (_, inode), offset }, _) => {
+        WaitFor::Futex(FutexKey::Private { address, .. }, _) => format!("a wake of the word at {address:#x}"),
+        WaitFor::Futex(FutexKey::Shared { file: (_, inode), offset }, _) => {
             format!("a wake of the shared word at {offset:#x} of inode {inode}")
         }
         WaitFor::Descriptors(interests) => {
@@ -33,7 +43,7 @@ fn what(on: &WaitFor) -> String {
             format!("descriptor {}", all.join(", "))
         }
         WaitFor::Child => "a child that ends".to_owned(),
-        WaitFor::Lock => "the lock of a file".to_owned(),
+        WaitFor::Change(what) => (*what).to_owned(),
         WaitFor::Signal => "a signal".to_owned(),
     }
 }

@@ -1,29 +1,27 @@
-//! Whether what was sent by loopback has arrived.
+//! Waits until everything that was sent by loopback has arrived.
 //!
-//! As a rule a packet arrives within the call that sends it. On a busy machine the kernel puts the rest of a
-//! queue off, to a thread of its own that runs later. Each processor has one queue, whatever the network it
-//! is of: what the supervisor sends to itself on the processor of the world arrives after all that was sent
-//! before.
+//! Normally a packet arrives within the call that sends it. On a busy machine the kernel defers the rest of a
+//! queue to a thread of its own that runs later. Each processor has one queue for all networks: what the
+//! supervisor sends to itself on the processor of the world arrives after all that was sent before.
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use nix::poll::PollTimeout;
-use nix::sys::socket::{AddressFamily, SockaddrLike as _, SockaddrStorage, getsockname};
 
-use super::readiness::await_readable;
+use super::readiness::{await_readable, is_of_network};
 
-/// Datagrams in a row that arrive at once, after which nothing waits in the queue any more: what one packet
-/// brings about is queued behind it.
+/// Number of datagrams in a row that have to arrive at once; afterwards nothing is left in the queue, because
+/// the effects of a packet are queued behind it.
 const AT_ONCE: u32 = 2;
-/// Datagrams that are sent at most: others may use the queue as well.
+/// Maximum number of datagrams that are sent: other programs may use the queue as well.
 const MOST: u32 = 16;
-/// How long one is waited for, in ms.
+/// Time for which a datagram is awaited, in ms.
 const PATIENCE_MS: u16 = 1_000;
 
-/// What may be on its way.
+/// The packets that may be on their way.
 pub(crate) struct Delivery {
-    /// A socket that is connected to itself; `None`: this machine has no loopback interface.
+    /// Socket that is connected to itself; `None` if this machine has no loopback interface.
     own: Option<UdpSocket>,
     is_pending: bool,
 }
@@ -33,18 +31,17 @@ impl Delivery {
         Delivery { own: connected_to_itself().ok(), is_pending: false }
     }
 
-    /// Something may have been sent.
+    /// Notes that something may have been sent.
     pub(crate) const fn may_be_pending(&mut self) {
         self.is_pending = true;
     }
 
-    /// A call was made that sends, if it was about a socket of a network.
+    /// Notes a call that sends, if its descriptor is a network socket.
     pub(crate) fn touched(&mut self, file: BorrowedFd<'_>) {
-        let own = getsockname::<SockaddrStorage>(file.as_raw_fd()).ok().and_then(|own| own.family());
-        self.is_pending |= matches!(own, Some(AddressFamily::Inet | AddressFamily::Inet6));
+        self.is_pending |= is_of_network(file);
     }
 
-    /// Waits until all that was sent has arrived.
+    /// Waits until everything that was sent has arrived.
     pub(crate) fn settle(&mut self) {
         if !std::mem::take(&mut self.is_pending) {
             return;

@@ -1,17 +1,17 @@
-//! Facts of files and of the machine, as every run shows them.
+//! Facts about files and the machine, made the same in every run.
 
 use super::machine::MEMORY;
-use super::serve::{AS_IT_IS, Made};
+use super::serve::{CallOutcome, UNCHANGED};
 use super::supervisor::Supervisor;
 use super::threads::{Call, ThreadId};
 use crate::error::WorldError;
 
-/// Where a `stat` structure has its device, inode and three times, in bytes.
+/// Offsets of the device, the inode and the three times in a `stat` structure, in bytes.
 const STAT: Layout = Layout { device: 0, has_halves: false, inode: 8, times: &[72, 88, 104] };
-/// The same of a `statx` structure; its device is two numbers of 4 bytes each, which stand together.
+/// Offsets in a `statx` structure, whose device is two adjacent numbers of 4 bytes each.
 const STATX: Layout = Layout { device: 136, has_halves: true, inode: 32, times: &[64, 80, 96, 112] };
-/// Bytes of a folder's list that are read at once at most.
-const MOST_LISTED: u64 = 1 << 20;
+/// Maximum number of bytes of a folder's list that are read at once.
+const MAX_LISTED: u64 = 1 << 20;
 
 struct Layout {
     device: u64,
@@ -21,29 +21,40 @@ struct Layout {
 }
 
 impl Supervisor {
-    /// `stat` and its kin.
-    pub(crate) fn tell_file(&mut self, id: ThreadId, call: Call, structure: usize) -> Result<(), WorldError> {
+    /// Serves `stat` and related calls.
+    pub(crate) fn report_stat(
+        &mut self,
+        id: ThreadId,
+        call: Call,
+        structure: usize,
+    ) -> Result<(), WorldError> {
         let address = call.arguments().get(structure).copied().unwrap_or(0);
-        self.tell_file_as(id, call, address, &STAT)
+        self.report_file_as(id, call, address, &STAT)
     }
 
-    /// `statx`.
-    pub(crate) fn tell_file_at_length(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+    /// Serves `statx`.
+    pub(crate) fn report_statx(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let address = call.arguments()[4];
-        self.tell_file_as(id, call, address, &STATX)
+        self.report_file_as(id, call, address, &STATX)
     }
 
-    fn tell_file_as(&mut self, id: ThreadId, call: Call, at: u64, layout: &Layout) -> Result<(), WorldError> {
-        let Made::Result(result) = self.make(id, call, AS_IT_IS)? else { return Ok(()) };
+    fn report_file_as(
+        &mut self,
+        id: ThreadId,
+        call: Call,
+        at: u64,
+        layout: &Layout,
+    ) -> Result<(), WorldError> {
+        let CallOutcome::Result(result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
         if result == 0 {
-            // If it cannot be written, the call has said so.
-            let _ = self.correct_file(id, at, layout);
+            // If the structure cannot be written, the call has reported it.
+            let _ = self.normalize_stat(id, at, layout);
         }
         self.note(id, &call.name(), result)?;
         self.go(id, None)
     }
 
-    fn correct_file(&mut self, id: ThreadId, at: u64, layout: &Layout) -> nix::Result<()> {
+    fn normalize_stat(&mut self, id: ThreadId, at: u64, layout: &Layout) -> nix::Result<()> {
         let Some(tracee) = self.threads.get(id).map(|thread| thread.tracee) else { return Ok(()) };
         let offset = |bytes: u64| at.wrapping_add(bytes);
         let mut device = tracee.read_u64(offset(layout.device))?;
@@ -57,26 +68,26 @@ impl Supervisor {
         for time in layout.times {
             let seconds = tracee.read_u64(offset(*time))?;
             if seconds >= self.began_s {
-                // It was made or changed in this run.
+                // The file was created or changed in this run.
                 tracee.write_timespec(offset(*time), self.clock.begin_real_ns())?;
             }
         }
         Ok(())
     }
 
-    /// `readlink` and its kin: links of sockets and pipes have the numbers that `stat` shows.
+    /// Serves `readlink` and related calls: links of sockets and pipes have the numbers that `stat` shows.
     pub(crate) fn read_link(&mut self, id: ThreadId, call: Call, buffer: usize) -> Result<(), WorldError> {
         let arguments = call.arguments();
         let at = arguments.get(buffer).copied().unwrap_or(0);
         let room = arguments.get(buffer + 1).copied().unwrap_or(0) as usize;
-        let Made::Result(mut result) = self.make(id, call, AS_IT_IS)? else { return Ok(()) };
+        let CallOutcome::Result(mut result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
         let mut bytes = vec![0; usize::try_from(result).unwrap_or(0).min(64)];
         let tracee = self.tracee(id)?;
         if !bytes.is_empty()
             && tracee.read(at, &mut bytes).is_ok()
             && let Some((kind, inode)) = nameless_file(&String::from_utf8_lossy(&bytes))
         {
-            let mut link = format!("{kind}:[{}]", self.number_of_nameless(kind, inode)).into_bytes();
+            let mut link = format!("{kind}:[{}]", self.number_nameless(kind, inode)).into_bytes();
             link.truncate(room);
             if tracee.write(at, &link).is_ok() {
                 result = link.len() as i64;
@@ -88,26 +99,26 @@ impl Supervisor {
         self.go(id, None)
     }
 
-    /// The number of a socket, a pipe or a name space, by its inode.
-    pub(crate) fn number_of_nameless(&mut self, kind: &str, inode: u64) -> u64 {
+    /// Returns the number of a socket, a pipe or a namespace, by its inode.
+    pub(crate) fn number_nameless(&mut self, kind: &str, inode: u64) -> u64 {
         self.number_of_file((self.devices.of_kind(kind), inode))
     }
 
-    /// The number of a file: files are numbered in the order in which they are looked at.
+    /// Returns the number of a file: files are numbered in the order in which programs ask for them.
     fn number_of_file(&mut self, file: (u64, u64)) -> u64 {
         let next = self.files.len() as u64 + 1;
         *self.files.entry(file).or_insert(next)
     }
 
-    /// Lists a folder, by name.
+    /// Lists a folder, sorted by name.
     pub(crate) fn list_folder(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [_, address, ..] = call.arguments();
-        let Made::Result(result) = self.make(id, call, AS_IT_IS)? else { return Ok(()) };
+        let CallOutcome::Result(result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
         if let Ok(length) = u64::try_from(result)
             && length > 0
         {
             let tracee = self.tracee(id)?;
-            let mut bytes = vec![0; length.min(MOST_LISTED) as usize];
+            let mut bytes = vec![0; length.min(MAX_LISTED) as usize];
             if tracee.read(address, &mut bytes).is_ok() {
                 let _ = tracee.write(address, &sorted(&bytes));
             }
@@ -116,17 +127,17 @@ impl Supervisor {
         self.go(id, None)
     }
 
-    /// `sysinfo`.
-    pub(crate) fn tell_machine(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+    /// Serves `sysinfo`.
+    pub(crate) fn report_sysinfo(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [address, ..] = call.arguments();
         let mut bytes = [0; 112];
         let up_s = self.clock.of(libc::CLOCK_MONOTONIC).unwrap_or(0) / 1_000_000_000;
         for (word, value) in [(0, up_s), (4, MEMORY), (5, MEMORY / 2), (10, 1)] {
-            if let Some(place) = bytes.get_mut(word * 8..word * 8 + 8) {
-                place.copy_from_slice(&u64::to_ne_bytes(value));
+            if let Some(field) = bytes.get_mut(word * 8..word * 8 + 8) {
+                field.copy_from_slice(&u64::to_ne_bytes(value));
             }
         }
-        // The number of processes stands after ten words, and the unit of memory behind the last of three.
+        // The number of processes is behind ten words, and the unit of memory behind three more.
         bytes[80..82].copy_from_slice(&1_u16.to_ne_bytes());
         bytes[104..108].copy_from_slice(&1_u32.to_ne_bytes());
         let done = self.tracee(id)?.write(address, &bytes).map(|()| 0);
@@ -134,13 +145,13 @@ impl Supervisor {
     }
 }
 
-/// The kind and the inode in a link of a file without a name, as in "socket:[123]".
+/// Returns the kind and the inode in a link of a file without a name, as in `socket:[123]`.
 fn nameless_file(link: &str) -> Option<(&str, u64)> {
     let (kind, number) = link.strip_suffix(']')?.split_once(":[")?;
     Some((kind, number.parse().ok()?))
 }
 
-/// The entries of a folder by name; their inodes and where the next list goes on are made anew.
+/// Sorts the entries of a folder by name, and renumbers their inodes and positions.
 fn sorted(bytes: &[u8]) -> Vec<u8> {
     let mut entries: Vec<&[u8]> = Vec::new();
     let mut rest = bytes;
@@ -153,7 +164,7 @@ fn sorted(bytes: &[u8]) -> Vec<u8> {
         entries.push(entry);
         rest = next;
     }
-    // Where the kernel goes on is said by the last entry of the list.
+    // The last entry of the list says where the kernel continues.
     let last = entries.last().and_then(|entry| entry.get(8..16)).map(<[u8]>::to_vec);
     entries.sort_by(|one, other| name(one).cmp(name(other)));
     let count = entries.len();
@@ -172,7 +183,7 @@ fn sorted(bytes: &[u8]) -> Vec<u8> {
     sorted
 }
 
-/// The name of an entry.
+/// Returns the name of an entry.
 fn name(entry: &[u8]) -> &[u8] {
     let name = entry.get(19..).unwrap_or(&[]);
     name.split(|byte| *byte == 0).next().unwrap_or(&[])
@@ -193,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_listed_by_name_and_goes_on_where_it_did() {
+    fn a_folder_is_listed_by_name_and_continues_where_it_stopped() {
         let listed = [entry("zoo", 5, 10), entry("ant", 6, 20)].concat();
         let sorted = sorted(&listed);
         assert_eq!(name(&sorted), b"ant");

@@ -1,15 +1,15 @@
-//! Words that threads wait for (`futex`): the supervisor keeps the queues, and the kernel has none.
+//! Words that threads wait for (`futex`): the supervisor has the wait queues instead of the kernel.
 
 use super::inheritance::result_of_lock;
-use super::memory::{Word, word};
+use super::memory::{FutexKey, futex_key};
 use super::supervisor::Supervisor;
-use super::threads::{Call, Doing, ThreadId};
+use super::threads::{Activity, Call, ThreadId};
 use super::waits::{Wait, WaitFor, Woken};
 use crate::error::WorldError;
 
-/// As `FUTEX_LOCK_PI`, with the clock as in other waits; newer than the headers.
+/// `FUTEX_LOCK_PI` with a selectable clock; newer than the headers.
 const FUTEX_LOCK_PI2: i32 = 13;
-/// All bits: a wait or a wake that chooses none.
+/// The bit set of a wait or a wake that selects all.
 const ANY: u32 = u32::MAX;
 
 impl Supervisor {
@@ -19,11 +19,11 @@ impl Supervisor {
             Some(why) if locks => {
                 return match result_of_lock(why) {
                     Some(result) => self.answer(id, call, result),
-                    None => self.begin_anew(id, call),
+                    None => self.restart_call(id, call),
                 };
             }
             Some(Woken::Ready) => {
-                self.not_in_vain(id);
+                self.reset_idle_polls(id);
                 return self.answer(id, call, 0);
             }
             Some(Woken::TimedOut) => return self.answer(id, call, -i64::from(libc::ETIMEDOUT)),
@@ -35,17 +35,17 @@ impl Supervisor {
         let is_private = operation & libc::FUTEX_PRIVATE_FLAG != 0;
         let Some(thread) = self.threads.get(id) else { return Ok(()) };
         let (tracee, process) = (thread.tracee, thread.process);
-        let key = |address: u64| word(tracee, process, address, is_private);
+        let key = |address: u64| futex_key(tracee, process, address, is_private);
         match command_of(&call) {
-            libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => self.wait_for_word(id, call, key(address)),
+            libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => self.wait_for_futex(id, call, key(address)),
             libc::FUTEX_WAKE => self.wake_and_answer(id, call, key(address), value, ANY),
             libc::FUTEX_WAKE_BITSET => self.wake_and_answer(id, call, key(address), value, third as u32),
             command @ (libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE) => {
                 if command == libc::FUTEX_CMP_REQUEUE && tracee.read_u32(address) != Ok(third as u32) {
                     return self.answer(id, call, -i64::from(libc::EAGAIN));
                 }
-                let woken = self.wake_word(key(address), value, ANY);
-                // The time-out's register has the number of those that move.
+                let woken = self.wake_futex(key(address), value, ANY);
+                // The register of the time-out has the number of waiters to move.
                 let moved = self.move_waits(key(address), key(second), timeout);
                 self.answer(id, call, (woken + moved) as i64)
             }
@@ -58,22 +58,22 @@ impl Supervisor {
                 if let Err(errno) = tracee.write(second, &new.to_ne_bytes()) {
                     return self.answer(id, call, -i64::from(errno as i32));
                 }
-                let mut woken = self.wake_word(key(address), value, ANY);
+                let mut woken = self.wake_futex(key(address), value, ANY);
                 if wakes_second {
-                    woken += self.wake_word(key(second), timeout, ANY);
+                    woken += self.wake_futex(key(second), timeout, ANY);
                 }
                 self.answer(id, call, woken as i64)
             }
             libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => self.lock_with_inheritance(id, call, key(address), false),
             libc::FUTEX_TRYLOCK_PI => self.lock_with_inheritance(id, call, key(address), true),
             libc::FUTEX_UNLOCK_PI => self.unlock_with_inheritance(id, call, key(address)),
-            // Of condition variables with priority inheritance, which no C library has any more.
+            // Operations for condition variables with priority inheritance, which no C library uses any more.
             _ => self.answer(id, call, -i64::from(libc::ENOSYS)),
         }
     }
 
-    /// Waits for a wake of a word, if it has the value that the program says.
-    fn wait_for_word(&mut self, id: ThreadId, call: Call, word: Word) -> Result<(), WorldError> {
+    /// Waits for a wake of a word, if it has the value that the program expects.
+    fn wait_for_futex(&mut self, id: ThreadId, call: Call, futex_key: FutexKey) -> Result<(), WorldError> {
         let [address, operation, value, timeout, _, third] = call.arguments();
         let operation = operation as i32;
         let is_plain =
@@ -95,56 +95,57 @@ impl Supervisor {
             },
         };
         let bits = if is_plain { ANY } else { third as u32 };
-        self.wait(id, call, Wait::new(WaitFor::Word(word, bits), until_ns))
+        self.wait(id, call, Wait::new(WaitFor::Futex(futex_key, bits), until_ns))
     }
 
     fn wake_and_answer(
         &mut self,
         id: ThreadId,
         call: Call,
-        word: Word,
+        futex_key: FutexKey,
         most: u64,
         bits: u32,
     ) -> Result<(), WorldError> {
-        let woken = self.wake_word(word, most, bits);
+        let woken = self.wake_futex(futex_key, most, bits);
         self.answer(id, call, woken as i64)
     }
 
-    /// Wakes so many of those that wait for a word, the oldest thread first. How many it woke.
-    pub(crate) fn wake_word(&mut self, word: Word, most: u64, bits: u32) -> u64 {
+    /// Wakes at most `most` of the threads that wait for a word, the oldest first; returns how many it woke.
+    pub(crate) fn wake_futex(&mut self, futex_key: FutexKey, most: u64, bits: u32) -> u64 {
         let mut woken = 0;
         for thread in self.threads.threads.values_mut() {
             if woken >= most {
                 break;
             }
-            if let Doing::Waiting(call, Wait { on: WaitFor::Word(waited, wanted), .. }) = &thread.doing
-                && *waited == word
+            if let Activity::Waiting(call, Wait { on: WaitFor::Futex(waited, wanted), .. }) = &thread.activity
+                && *waited == futex_key
                 && wanted & bits != 0
             {
-                thread.doing = Doing::Woken(*call, Woken::Ready);
-                thread.vain = 0;
+                thread.activity = Activity::Woken(*call, Woken::Ready);
+                thread.idle_polls = 0;
                 woken += 1;
             }
         }
         woken
     }
 
-    /// Wakes all that wait for words of memory that processes share: one that may have held them has gone.
-    pub(crate) fn wake_shared_words(&mut self) {
+    /// Wakes all threads that wait for words of shared memory, because a process that may have held them has
+    /// ended.
+    pub(crate) fn wake_shared_futexes(&mut self) {
         for thread in self.threads.threads.values_mut() {
-            if let Doing::Waiting(call, Wait { on: WaitFor::Word(Word::Shared { .. }, _), .. }) =
-                &thread.doing
+            if let Activity::Waiting(call, Wait { on: WaitFor::Futex(FutexKey::Shared { .. }, _), .. }) =
+                &thread.activity
             {
-                thread.doing = Doing::Woken(*call, Woken::Ready);
+                thread.activity = Activity::Woken(*call, Woken::Ready);
             }
         }
     }
 
-    fn move_waits(&mut self, from: Word, to: Word, most: u64) -> u64 {
+    fn move_waits(&mut self, from: FutexKey, to: FutexKey, most: u64) -> u64 {
         let mut moved = 0;
         for thread in self.threads.threads.values_mut() {
             if moved < most
-                && let Doing::Waiting(_, Wait { on: WaitFor::Word(waited, _), .. }) = &mut thread.doing
+                && let Activity::Waiting(_, Wait { on: WaitFor::Futex(waited, _), .. }) = &mut thread.activity
                 && *waited == from
             {
                 *waited = to;
@@ -155,13 +156,13 @@ impl Supervisor {
     }
 }
 
-/// The command of a call, without its flags.
+/// Returns the command of a call, without its flags.
 fn command_of(call: &Call) -> i32 {
     let [_, operation, ..] = call.arguments();
     operation as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
 }
 
-/// What FUTEX_WAKE_OP writes, and whether it also wakes those of the second word.
+/// Returns the value that FUTEX_WAKE_OP writes, and whether it also wakes the waiters of the second word.
 fn wake_operation(encoded: u32, old: u32) -> (u32, bool) {
     let signed = |bits: u32| ((bits << 20) as i32) >> 20;
     let (argument, compared) = (signed(encoded >> 12 & 0xfff), signed(encoded & 0xfff));
@@ -192,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_wake_operation_writes_and_compares() {
-        // As the C library's condition variables did: set to 0, wake if the old value was more than 1.
+        // The operation of condition variables in older C libraries: set to 0, and wake if the old value was
+        // more than 1.
         let encoded = 4 << 24 | 1;
         assert_eq!(wake_operation(encoded, 2), (0, true));
         assert_eq!(wake_operation(encoded, 1), (0, false));

@@ -1,14 +1,14 @@
 //! Locks with priority inheritance (`FUTEX_LOCK_PI`): the word says which thread has the lock. The supervisor
-//! hands it to the oldest thread that waits; priorities decide nothing in a world.
+//! hands it to the oldest thread that waits; priorities do not count in a world.
 //!
-//! And locks whose owner has gone without unlocking them (robust lists).
+//! This file also has locks whose owner has ended without unlocking them (robust lists).
 
 use nix::errno::Errno;
 
-use super::memory::{Word, word};
+use super::memory::{FutexKey, futex_key};
 use super::supervisor::Supervisor;
 use super::system::robust_list;
-use super::threads::{Call, Doing, ThreadId};
+use super::threads::{Activity, Call, ThreadId};
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, WaitFor, Woken};
 use crate::error::WorldError;
@@ -16,16 +16,16 @@ use crate::error::WorldError;
 const FUTEX_WAITERS: u32 = 0x8000_0000;
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
-/// Locks of one thread that are looked at when it ends, as in the kernel.
-const MOST_LOCKS: usize = 2048;
+/// Maximum number of locks of one thread that are examined when it ends, as in the kernel.
+const MAX_LOCKS: usize = 2048;
 
 impl Supervisor {
-    /// Locks; waits here while another thread has the lock, unless it only tries.
+    /// Locks; waits here while another thread has the lock, unless the call only tries.
     pub(crate) fn lock_with_inheritance(
         &mut self,
         id: ThreadId,
         call: Call,
-        key: Word,
+        key: FutexKey,
         is_try: bool,
     ) -> Result<(), WorldError> {
         let [address, operation, _, timeout, ..] = call.arguments();
@@ -42,7 +42,7 @@ impl Supervisor {
             return self.answer(id, call, -i64::from(libc::EDEADLK));
         }
         if owner == 0 || now & FUTEX_OWNER_DIED != 0 {
-            let waiters = if self.waits_for_word(key) { FUTEX_WAITERS } else { 0 };
+            let waiters = if self.has_futex_waiter(key) { FUTEX_WAITERS } else { 0 };
             let done = tracee.write(address, &(own | now & FUTEX_OWNER_DIED | waiters).to_ne_bytes());
             return self.answer_done(id, call, done.map(|()| 0));
         }
@@ -52,7 +52,7 @@ impl Supervisor {
         if let Err(errno) = tracee.write(address, &(now | FUTEX_WAITERS).to_ne_bytes()) {
             return self.answer(id, call, -i64::from(errno as i32));
         }
-        // The older call of the two takes the clock of the day without being told so.
+        // The older call of the two always uses the real-time clock.
         let is_real = operation as i32 & libc::FUTEX_CLOCK_REALTIME != 0
             || operation as i32 & !libc::FUTEX_PRIVATE_FLAG == libc::FUTEX_LOCK_PI;
         let clock = if is_real { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
@@ -63,15 +63,15 @@ impl Supervisor {
                 Err(errno) => return self.answer(id, call, -i64::from(errno as i32)),
             },
         };
-        self.wait(id, call, Wait::new(WaitFor::Word(key, u32::MAX), until_ns))
+        self.wait(id, call, Wait::new(WaitFor::Futex(key, u32::MAX), until_ns))
     }
 
-    /// Unlocks: the oldest thread that waits has the lock now.
+    /// Unlocks, and hands the lock to the oldest thread that waits.
     pub(crate) fn unlock_with_inheritance(
         &mut self,
         id: ThreadId,
         call: Call,
-        key: Word,
+        key: FutexKey,
     ) -> Result<(), WorldError> {
         let [address, ..] = call.arguments();
         let tracee = self.tracee(id)?;
@@ -87,23 +87,23 @@ impl Supervisor {
         self.answer_done(id, call, done.map(|()| 0))
     }
 
-    /// The lock is that of the oldest thread that waits for it, or free.
-    fn hand_over(&mut self, tracee: Tracee, address: u64, key: Word, flags: u32) -> nix::Result<()> {
-        let next = self.threads.threads.iter().find(|(_, thread)| is_waiting_for(&thread.doing, key));
+    /// Hands the lock to the oldest thread that waits for it, or frees it.
+    fn hand_over(&mut self, tracee: Tracee, address: u64, key: FutexKey, flags: u32) -> nix::Result<()> {
+        let next = self.threads.threads.iter().find(|(_, thread)| is_waiting_on_futex(&thread.activity, key));
         let next = next.and_then(|(_, thread)| u32::try_from(thread.tracee.number_inside()?).ok());
-        self.wake_word(key, u64::from(next.is_some()), u32::MAX);
-        let waiters = if self.waits_for_word(key) { FUTEX_WAITERS } else { 0 };
+        self.wake_futex(key, u64::from(next.is_some()), u32::MAX);
+        let waiters = if self.has_futex_waiter(key) { FUTEX_WAITERS } else { 0 };
         tracee.write(address, &(next.unwrap_or(0) | waiters | flags).to_ne_bytes())
     }
 
-    fn waits_for_word(&self, key: Word) -> bool {
-        self.threads.threads.values().any(|thread| is_waiting_for(&thread.doing, key))
+    fn has_futex_waiter(&self, key: FutexKey) -> bool {
+        self.threads.threads.values().any(|thread| is_waiting_on_futex(&thread.activity, key))
     }
 
-    /// The call begins anew when the signal that interrupted it has been handled.
-    pub(crate) fn begin_anew(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+    /// Restarts the call when the signal that interrupted it has been handled.
+    pub(crate) fn restart_call(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         self.note(id, &call.name(), -i64::from(libc::EINTR))?;
-        // The instruction that makes a call is two bytes long.
+        // The syscall instruction is two bytes long.
         let again =
             Registers { rip: call.registers.rip - 2, orig_rax: u64::MAX, rax: call.number, ..call.registers };
         match self.tracee(id)?.set_registers(again) {
@@ -112,14 +112,15 @@ impl Supervisor {
         }
     }
 
-    /// The locks of its robust list that a thread has, which is about to end: their words, and whether they
-    /// are of the kind with priority inheritance.
-    pub(crate) fn robust_locks(&self, id: ThreadId) -> Vec<(u64, Word, bool)> {
+    /// Returns the locks of its robust list that a thread holds when it is about to end: their words, and
+    /// whether they have priority inheritance.
+    pub(crate) fn robust_locks(&self, id: ThreadId) -> Vec<(u64, FutexKey, bool)> {
         let Some(thread) = self.threads.get(id) else { return Vec::new() };
         let (tracee, process) = (thread.tracee, thread.process);
         let locks = locks_of(tracee).unwrap_or_default();
-        // Who waits for one may have said that it is of one process, or not: both are looked for.
-        let words = |address| [word(tracee, process, address, true), word(tracee, process, address, false)];
+        // A waiter may have declared the word as private to one process, or as shared: both are searched.
+        let words =
+            |address| [futex_key(tracee, process, address, true), futex_key(tracee, process, address, false)];
         let mut all = Vec::new();
         for (address, inherits) in locks {
             let [private, shared] = words(address);
@@ -131,26 +132,26 @@ impl Supervisor {
         all
     }
 
-    /// The thread has gone, and the kernel has marked its locks: those that wait for them go on.
-    pub(crate) fn release_robust(&mut self, through: Option<Tracee>, locks: &[(u64, Word, bool)]) {
+    /// Wakes the waiters of the locks of a thread that has ended; the kernel has marked these locks.
+    pub(crate) fn release_robust(&mut self, through: Option<Tracee>, locks: &[(u64, FutexKey, bool)]) {
         for (address, key, inherits) in locks {
-            if !self.waits_for_word(*key) {
+            if !self.has_futex_waiter(*key) {
                 continue;
             }
             match through.filter(|_| *inherits) {
-                // If it cannot be written, those that wait are woken all the same.
+                // If it cannot be written, the waiters are woken all the same.
                 Some(tracee) => drop(self.hand_over(tracee, *address, *key, FUTEX_OWNER_DIED)),
-                None => drop(self.wake_word(*key, 1, u32::MAX)),
+                None => drop(self.wake_futex(*key, 1, u32::MAX)),
             }
         }
     }
 }
 
-fn is_waiting_for(doing: &Doing, key: Word) -> bool {
-    matches!(doing, Doing::Waiting(_, Wait { on: WaitFor::Word(waited, _), .. }) if *waited == key)
+fn is_waiting_on_futex(activity: &Activity, key: FutexKey) -> bool {
+    matches!(activity, Activity::Waiting(_, Wait { on: WaitFor::Futex(waited, _), .. }) if *waited == key)
 }
 
-/// Woken from a wait for a lock: what the call comes to; `None`: it begins anew.
+/// Returns the result of a call that waited for a lock, or `None` if it restarts.
 pub(crate) const fn result_of_lock(woken: Woken) -> Option<i64> {
     match woken {
         Woken::Ready => Some(0),
@@ -159,7 +160,7 @@ pub(crate) const fn result_of_lock(woken: Woken) -> Option<i64> {
     }
 }
 
-/// The words of the locks that a thread has, and whether each has priority inheritance.
+/// Returns the words of the locks that a thread holds, and whether each has priority inheritance.
 fn locks_of(tracee: Tracee) -> nix::Result<Vec<(u64, bool)>> {
     let Some(head) = robust_list(tracee.0.as_raw()).filter(|head| *head != 0) else {
         return Ok(Vec::new());
@@ -176,7 +177,7 @@ fn locks_of(tracee: Tracee) -> nix::Result<Vec<(u64, bool)>> {
             locks.push((address, entry & 1 != 0));
         }
     };
-    for _ in 0..MOST_LOCKS {
+    for _ in 0..MAX_LOCKS {
         if entry & !1 == head {
             break;
         }

@@ -1,15 +1,15 @@
-//! What every world has below /sys/devices/system: its processors and its memory, in the kernel's form.
+//! The files of every world below /sys/devices/system: its processors and its memory, in the kernel's format.
 
 use super::machine::{MEMORY, PROCESSORS, SYSTEM};
 
-/// A file or, without a text, a folder; folders stand before what is in them.
-pub(crate) struct MachineFile {
+/// A file or, without a text, a folder; folders come before their contents.
+pub(crate) struct SyntheticFile {
     pub(crate) path: String,
     pub(crate) text: Option<String>,
 }
 
-/// All of them.
-pub(crate) fn machine_files() -> Vec<MachineFile> {
+/// Returns all files and folders.
+pub(crate) fn machine_files() -> Vec<SyntheticFile> {
     let mut files = Vec::new();
     let all = format!("0-{}", PROCESSORS - 1);
     let mask = format!("{:x}", (1_u32 << PROCESSORS) - 1);
@@ -52,12 +52,12 @@ pub(crate) fn machine_files() -> Vec<MachineFile> {
     files
 }
 
-fn add_folder(files: &mut Vec<MachineFile>, name: &str) {
-    files.push(MachineFile { path: format!("{SYSTEM}/{name}"), text: None });
+fn add_folder(files: &mut Vec<SyntheticFile>, name: &str) {
+    files.push(SyntheticFile { path: format!("{SYSTEM}/{name}"), text: None });
 }
 
-fn add(files: &mut Vec<MachineFile>, name: &str, line: &str) {
-    files.push(MachineFile { path: format!("{SYSTEM}/{name}"), text: Some(format!("{line}\n")) });
+fn add(files: &mut Vec<SyntheticFile>, name: &str, line: &str) {
+    files.push(SyntheticFile { path: format!("{SYSTEM}/{name}"), text: Some(format!("{line}\n")) });
 }
 
 #[cfg(test)]

@@ -1,64 +1,71 @@
-//! Points at which a library says that another thread may go on, or that it has looked in vain.
+//! Points at which a library says that another thread may continue, or that its poll was idle.
 //!
-//! A library that has a page makes no call at points at which the schedule has the same thread go on. How
-//! many in a row these are is drawn ahead of time. A point does the same with a stop as without one: which
-//! ones stop decides nothing, so that a run whose departures are listed is the run in which they were drawn.
+//! A library that has a page makes no call at points at which the schedule has the same thread continue. The
+//! number of these in a row is drawn in advance. A point has the same effect with a stop as without one: it
+//! does not matter which points stop, so that a run with listed departures equals the run in which they were
+//! drawn.
 
 use nix::errno::Errno;
 
-use super::lent::LentPoints;
-use super::schedule::PATIENCE;
-use super::serve::AS_IT_IS;
+use super::point_budget::PointBudget;
+use super::schedule::MAX_IDLE_SKIPS;
+use super::serve::UNCHANGED;
 use super::supervisor::Supervisor;
-use super::threads::{Call, Doing, ThreadId, VAIN};
+use super::threads::{Activity, Call, EndlessWait, IDLE_THRESHOLD, ThreadId};
 use crate::error::WorldError;
 
-/// What a point takes, in ns of the world.
+/// Time that a point takes, in ns of the world.
 pub(crate) const POINT_NS: u64 = 600;
-/// Points in a row without a stop.
-const MOST_POINTS: u32 = 64;
+/// Maximum number of points in a row without a stop.
+const MAX_POINTS: u32 = 64;
 
 /// Kinds of hints, as in the library's `outside::world`.
-const IN_VAIN: u64 = 1;
-const ASKS_FOR_PAGE: u64 = 2;
+const IDLE_POLL: u64 = 1;
+const PAGE_REQUEST: u64 = 2;
+const ENDLESS: u64 = 3;
+/// Values of the last kind besides descriptors: a thread of the library waits for work, or the wait ends.
+const NO_DESCRIPTOR: u64 = u32::MAX as u64;
+const NO_WAIT: u64 = u64::MAX;
 
 impl Supervisor {
-    /// How many points in a row may pass without a stop: nothing would come of it.
-    pub(crate) fn lend_points(&mut self, id: ThreadId) -> u32 {
-        let (working, able) = self.able_now();
-        self.lent = LentPoints { count: 0, has_choice: working > 1, passes_over: working < able };
-        let is_working = self.threads.get(id).is_some_and(|thread| thread.vain < VAIN);
-        // Others may be ready now, which is looked at in a stop.
-        if self.looked_at != self.changes || !is_working {
+    /// Returns how many points in a row may pass without a stop, because they would have no effect.
+    pub(crate) fn grant_points(&mut self, id: ThreadId) -> u32 {
+        let (active, runnable) = self.count_runnable();
+        self.point_budget =
+            PointBudget { count: 0, has_choice: active > 1, skips_idle_threads: active < runnable };
+        let is_active = self.threads.get(id).is_some_and(|thread| thread.idle_polls < IDLE_THRESHOLD);
+        // Other threads may be ready now, which only a stop finds out.
+        if self.checked_at_change != self.changes || !is_active || self.is_preparing {
             return 0;
         }
-        let mut count = MOST_POINTS.min(self.departures_ahead());
-        if self.lent.passes_over {
-            count = count.min(PATIENCE.saturating_sub(self.passed_over + 1));
+        let mut count = MAX_POINTS.min(self.departures_ahead());
+        if self.point_budget.skips_idle_threads {
+            count = count.min(MAX_IDLE_SKIPS.saturating_sub(self.idle_threads_skipped + 1));
         }
-        self.lent.count = count;
+        self.point_budget.count = count;
         count
     }
 
-    /// Points up to the next departure from the plain order, as far as they are known.
+    /// Returns the number of points up to the next departure from the plain order, as far as it is known.
     fn departures_ahead(&mut self) -> u32 {
         if let Some(listed) = &self.options.departures {
-            // Each point has two numbers: whether the thread rests, and who goes on.
+            // Each point has two numbers: one for whether the thread rests, and one for which thread
+            // continues.
             let next = listed.range(self.points + 1..).next();
             let ahead = next.map_or(u64::MAX, |(next, _)| (next - self.points - 1) / 2);
             return u32::try_from(ahead).unwrap_or(u32::MAX);
         }
         let draws = self.options.draws;
-        let switches = match self.lent.has_choice {
-            true => self.switches.quiet(&mut self.order, draws.switch_ppm),
+        let switches = match self.point_budget.has_choice {
+            true => self.switches.misses(&mut self.order, draws.switch_ppm),
             false => u32::MAX,
         };
-        switches.min(self.stalls.quiet(&mut self.order, draws.stall_ppm))
+        switches.min(self.stalls.misses(&mut self.order, draws.stall_ppm))
     }
 
-    /// The thread has stopped: so many points are left of those that it was lent.
-    pub(crate) fn take_points(&mut self, left: u32) {
-        let LentPoints { count, has_choice, passes_over } = std::mem::take(&mut self.lent);
+    /// Takes back the `left` points that a thread did not use before it stopped.
+    pub(crate) fn reclaim_points(&mut self, left: u32) {
+        let PointBudget { count, has_choice, skips_idle_threads } = std::mem::take(&mut self.point_budget);
         let used = count.saturating_sub(left);
         if used == 0 {
             return;
@@ -68,29 +75,49 @@ impl Supervisor {
             self.stalls.pass(used);
             self.switches.pass(if has_choice { used } else { 0 });
         }
-        self.passed_over = if passes_over { self.passed_over + used } else { 0 };
+        self.idle_threads_skipped = if skips_idle_threads { self.idle_threads_skipped + used } else { 0 };
     }
 
-    /// A hint of a program that knows that it is in a world: another thread may go on, or it looked in vain.
+    /// Serves a hint of a program that knows that it is in a world: another thread may continue, or its poll
+    /// was idle.
     pub(crate) fn take_hint(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [_, kind, ..] = call.arguments();
         if !call.is_hint() {
-            return self.make_and_go(id, call, AS_IT_IS);
+            let [option, ..] = call.arguments();
+            // The time stamp counter stays the world's.
+            return match option as i32 {
+                libc::PR_SET_TSC => self.answer(id, call, 0),
+                _ => self.make_and_resume(id, call, UNCHANGED),
+            };
         }
-        if kind == ASKS_FOR_PAGE {
+        if kind == PAGE_REQUEST {
             let page = self.page_of(id).map_or(0, |(_, page)| page as i64);
-            // Each kernel has other room for it.
+            // The address of the page differs between kernels, so the noted result only says whether there is
+            // one.
             return self.answer_noted(id, call, page, i64::from(page != 0));
         }
-        let is_vain = kind == IN_VAIN;
-        if let Some(thread) = self.threads.get_mut(id) {
-            // A call that begins says that the one before it found something, if that one said nothing.
-            if !is_vain && !std::mem::replace(&mut thread.looked_in_vain, false) {
-                thread.vain = 0;
+        if kind == ENDLESS {
+            let [_, _, value, ..] = call.arguments();
+            if let Some(thread) = self.threads.get_mut(id) {
+                thread.endless = match value {
+                    NO_WAIT => None,
+                    NO_DESCRIPTOR => Some(EndlessWait::Work),
+                    descriptor => Some(EndlessWait::Event(descriptor as i32)),
+                };
             }
-            if is_vain {
-                thread.looked_in_vain = true;
-                thread.vain = thread.vain.saturating_add(1);
+            self.at_rest_since_ns = None;
+            return self.answer(id, call, 0);
+        }
+        let is_idle_poll = kind == IDLE_POLL;
+        if let Some(thread) = self.threads.get_mut(id) {
+            // The beginning of a call implies that the one before it was not idle, unless that one gave an
+            // idle hint.
+            if !is_idle_poll && !std::mem::replace(&mut thread.idle_poll, false) {
+                thread.idle_polls = 0;
+            }
+            if is_idle_poll {
+                thread.idle_poll = true;
+                thread.idle_polls = thread.idle_polls.saturating_add(1);
             }
         }
         self.clock.pass(POINT_NS);
@@ -99,9 +126,9 @@ impl Supervisor {
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(errno) => return Err(errno.into()),
         }
-        // Another thread may go on now.
+        // Another thread may continue now.
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.doing = Doing::Program;
+            thread.activity = Activity::Program;
         }
         Ok(())
     }

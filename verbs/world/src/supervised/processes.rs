@@ -1,4 +1,4 @@
-//! Threads and processes: how they are born and end, and who waits for them.
+//! Threads and processes: their creation, their end, and waits for it.
 
 use std::fs;
 
@@ -6,27 +6,47 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 use syscalls::Sysno;
 
-use super::memory::Word;
+use super::memory::FutexKey;
 use super::readiness::Descriptors;
-use super::rows::Service;
-use super::serve::{AS_IT_IS, Made};
+use super::rows::SyscallClass;
+use super::serve::{CallOutcome, UNCHANGED};
 use super::signals::{ended_by_signal, field, signal_bit};
 use super::stop::{Stop, await_end, await_stop};
 use super::supervisor::Supervisor;
-use super::threads::{Call, Doing, ThreadId};
+use super::threads::{Activity, Call, ThreadId};
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, WaitFor, Woken};
 use crate::ended::Exit;
 use crate::error::WorldError;
 
+/// Length of a `rusage`, in bytes.
+const USAGE_BYTES: usize = 144;
+/// Offset of `si_pid` in a `siginfo_t`, in bytes.
+const CHILD_IN_SIGINFO: u64 = std::mem::offset_of!(ChildSignalInfo, child) as u64;
+
+/// The beginning of a `siginfo_t` about a child, as the kernel lays it out on 64-bit machines.
+#[repr(C)]
+struct ChildSignalInfo {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    padding: i32,
+    child: i32,
+}
+
 impl Supervisor {
-    /// A thread made another one, or a process, in this call.
-    pub(crate) fn born(&mut self, parent: ThreadId, child: Pid, call: &Call) -> Result<(), WorldError> {
+    /// Adds a thread or a process that a thread made in this call.
+    pub(crate) fn child_created(
+        &mut self,
+        parent: ThreadId,
+        child: Pid,
+        call: &Call,
+    ) -> Result<(), WorldError> {
         let tracee = Tracee(child);
-        // Its first stop, before its first instruction.
-        while !matches!(await_stop(tracee)?, Stop::Quiet | Stop::Signal(_)) {}
+        // The first stop of the child is before its first instruction.
+        while !matches!(await_stop(tracee)?, Stop::NoEvent | Stop::Signal(_)) {}
         let Some(thread) = self.threads.get(parent) else { return Ok(()) };
-        let (process, clear_word) = (thread.process, clear_word(thread.tracee, call));
+        let (process, clear_child_tid) = (thread.process, clear_child_tid(thread.tracee, call));
         let seed = self.options.seed;
         let id = if field(child, "Tgid:") == Some(child.as_raw() as u64) {
             let program = self.threads.program(parent);
@@ -38,60 +58,60 @@ impl Supervisor {
             self.threads.add_thread(tracee, process, seed)
         };
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.clear_word = clear_word;
+            thread.clear_child_tid = clear_child_tid;
         }
         Ok(())
     }
 
-    /// A thread, or its process, ends by its own call.
+    /// Ends a thread, or its process, by its own call.
     pub(crate) fn exit(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [code, ..] = call.arguments();
         self.note(id, &call.name(), code as i64 & 0xff)?;
         let Some(thread) = self.threads.get(id) else { return Ok(()) };
         let (tracee, process) = (thread.tracee, thread.process);
         let locks = self.robust_locks(id);
-        tracee.go_on(None)?;
+        tracee.resume(None)?;
         let own = self.threads.of_process(process);
         if call.number == Sysno::exit_group as u64 || own.len() == 1 {
             return self.end_process(process);
         }
         let is_leader = self.threads.processes.get(&process).is_some_and(|one| one.leader == tracee.0);
         if is_leader {
-            await_standing_still(tracee.0);
+            await_zombie(tracee.0);
         } else {
             await_end(tracee)?;
         }
         let through = own.iter().filter(|other| **other != id).find_map(|other| self.threads.get(*other));
         self.release_robust(through.map(|other| other.tracee), &locks);
-        // The first thread of a process is there, without doing anything, until the others have gone.
+        // The first thread of a process stays, without running, until the others have ended.
         self.forget_thread(id, !is_leader);
         Ok(())
     }
 
-    /// A thread has gone.
-    pub(crate) fn gone(&mut self, id: ThreadId, exit: Exit) -> Result<(), WorldError> {
+    /// Notes the end of a thread.
+    pub(crate) fn thread_exited(&mut self, id: ThreadId, exit: Exit) -> Result<(), WorldError> {
         let Some(process) = self.threads.get(id).map(|thread| thread.process) else { return Ok(()) };
         let others = self.threads.of_process(process).len() > 1;
-        self.note(id, "gone", exit_word(exit))?;
+        self.note(id, "gone", exit_code_or_signal(exit))?;
         self.forget_thread(id, true);
         match exit {
-            // A signal ends all threads.
+            // A signal ends all threads of the process.
             Exit::Signal(_) => self.end_process_as(process, Some(exit)),
             Exit::Code(_) if others => Ok(()),
             Exit::Code(_) => self.end_process_as(process, Some(exit)),
         }
     }
 
-    /// A thread is no more: those that wait for its end go on.
+    /// Removes a thread that has ended, and wakes those that wait for its end.
     fn forget_thread(&mut self, id: ThreadId, _is_reaped: bool) {
         let Some(thread) = self.threads.threads.remove(&id) else { return };
         self.sleeps.remove(&id);
         if self.last == Some(id) {
             self.last = None;
         }
-        if thread.clear_word != 0 {
-            let word = Word::Own { process: thread.process, address: thread.clear_word };
-            self.wake_word(word, 1, u32::MAX);
+        if thread.clear_child_tid != 0 {
+            let word = FutexKey::Private { process: thread.process, address: thread.clear_child_tid };
+            self.wake_futex(word, 1, u32::MAX);
         }
     }
 
@@ -99,15 +119,15 @@ impl Supervisor {
         self.end_process_as(process, None)
     }
 
-    /// All threads of a process have gone, or are about to; `known`: how its first thread ended, if that is
-    /// known.
+    /// Ends a process whose threads have all ended, or are about to; `known` is the end of its first thread,
+    /// if it is known.
     fn end_process_as(&mut self, process: u32, known: Option<Exit>) -> Result<(), WorldError> {
         let Some(leader) = self.threads.processes.get(&process).map(|one| one.leader) else { return Ok(()) };
         let mut exit = known;
         let own = self.threads.of_process(process);
         let tracees: Vec<(ThreadId, Tracee)> =
             own.iter().filter_map(|id| Some((*id, self.threads.get(*id)?.tracee))).collect();
-        // The first thread goes last.
+        // The first thread ends last.
         for (_, tracee) in tracees.iter().filter(|(_, tracee)| tracee.0 != leader) {
             match await_end(*tracee) {
                 Ok(_) | Err(Errno::ECHILD) => {}
@@ -127,7 +147,8 @@ impl Supervisor {
         self.changes += 1;
         // Its connections have ended.
         self.delivery.may_be_pending();
-        self.wake_shared_words();
+        self.port_groups.may_have_changed();
+        self.wake_shared_futexes();
         let parent = self.threads.processes.get_mut(&process).and_then(|one| {
             one.has_ended = true;
             one.parent
@@ -140,77 +161,86 @@ impl Supervisor {
         self.threads.processes.remove(&process);
         let waiting = self.threads.threads.values_mut().filter(|thread| Some(thread.process) == parent);
         for thread in waiting {
-            if let Doing::Waiting(call, Wait { on: WaitFor::Child, .. }) = thread.doing {
-                thread.doing = Doing::Woken(call, Woken::Ready);
+            if let Activity::Waiting(call, Wait { on: WaitFor::Child, .. }) = thread.activity {
+                thread.activity = Activity::Woken(call, Woken::Ready);
             }
         }
         self.interrupt_waits();
         Ok(())
     }
 
-    /// This process runs a program of its own, or has ended: its maker goes on, if it waits for that. It may
-    /// have made other processes before, which do not end its wait.
+    /// Ends the wait of the parent in `vfork`, because this child executes another program, or has ended.
+    /// Other children of that parent do not end its wait.
     pub(crate) fn end_vfork(&mut self, child: u32) -> Result<(), WorldError> {
-        let waits = |doing: &Doing| matches!(doing, Doing::InVfork(awaited) if *awaited == child);
-        let maker = self.threads.threads.iter().find(|(_, thread)| waits(&thread.doing));
+        let waits = |activity: &Activity| matches!(activity, Activity::InVfork(awaited) if *awaited == child);
+        let maker = self.threads.threads.iter().find(|(_, thread)| waits(&thread.activity));
         let Some((id, tracee)) = maker.map(|(id, thread)| (*id, thread.tracee)) else { return Ok(()) };
         loop {
             match await_stop(tracee)? {
                 Stop::CallEnd => break,
-                Stop::Gone(exit) => return self.gone(id, exit),
+                Stop::Exited(exit) => return self.thread_exited(id, exit),
                 _ => tracee.finish_call()?,
             }
         }
         let result = tracee.registers()?.rax as i64;
         self.note(id, "vfork", result)?;
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.doing = Doing::Program;
+            thread.activity = Activity::Program;
         }
         Ok(())
     }
 
-    /// `wait4` and `waitid`: looks, and waits here if no child has ended.
+    /// Serves `wait4` and `waitid`: waits here if no child has ended.
     pub(crate) fn wait_for_child(
         &mut self,
         id: ThreadId,
         call: Call,
-        service: Service,
+        syscall_class: SyscallClass,
         _woken: Option<Woken>,
     ) -> Result<(), WorldError> {
-        let [_, _, third, fourth, ..] = call.arguments();
-        let is_wait4 = service == Service::Waits4;
+        let [_, _, third, fourth, fifth, _] = call.arguments();
+        let is_wait4 = syscall_class == SyscallClass::Wait4;
         let no_wait = libc::WNOHANG as u64;
         let looks_only = (if is_wait4 { third } else { fourth }) & no_wait != 0;
+        // `waitid` reports the child in a structure. If the program wants none, it is put below the stack,
+        // where the program has no data.
+        let below_stack = call.registers.rsp.wrapping_sub(1024) & !15;
+        let report_address = if third == 0 { below_stack } else { third };
         let without_waiting = |registers: &mut Registers| {
             if is_wait4 {
                 registers.rdx |= no_wait;
             } else {
                 registers.r10 |= no_wait;
+                registers.rdx = report_address;
             }
         };
-        let Made::Result(result) = self.make(id, call, &without_waiting)? else { return Ok(()) };
-        // `waitid` says in the result's structure which child it is.
-        let found_none = result == 0
-            && (is_wait4 || third == 0 || self.tracee(id)?.read_u32(third.wrapping_add(12)) == Ok(0));
+        let CallOutcome::Result(result) = self.make(id, call, &without_waiting)? else { return Ok(()) };
+        let child_at = report_address.wrapping_add(CHILD_IN_SIGINFO);
+        let found_none = result == 0 && (is_wait4 || self.tracee(id)?.read_u32(child_at) == Ok(0));
         if found_none && !looks_only {
             return self.wait_again(id, call, Wait::new(WaitFor::Child, None));
         }
         if found_none {
-            self.in_vain(id);
+            self.count_idle_poll(id);
         } else {
-            self.not_in_vain(id);
+            self.reset_idle_polls(id);
+            // The resources that the child has used are not measured.
+            let used_at = if is_wait4 { fourth } else { fifth };
+            if result >= 0 && used_at != 0 {
+                let _ = self.tracee(id)?.write(used_at, &[0; USAGE_BYTES]);
+            }
         }
         self.note(id, &call.name(), result)?;
         self.go(id, None)
     }
 
-    /// A thread sends a signal.
+    /// Serves the sending of a signal by a thread.
     pub(crate) fn kill(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         self.changes += 1;
         let [_, second, third, ..] = call.arguments();
         let of_thread = [Sysno::tgkill, Sysno::rt_tgsigqueueinfo].map(|one| one as u64);
         let signal = if of_thread.contains(&call.number) { third } else { second } as i32;
-        let Made::Result(result) = self.make(id, call, AS_IT_IS)? else { return Ok(()) };
+        let CallOutcome::Result(result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
         self.note(id, &call.name(), result)?;
         if signal == libc::SIGKILL && result == 0 {
             self.end_killed(id)?;
@@ -219,7 +249,7 @@ impl Supervisor {
         self.go(id, None)
     }
 
-    /// Processes that were killed outright end now.
+    /// Notes the end of processes that SIGKILL has ended.
     fn end_killed(&mut self, killer: ThreadId) -> Result<(), WorldError> {
         let own = self.threads.get(killer).map(|thread| thread.process);
         let all: Vec<(u32, Pid)> =
@@ -235,40 +265,40 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Waits of threads to which a signal can be delivered end.
+    /// Ends the waits of threads to which a signal can be delivered.
     pub(crate) fn interrupt_waits(&mut self) {
         for thread in self.threads.threads.values_mut() {
-            let Doing::Waiting(call, _) = &thread.doing else { continue };
+            let Activity::Waiting(call, _) = &thread.activity else { continue };
             let Some(why) = ended_by_signal(thread.tracee, call) else { continue };
-            thread.doing = Doing::Woken(*call, why);
-            thread.vain = 0;
+            thread.activity = Activity::Woken(*call, why);
+            thread.idle_polls = 0;
         }
     }
 }
 
-/// Waits until the first thread of a process has done all that it does at its end, though other threads of
-/// the process are there: then nothing tells of it.
-fn await_standing_still(leader: Pid) {
+/// Waits until the first thread of a process has finished its exit although other threads of the process
+/// still exist, of which ptrace gives no notice.
+fn await_zombie(leader: Pid) {
     while state(leader).is_some_and(|state| !"ZX".contains(state)) {
         std::thread::yield_now();
     }
 }
 
-fn exit_word(exit: Exit) -> i64 {
+fn exit_code_or_signal(exit: Exit) -> i64 {
     match exit {
         Exit::Code(code) => i64::from(code),
         Exit::Signal(signal) => -i64::from(signal),
     }
 }
 
-/// The letter of the state that a thread is in.
+/// Returns the letter of a thread's state.
 fn state(thread: Pid) -> Option<char> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("State:"))?.trim().chars().next()
 }
 
-/// The word that the end of the thread that this call makes sets to 0.
-fn clear_word(tracee: Tracee, call: &Call) -> u64 {
+/// Returns the word that is set to 0 at the end of the thread that this call makes.
+fn clear_child_tid(tracee: Tracee, call: &Call) -> u64 {
     let [first, _, _, fourth, ..] = call.arguments();
     let (flags, word) = if call.number == Sysno::clone3 as u64 {
         (tracee.read_u64(first).unwrap_or(0), tracee.read_u64(first.wrapping_add(16)).unwrap_or(0))

@@ -1,6 +1,11 @@
-//! A process becomes another program: what the kernel tells it of chance and clocks is set right.
+//! Corrects what the kernel gives a new program of chance and clocks when a process executes one.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 
 use nix::errno::Errno;
+use nix::unistd::Pid;
 
 use super::stop::{Stop, await_end, await_stop};
 use super::supervisor::Supervisor;
@@ -13,51 +18,58 @@ const AT_NULL: u64 = 0;
 const AT_IGNORE: u64 = 1;
 const AT_RANDOM: u64 = 25;
 const AT_SYSINFO_EHDR: u64 = 33;
-/// Words above the stack pointer that are looked through: arguments, environment and auxiliary vector.
-const MOST_WORDS: u64 = 1 << 20;
+/// Maximum number of words above the stack pointer that are searched: arguments, environment and auxiliary
+/// vector.
+const MAX_WORDS: u64 = 1 << 20;
 
 impl Supervisor {
-    /// The thread is stopped in the call by which its process has become another program. Afterwards it
-    /// stands before the first instruction of that one.
+    /// Prepares a thread that is stopped in the call by which its process executed another program.
+    /// Afterwards it is stopped before the first instruction of that program.
     pub(crate) fn became_program(&mut self, id: ThreadId) -> Result<(), WorldError> {
         let Some(thread) = self.threads.get_mut(id) else { return Ok(()) };
         let (process, tracee) = (thread.process, thread.tracee);
-        thread.clear_word = 0;
+        thread.clear_child_tid = 0;
         let leader = self.threads.processes.get(&process).map_or(tracee.0, |one| one.leader);
         let path = std::fs::read_link(format!("/proc/{leader}/exe")).unwrap_or_default();
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        // All other threads of the process have gone, and this one has the number of the first.
+        // All other threads of the process have ended, and this one has the id of the first.
         for other in self.threads.of_process(process) {
             if other == id {
                 continue;
             }
-            let gone = self.threads.threads.remove(&other);
-            if let Some(gone) = gone.filter(|gone| gone.tracee.0 != leader) {
-                match await_end(gone.tracee) {
+            let ended = self.threads.threads.remove(&other);
+            if let Some(ended) = ended.filter(|ended| ended.tracee.0 != leader) {
+                match await_end(ended.tracee) {
                     Ok(_) | Err(Errno::ECHILD) => {}
                     Err(errno) => return Err(errno.into()),
                 }
             }
         }
+        if self.is_preparing {
+            self.begin_run(id);
+        }
+        refuse_other_processor(leader, &path)?;
         self.alarms.forget(process, false);
-        // Descriptors were closed with it.
+        // Descriptors with FD_CLOEXEC were closed.
         self.changes += 1;
         self.delivery.may_be_pending();
+        self.port_groups.may_have_changed();
         let mut random = [0; 16];
         if let Some(thread) = self.threads.get_mut(id) {
             thread.tracee = Tracee(leader);
-            thread.chance.fill(&mut random);
+            thread.random.fill(&mut random);
         }
         if let Some(process) = self.threads.processes.get_mut(&process) {
             process.program = name;
         }
         self.end_vfork(process)?;
-        // If it cannot be read, the program does not begin either.
+        // If the vector cannot be read, the program cannot begin either.
         let vdso = correct_auxiliary_vector(Tracee(leader), &random).ok().flatten();
         finish_exec(Tracee(leader))?;
-        let page = vdso.and_then(|(value, _)| self.lay_clock_page(Tracee(leader), value));
+        self.replace_in_program(leader);
+        let page = vdso.and_then(|(value, _)| self.install_clock_page(Tracee(leader), value));
         if let Some((_, kind_at)) = vdso.filter(|_| page.is_none()) {
-            // The program makes calls to read clocks.
+            // Without the vDSO, the program makes calls to read clocks.
             let _ = Tracee(leader).write(kind_at, &AT_IGNORE.to_ne_bytes());
         }
         if let Some(process) = self.threads.processes.get_mut(&process) {
@@ -67,30 +79,46 @@ impl Supervisor {
     }
 }
 
-/// Goes on to the end of the call.
+/// Refuses a program of 32 bits, whose calls have other numbers.
+fn refuse_other_processor(leader: Pid, path: &Path) -> Result<(), WorldError> {
+    /// Byte of an ELF file with its class, and the class of 64 bits.
+    const CLASS_AT: usize = 4;
+    const OF_64_BITS: u8 = 2;
+    let mut head = [0; CLASS_AT + 1];
+    let read = File::open(format!("/proc/{leader}/exe")).and_then(|mut file| file.read_exact(&mut head));
+    if read.is_err() || head[CLASS_AT] == OF_64_BITS {
+        return Ok(());
+    }
+    let sentence =
+        "a world runs programs of 64 bits alone, and this is one of 32: use a build of it for x86-64";
+    let error = std::io::Error::new(std::io::ErrorKind::Unsupported, sentence);
+    Err(WorldError::Program { program: path.display().to_string(), error })
+}
+
+/// Continues to the end of the call.
 fn finish_exec(tracee: Tracee) -> nix::Result<()> {
     loop {
         tracee.finish_call()?;
         match await_stop(tracee)? {
-            Stop::CallEnd | Stop::Gone(_) => return Ok(()),
+            Stop::CallEnd | Stop::Exited(_) => return Ok(()),
             _ => {}
         }
     }
 }
 
-/// Sets the random bytes. Returns where the kernel's own functions are, and where the vector says so.
+/// Sets the random bytes. Returns the address of the kernel's own functions, and where the vector has it.
 fn correct_auxiliary_vector(tracee: Tracee, random: &[u8; 16]) -> nix::Result<Option<(u64, u64)>> {
     let stack = tracee.registers()?.rsp;
     let at = |word: u64| stack.wrapping_add(word.wrapping_mul(8));
     let arguments = tracee.read_u64(stack)?;
-    // Behind the arguments and their zero: the environment and its zero.
+    // Behind the arguments and their zero are the environment and its zero.
     let mut word = arguments.saturating_add(2);
-    while word < MOST_WORDS && tracee.read_u64(at(word))? != 0 {
+    while word < MAX_WORDS && tracee.read_u64(at(word))? != 0 {
         word += 1;
     }
     word += 1;
     let mut vdso = None;
-    while word < MOST_WORDS {
+    while word < MAX_WORDS {
         let (kind, value) = (tracee.read_u64(at(word))?, tracee.read_u64(at(word + 1))?);
         match kind {
             AT_NULL => break,

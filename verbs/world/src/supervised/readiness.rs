@@ -1,40 +1,43 @@
-//! Whether descriptors of a traced process are ready, found out without running it.
+//! Finds out whether descriptors of a traced process are ready, without running the process.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, SockaddrLike as _, SockaddrStorage, getsockname};
+use nix::sys::stat::fstat;
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use super::signal_files::{Asker, EPOLL, kind};
+use super::signal_files::{EPOLL, PollingThread, file_kind};
 use super::waits::Interest;
 
-/// A process's descriptors, from outside.
+/// The descriptors of a process, accessed from outside.
 #[derive(Debug)]
 pub(crate) struct Descriptors(Option<OwnedFd>);
 
 impl Descriptors {
-    /// Those of the process with this number.
+    /// Returns the descriptors of the process with this id.
     pub(crate) fn of(leader: Pid) -> Descriptors {
         let process = rustix::process::Pid::from_raw(leader.as_raw());
         Descriptors(process.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok()))
     }
 
-    /// The file behind a descriptor; `None`: there is none.
+    /// Duplicates the file of a descriptor; `None` if there is none.
     pub(crate) fn get(&self, descriptor: i32) -> Option<OwnedFd> {
-        // Programs say what they like, and the wrapper takes no negative number.
+        // Programs may give any number, and the wrapper takes no negative one.
         let descriptor = Some(descriptor).filter(|descriptor| *descriptor >= 0)?;
         pidfd_getfd(self.0.as_ref()?, descriptor, PidfdGetfdFlags::empty()).ok()
     }
 
-    /// Whether one of these is ready. One that does not exist is: the call says so.
-    pub(crate) fn any_is_ready(&self, asker: Asker, interests: &[Interest]) -> bool {
+    /// Reports whether one of these is ready. A descriptor that does not exist counts as ready, because the
+    /// call reports it.
+    pub(crate) fn any_is_ready(&self, polling_thread: PollingThread, interests: &[Interest]) -> bool {
         let mut files = Vec::with_capacity(interests.len());
         for interest in interests.iter().filter(|interest| interest.descriptor >= 0) {
             let Some(file) = self.get(interest.descriptor) else { return true };
-            match asker.is_readable(file.as_fd()) {
+            match polling_thread.is_readable(file.as_fd()) {
                 Some(true) if interest.events & libc::POLLIN != 0 => return true,
                 Some(_) => {}
                 None => files.push((file, interest.events)),
@@ -44,26 +47,28 @@ impl Descriptors {
         are_ready(&mut wanted.map(|(file, events)| entry(file, events)).collect::<Vec<_>>())
     }
 
-    /// Whether a call on this descriptor would wait in the kernel.
-    pub(crate) fn would_wait(&self, asker: Asker, interest: Interest) -> bool {
+    /// Reports whether a call on this descriptor would wait in the kernel.
+    pub(crate) fn would_wait(&self, polling_thread: PollingThread, interest: Interest) -> bool {
         let Some(file) = self.get(interest.descriptor) else { return false };
         if is_nonblocking(file.as_fd()) {
             return false;
         }
-        let known = asker.is_readable(file.as_fd());
+        let known = polling_thread.is_readable(file.as_fd());
         let is_ready = known.unwrap_or_else(|| are_ready(&mut [entry(file.as_fd(), interest.events)]));
         !is_ready && !is_epoll(file.as_fd())
     }
 
-    /// Whether this is a netlink socket.
-    pub(crate) fn speaks_with_kernel(&self, descriptor: i32) -> bool {
-        use nix::sys::socket::{AddressFamily, SockaddrLike as _, SockaddrStorage, getsockname};
-        let address =
-            self.get(descriptor).and_then(|file| getsockname::<SockaddrStorage>(file.as_raw_fd()).ok());
-        address.and_then(|address| address.family()) == Some(AddressFamily::Netlink)
+    /// Returns the file of a descriptor, if calls on it wait.
+    pub(crate) fn blocking(&self, descriptor: i32) -> Option<OwnedFd> {
+        self.get(descriptor).filter(|file| !is_nonblocking(file.as_fd()))
     }
 
-    /// How long calls on this socket wait at most, if it has a time-out.
+    /// Reports whether this is a netlink socket.
+    pub(crate) fn speaks_with_kernel(&self, descriptor: i32) -> bool {
+        self.get(descriptor).and_then(|file| family(file.as_fd())) == Some(AddressFamily::Netlink)
+    }
+
+    /// Returns the time-out of calls on this socket, if it has one, in ns.
     pub(crate) fn timeout_ns(&self, interest: Interest) -> Option<u64> {
         use nix::sys::socket::{getsockopt, sockopt};
         let file = self.get(interest.descriptor)?;
@@ -78,17 +83,27 @@ impl Descriptors {
     }
 }
 
+/// Returns the family of a socket's own address; `None` if the file is no socket.
+fn family(file: BorrowedFd<'_>) -> Option<AddressFamily> {
+    getsockname::<SockaddrStorage>(file.as_raw_fd()).ok().and_then(|address| address.family())
+}
+
+/// Reports whether a file is a socket of IPv4 or IPv6.
+pub(crate) fn is_of_network(file: BorrowedFd<'_>) -> bool {
+    matches!(family(file), Some(AddressFamily::Inet | AddressFamily::Inet6))
+}
+
 fn entry(file: BorrowedFd<'_>, events: i16) -> PollFd<'_> {
     PollFd::new(file, PollFlags::from_bits_retain(events))
 }
 
-/// Whether one of these is ready, or cannot be asked: then the call says what is wrong.
+/// Reports whether one of these is ready, or cannot be polled: the call then reports the error.
 fn are_ready(entries: &mut [PollFd<'_>]) -> bool {
     look(entries, PollTimeout::ZERO) != Ok(0)
 }
 
-/// How many of these are ready. A tick of the watchdog meanwhile says nothing of them: even a look that does
-/// not wait may end with it.
+/// Counts the ready entries. A tick of the watchdog may interrupt even a poll that does not wait, and is
+/// ignored.
 fn look(entries: &mut [PollFd<'_>], timeout: PollTimeout) -> nix::Result<i32> {
     loop {
         match poll(entries, timeout) {
@@ -98,25 +113,50 @@ fn look(entries: &mut [PollFd<'_>], timeout: PollTimeout) -> nix::Result<i32> {
     }
 }
 
-/// Whether there is something to read.
+/// Reports whether there is something to read.
 pub(crate) fn is_readable(file: BorrowedFd<'_>) -> bool {
     await_readable(file, PollTimeout::ZERO)
 }
 
-/// The same, at the end of this time.
+/// Waits for something to read, at most for `timeout`.
 pub(crate) fn await_readable(file: BorrowedFd<'_>, timeout: PollTimeout) -> bool {
     look(&mut [entry(file, libc::POLLIN)], timeout) == Ok(1)
 }
 
-/// Whether calls on a file never wait.
+/// Reports whether calls on a file never wait.
 fn is_nonblocking(file: BorrowedFd<'_>) -> bool {
     let flags = fcntl(file, FcntlArg::F_GETFL).unwrap_or(0);
     OFlag::from_bits_retain(flags).contains(OFlag::O_NONBLOCK)
 }
 
-/// Whether a file is an epoll descriptor, which can be polled and not read.
+/// Reports whether a file is a pipe.
+pub(crate) fn is_pipe(file: BorrowedFd<'_>) -> bool {
+    fstat(file).is_ok_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
+}
+
+/// Reports whether a file is a pipe, or a socket that carries a stream of bytes.
+pub(crate) fn is_pipe_or_stream(file: BorrowedFd<'_>) -> bool {
+    use nix::sys::socket::{SockType, getsockopt, sockopt};
+    match fstat(file).map(|about| about.st_mode & libc::S_IFMT) {
+        Ok(libc::S_IFIFO) => true,
+        Ok(libc::S_IFSOCK) => getsockopt(&file, sockopt::SockType) == Ok(SockType::Stream),
+        _ => false,
+    }
+}
+
+/// Reports whether a file was given to the world: it is standard input, output or error of this process, and
+/// programs outside of the world read or write it.
+pub(crate) fn is_outside(file: BorrowedFd<'_>) -> bool {
+    let identity = |about: nix::sys::stat::FileStat| (about.st_dev, about.st_ino);
+    let Ok(own) = fstat(file).map(identity) else { return false };
+    let given = [std::io::stdin().as_fd(), std::io::stdout().as_fd(), std::io::stderr().as_fd()]
+        .map(|one| fstat(one).map(identity).ok());
+    given.contains(&Some(own))
+}
+
+/// Reports whether a file is an epoll descriptor, which can be polled and not read.
 fn is_epoll(file: BorrowedFd<'_>) -> bool {
-    kind(file).as_deref() == Some(EPOLL)
+    file_kind(file).as_deref() == Some(EPOLL)
 }
 
 #[cfg(test)]
@@ -125,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_tick_during_a_look_makes_nothing_ready() {
-        let _ticks = super::super::system::Ticks::each(100);
+        let _ticks = super::super::system::TickTimer::every(100);
         let (reader, _writer) = nix::unistd::pipe().unwrap();
         for look in 0..200_000 {
             assert!(!are_ready(&mut [entry(reader.as_fd(), libc::POLLIN)]), "look {look}");

@@ -1,17 +1,19 @@
-//! The system calls that the supervisor knows: each once, with what is done about it.
+//! The system calls that the supervisor knows, each with its service.
 //!
-//! A call that is not here is made, and the run says that it does not know it.
+//! An unknown call is made, and the run notes it as a doubt.
 
 use syscalls::Sysno;
 
-/// What is done about a call.
+/// The service of a call: what the supervisor does about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Service {
-    /// It does not stop: what it does and finds depends on the world alone.
+pub(crate) enum SyscallClass {
+    /// The call does not stop: its effect and its result depend on the world alone.
     Passes,
-    /// It is made; others may find something else than before.
+    /// The call is made, and may change the results of other threads' calls.
     Changes,
-    /// Clocks.
+    /// Maps memory; stops if the memory is code.
+    MapsCode,
+    /// Reads clocks.
     ClockGettime,
     Gettimeofday,
     Time,
@@ -19,16 +21,16 @@ pub(crate) enum Service {
     /// Sleeps.
     Nanosleep,
     ClockNanosleep,
-    /// Timers that are descriptors.
+    /// Uses timers that are descriptors.
     TimerfdCreate,
     TimerfdSettime,
     TimerfdGettime,
-    /// Timers that send signals.
+    /// Uses timers that send signals.
     Alarm,
     IntervalTimer,
     TimerCreate,
     TimerSettime,
-    TimerTells,
+    TimerQuery,
     /// Waits for several descriptors.
     Poll,
     Ppoll,
@@ -38,7 +40,7 @@ pub(crate) enum Service {
     /// Waits for the descriptor that is the first argument to be readable, or writable.
     Reads,
     Writes,
-    /// The same of sockets, whose flags are argument 3 or 2 (from 0).
+    /// Waits for a socket, whose flags are argument 3 or 2 (from 0).
     Receives(usize),
     Sends(usize),
     Accepts,
@@ -47,14 +49,29 @@ pub(crate) enum Service {
     Listens,
     /// Makes a socket.
     Socket,
+    /// Sets or returns an option of a socket.
+    SetsOption,
+    ReturnsOption,
+    /// Controls a descriptor by a request that is the second argument.
+    Controls,
     Futex,
-    /// Threads and processes.
+    /// Makes, ends and awaits threads and processes.
     Clones,
     Vforks,
     Execs,
+    /// Writes a file into a descriptor.
+    SendsFile,
+    /// Moves bytes between pipes and files.
+    Splices,
+    /// Uses semaphores and messages of System V, and controls them by the command that is the argument with
+    /// this index.
+    Semaphores,
+    SendsMessage,
+    ReceivesMessage,
+    ControlsIpc(usize),
     Exits,
     ExitsGroup,
-    Waits4,
+    Wait4,
     Waitid,
     Kills,
     SetTidAddress,
@@ -63,6 +80,10 @@ pub(crate) enum Service {
     GetAffinity,
     SetAffinity,
     GetProcessor,
+    /// Returns how memory is spread over nodes, or the node of an address.
+    MemoryPolicy,
+    /// Compares objects of the kernel, in an order by their addresses there.
+    Compares,
     /// Opens a file by the name that is argument 0 or 1.
     Opens(usize),
     Flock,
@@ -73,39 +94,43 @@ pub(crate) enum Service {
     TakesSignal,
     /// Makes a descriptor that is readable while a signal is pending.
     MakesSignalFile,
-    /// Facts of a file, whose structure is the argument with this index.
+    /// Returns facts about a file, in the structure that is the argument with this index.
     Stats(usize),
     Statx,
+    /// Returns facts about a file system.
+    StatsFileSystem,
     /// Reads a link, into the buffer that is the argument with this index.
     ReadsLink(usize),
     /// Lists a folder.
     ListsFolder,
-    /// A hint of a program that knows that it is in a world; other options of the call are made.
+    /// Takes a hint of a program that knows that it is in a world; other options of the call are made.
     Hints,
-    /// Facts of the machine.
+    /// Returns facts about the machine.
     Sysinfo,
-    /// It is not made, with this errno: programs go on without it.
+    /// The call is not made, and returns this errno: programs work without it.
     Refuses(i32),
-    /// It is made, and may come out otherwise in the next run.
+    /// The call is made, and its result may differ in the next run.
     Doubtful,
 }
 
-/// One call.
-type Row = (Sysno, Service);
+/// A call and its service.
+type SyscallRow = (Sysno, SyscallClass);
 
-use Service::{
-    Accepts, Alarm, Binds, Changes, ClockGettime, ClockNanosleep, Clones, Connects, Doubtful, EpollPwait2,
-    EpollWait, Execs, Exits, ExitsGroup, Fcntl, Flock, Futex, GetAffinity, GetProcessor, Getrandom,
-    Gettimeofday, Hints, IntervalTimer, Kills, Listens, ListsFolder, MakesSignalFile, Nanosleep, Opens,
-    Passes, Pauses, Poll, Ppoll, ProcessorTime, Reads, ReadsLink, Receives, Refuses, SchedYield, Select,
-    Sends, SetAffinity, SetTidAddress, Socket, Stats, Statx, Sysinfo, TakesSignal, Time, TimerCreate,
-    TimerSettime, TimerTells, TimerfdCreate, TimerfdGettime, TimerfdSettime, Vforks, Waitid, Waits4, Writes,
+use SyscallClass::{
+    Accepts, Alarm, Binds, Changes, ClockGettime, ClockNanosleep, Clones, Compares, Connects, Controls,
+    ControlsIpc, Doubtful, EpollPwait2, EpollWait, Execs, Exits, ExitsGroup, Fcntl, Flock, Futex,
+    GetAffinity, GetProcessor, Getrandom, Gettimeofday, Hints, IntervalTimer, Kills, Listens, ListsFolder,
+    MakesSignalFile, MapsCode, MemoryPolicy, Nanosleep, Opens, Passes, Pauses, Poll, Ppoll, ProcessorTime,
+    Reads, ReadsLink, Receives, ReceivesMessage, Refuses, ReturnsOption, SchedYield, Select, Semaphores,
+    Sends, SendsFile, SendsMessage, SetAffinity, SetTidAddress, SetsOption, Socket, Splices, Stats,
+    StatsFileSystem, Statx, Sysinfo, TakesSignal, Time, TimerCreate, TimerQuery, TimerSettime, TimerfdCreate,
+    TimerfdGettime, TimerfdSettime, Vforks, Wait4, Waitid, Writes,
 };
 
-/// What is done about each call.
-pub(crate) const ROWS: &[Row] = &[
+/// The service of each call.
+pub(crate) const ROWS: &[SyscallRow] = &[
     // Memory.
-    (Sysno::mmap, Passes),
+    (Sysno::mmap, MapsCode),
     (Sysno::munmap, Passes),
     (Sysno::mprotect, Passes),
     (Sysno::mremap, Passes),
@@ -118,7 +143,7 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::mincore, Doubtful),
     (Sysno::memfd_create, Passes),
     (Sysno::membarrier, Passes),
-    (Sysno::get_mempolicy, Passes),
+    (Sysno::get_mempolicy, MemoryPolicy),
     (Sysno::set_mempolicy, Passes),
     (Sysno::mbind, Passes),
     (Sysno::mlockall, Passes),
@@ -130,7 +155,16 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::shmget, Passes),
     (Sysno::shmat, Passes),
     (Sysno::shmdt, Passes),
-    (Sysno::shmctl, Passes),
+    (Sysno::shmctl, ControlsIpc(1)),
+    // Semaphores and messages.
+    (Sysno::semget, Passes),
+    (Sysno::semop, Semaphores),
+    (Sysno::semtimedop, Semaphores),
+    (Sysno::semctl, ControlsIpc(2)),
+    (Sysno::msgget, Passes),
+    (Sysno::msgsnd, SendsMessage),
+    (Sysno::msgrcv, ReceivesMessage),
+    (Sysno::msgctl, ControlsIpc(1)),
     // Files.
     (Sysno::open, Opens(0)),
     (Sysno::openat, Opens(1)),
@@ -144,8 +178,8 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::lstat, Stats(1)),
     (Sysno::newfstatat, Stats(2)),
     (Sysno::statx, Statx),
-    (Sysno::statfs, Passes),
-    (Sysno::fstatfs, Passes),
+    (Sysno::statfs, StatsFileSystem),
+    (Sysno::fstatfs, StatsFileSystem),
     (Sysno::access, Passes),
     (Sysno::faccessat, Passes),
     (Sysno::faccessat2, Passes),
@@ -205,14 +239,17 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::listxattr, Passes),
     (Sysno::flistxattr, Passes),
     (Sysno::readahead, Passes),
-    (Sysno::sendfile, Changes),
+    (Sysno::sendfile, SendsFile),
+    (Sysno::splice, Splices),
+    (Sysno::tee, Splices),
+    (Sysno::vmsplice, Splices),
     (Sysno::copy_file_range, Passes),
     (Sysno::flock, Flock),
     (Sysno::fcntl, Fcntl),
     (Sysno::dup, Passes),
     (Sysno::dup2, Changes),
     (Sysno::dup3, Changes),
-    (Sysno::ioctl, Passes),
+    (Sysno::ioctl, Controls),
     (Sysno::inotify_init1, Passes),
     (Sysno::inotify_add_watch, Passes),
     (Sysno::inotify_rm_watch, Passes),
@@ -254,8 +291,8 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::sendmmsg, Sends(3)),
     (Sysno::getsockname, Passes),
     (Sysno::getpeername, Passes),
-    (Sysno::getsockopt, Passes),
-    (Sysno::setsockopt, Passes),
+    (Sysno::getsockopt, ReturnsOption),
+    (Sysno::setsockopt, SetsOption),
     // Time.
     (Sysno::clock_gettime, ClockGettime),
     (Sysno::clock_getres, Passes),
@@ -273,9 +310,9 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::getitimer, IntervalTimer),
     (Sysno::timer_create, TimerCreate),
     (Sysno::timer_settime, TimerSettime),
-    (Sysno::timer_gettime, TimerTells),
-    (Sysno::timer_getoverrun, TimerTells),
-    (Sysno::timer_delete, TimerTells),
+    (Sysno::timer_gettime, TimerQuery),
+    (Sysno::timer_getoverrun, TimerQuery),
+    (Sysno::timer_delete, TimerQuery),
     // Order.
     (Sysno::futex, Futex),
     (Sysno::sched_yield, SchedYield),
@@ -287,7 +324,7 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::execveat, Execs),
     (Sysno::exit, Exits),
     (Sysno::exit_group, ExitsGroup),
-    (Sysno::wait4, Waits4),
+    (Sysno::wait4, Wait4),
     (Sysno::waitid, Waitid),
     (Sysno::kill, Kills),
     (Sysno::tkill, Kills),
@@ -357,9 +394,9 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::sched_setscheduler, Passes),
     (Sysno::sched_get_priority_max, Passes),
     (Sysno::sched_get_priority_min, Passes),
-    (Sysno::kcmp, Passes),
+    (Sysno::kcmp, Compares),
     (Sysno::pidfd_open, Passes),
-    // What programs do without.
+    // Calls that programs can do without.
     (Sysno::rseq, Refuses(libc::ENOSYS)),
     (Sysno::io_uring_setup, Refuses(libc::ENOSYS)),
     (Sysno::futex_waitv, Refuses(libc::ENOSYS)),
@@ -367,10 +404,10 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::perf_event_open, Refuses(libc::EACCES)),
 ];
 
-/// What is done about the call with this number; `None`: it is not known.
-pub(crate) fn service(number: u64) -> Option<Service> {
+/// Returns the service of the call with this number; `None` if it is unknown.
+pub(crate) fn syscall_class(number: u64) -> Option<SyscallClass> {
     let call = Sysno::new(usize::try_from(number).ok()?)?;
-    ROWS.iter().find(|(known, _)| *known == call).map(|(_, service)| *service)
+    ROWS.iter().find(|(known, _)| *known == call).map(|(_, syscall_class)| *syscall_class)
 }
 
 #[cfg(test)]
@@ -383,7 +420,7 @@ mod tests {
     fn every_call_has_one_row() {
         let names: BTreeSet<_> = ROWS.iter().map(|(call, _)| call.id()).collect();
         assert_eq!(names.len(), ROWS.len());
-        assert_eq!(service(Sysno::read as u64), Some(Reads));
-        assert_eq!((service(u64::MAX), service(100_000)), (None, None));
+        assert_eq!(syscall_class(Sysno::read as u64), Some(Reads));
+        assert_eq!((syscall_class(u64::MAX), syscall_class(100_000)), (None, None));
     }
 }

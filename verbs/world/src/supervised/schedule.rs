@@ -1,97 +1,134 @@
-//! Who is next.
+//! The scheduler: chooses the next thread.
 
-use super::deadlock::who_waits_for_what;
-use super::signal_files::Asker;
+use super::deadlock::describe_waits;
+use super::signal_files::PollingThread;
 use super::supervisor::Supervisor;
-use super::threads::{Doing, ThreadId, VAIN};
+use super::threads::{Activity, IDLE_THRESHOLD, Thread, ThreadId};
 use super::waits::{WaitFor, Woken};
 use crate::error::WorldError;
 use crate::options::Departure;
 
-/// How often others go first before one that looks in vain has a turn all the same: they may do nothing that
-/// ends by itself, and wait for what it does.
-pub(crate) const PATIENCE: u32 = 64;
-/// What a round of threads that all look in vain costs, at first and at most.
-const VAIN_NS: u64 = 1_000;
-const MOST_VAIN_SHIFT: u32 = 8;
+/// Number of turns of other threads after which a thread with idle polls has a turn all the same: the others
+/// may do nothing that ends by itself, and wait for that thread.
+pub(crate) const MAX_IDLE_SKIPS: u32 = 64;
+/// Initial cost of a round of threads whose polls are all idle, in ns of the world.
+const IDLE_ROUND_NS: u64 = 1_000;
+/// Maximum number of times that this cost is doubled.
+const MAX_IDLE_SHIFT: u32 = 8;
 
-/// Whether a thread that does this can go on.
-const fn can_go(doing: &Doing) -> bool {
-    matches!(doing, Doing::Program | Doing::Call(_) | Doing::Woken(..))
+/// Time for which threads that wait without end wait until the run ends, in ns of the world: longer than the
+/// library needs to find out that another process has ended.
+const LONG_REST_NS: u64 = 10_000_000_000;
+
+/// Reports whether a thread that does this can continue.
+const fn is_runnable(activity: &Activity) -> bool {
+    matches!(activity, Activity::Program | Activity::Call(_) | Activity::Woken(..))
 }
 
 impl Supervisor {
-    /// How many threads could go on now that do not look in vain, and how many in all.
-    pub(crate) fn able_now(&self) -> (usize, usize) {
+    /// Counts the threads that could continue now without idle polls, and all that could continue.
+    pub(crate) fn count_runnable(&self) -> (usize, usize) {
         let now_ns = self.clock.now_ns();
         let all = self.threads.threads.values();
-        let able = all.filter(|thread| can_go(&thread.doing) && thread.rests_until_ns <= now_ns);
-        able.fold((0, 0), |(working, able), thread| (working + usize::from(thread.vain < VAIN), able + 1))
+        let runnable = all.filter(|thread| is_runnable(&thread.activity) && thread.rests_until_ns <= now_ns);
+        runnable.fold((0, 0), |(active, runnable), thread| {
+            (active + usize::from(thread.idle_polls < IDLE_THRESHOLD), runnable + 1)
+        })
     }
 
-    /// Chooses who goes on. Lets time pass when all wait.
+    /// Chooses the thread that continues. Advances the time if all wait.
     pub(crate) fn choose(&mut self) -> Result<ThreadId, WorldError> {
         loop {
+            self.refresh_groups()?;
             self.wake();
             let now_ns = self.clock.now_ns();
             let all = self.threads.threads.iter();
-            let able = all.filter(|(_, thread)| can_go(&thread.doing) && thread.rests_until_ns <= now_ns);
-            let able: Vec<(ThreadId, u32)> = able.map(|(id, thread)| (*id, thread.vain)).collect();
-            let working: Vec<ThreadId> =
-                able.iter().filter(|(_, vain)| *vain < VAIN).map(|(id, _)| *id).collect();
-            self.passed_over = if working.len() < able.len() { self.passed_over + 1 } else { 0 };
-            if !working.is_empty() && self.passed_over < PATIENCE {
-                return Ok(self.draw(&working));
+            let runnable =
+                all.filter(|(_, thread)| is_runnable(&thread.activity) && thread.rests_until_ns <= now_ns);
+            let runnable: Vec<(ThreadId, u32)> =
+                runnable.map(|(id, thread)| (*id, thread.idle_polls)).collect();
+            let active: Vec<ThreadId> = runnable
+                .iter()
+                .filter(|(_, idle_polls)| *idle_polls < IDLE_THRESHOLD)
+                .map(|(id, _)| *id)
+                .collect();
+            self.idle_threads_skipped =
+                if active.len() < runnable.len() { self.idle_threads_skipped + 1 } else { 0 };
+            if !active.is_empty() && self.idle_threads_skipped < MAX_IDLE_SKIPS {
+                return Ok(self.draw(&active));
             }
-            self.passed_over = 0;
-            if !working.is_empty() {
-                let vain: Vec<_> = able.into_iter().filter(|(_, vain)| *vain >= VAIN).collect();
-                return Ok(self.next_in_turn(&vain));
+            self.idle_threads_skipped = 0;
+            if !active.is_empty() {
+                let idle_polls: Vec<_> =
+                    runnable.into_iter().filter(|(_, idle_polls)| *idle_polls >= IDLE_THRESHOLD).collect();
+                return Ok(self.next_round_robin(&idle_polls));
             }
-            if able.is_empty() {
-                let Some(next_ns) = self.next_ns() else {
-                    return Err(self.cannot_go_on(who_waits_for_what(&self.threads)));
+            if runnable.is_empty() {
+                let next_ns = self.next_ns().filter(|_| !self.is_at_rest_for_long());
+                let Some(next_ns) = next_ns else {
+                    return Err(self.deadlock_error(describe_waits(&self.threads)));
                 };
                 self.clock.reach(next_ns);
                 continue;
             }
-            // All look in vain: the longer they do, the more time passes between two looks.
-            let least = able.iter().map(|(_, vain)| *vain).min().unwrap_or(VAIN);
-            let cost_ns = VAIN_NS << (least - VAIN).min(MOST_VAIN_SHIFT);
+            // All polls are idle: the longer they are, the more time passes between two polls.
+            let least = runnable.iter().map(|(_, idle_polls)| *idle_polls).min().unwrap_or(IDLE_THRESHOLD);
+            let cost_ns = IDLE_ROUND_NS << (least - IDLE_THRESHOLD).min(MAX_IDLE_SHIFT);
             let left_ns = self.next_ns().map_or(cost_ns, |next_ns| next_ns.saturating_sub(now_ns));
             self.clock.pass(cost_ns.min(left_ns.max(1)));
             self.wake();
-            return Ok(self.next_in_turn(&able));
+            return Ok(self.next_round_robin(&runnable));
         }
     }
 
-    /// The run cannot go on.
-    pub(crate) fn cannot_go_on(&self, who: String) -> WorldError {
+    /// Reports whether all threads have long waited without end, some of them in waits with time-outs, which
+    /// end only to begin again. What the library does by itself, such as to look for processes that have
+    /// ended, has long been done then.
+    fn is_at_rest_for_long(&mut self) -> bool {
+        let waits = |thread: &Thread| match &thread.activity {
+            _ if thread.endless.is_some() => true,
+            Activity::Waiting(_, wait) => wait.until_ns.is_none(),
+            Activity::InVfork(_) => true,
+            _ => false,
+        };
+        let is_at_rest = self.threads.threads.values().all(waits)
+            && self.timers.next_ns().is_none()
+            && self.alarms.next_ns().is_none();
+        let now_ns = self.clock.now_ns();
+        self.at_rest_since_ns = is_at_rest.then(|| self.at_rest_since_ns.unwrap_or(now_ns));
+        self.at_rest_since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= LONG_REST_NS)
+    }
+
+    /// Returns the error for a run that cannot continue.
+    pub(crate) fn deadlock_error(&self, who: String) -> WorldError {
         WorldError::Deadlock { who, departures: self.departures.clone() }
     }
 
-    /// One of these: the one that went last, unless the seed has another one go on.
-    fn draw(&mut self, able: &[ThreadId]) -> ThreadId {
+    /// Draws one of these: the one that ran last, unless the seed switches to another one.
+    fn draw(&mut self, runnable: &[ThreadId]) -> ThreadId {
+        if self.is_preparing {
+            return runnable.first().copied().unwrap_or(ThreadId(0));
+        }
         self.points += 1;
-        let plain = self.last.filter(|last| able.contains(last)).or(able.first().copied());
+        let plain = self.last.filter(|last| runnable.contains(last)).or(runnable.first().copied());
         let switch = match &self.options.departures {
             Some(listed) => match listed.get(&self.points) {
                 Some(Departure::Switch(index)) => Some(*index),
                 _ => None,
             },
-            None if able.len() < 2
-                || !self.switches.strikes(&mut self.order, self.options.draws.switch_ppm) =>
+            None if runnable.len() < 2
+                || !self.switches.hits(&mut self.order, self.options.draws.switch_ppm) =>
             {
                 None
             }
             None => {
-                // One of the others.
-                let index = self.order.below(able.len() as u64 - 1) as usize;
-                let plain = able.iter().position(|one| Some(*one) == plain).unwrap_or(able.len());
+                // The index of another thread than the plain one.
+                let index = self.order.below(runnable.len() as u64 - 1) as usize;
+                let plain = runnable.iter().position(|one| Some(*one) == plain).unwrap_or(runnable.len());
                 u32::try_from(index + usize::from(index >= plain)).ok()
             }
         };
-        let switched = switch.and_then(|index| able.get(index as usize).copied().zip(Some(index)));
+        let switched = switch.and_then(|index| runnable.get(index as usize).copied().zip(Some(index)));
         let chosen = match (switched, plain) {
             (Some((chosen, index)), plain) if Some(chosen) != plain => {
                 let name = |id: ThreadId| self.threads.get(id).map_or("", |thread| thread.name.as_str());
@@ -106,26 +143,26 @@ impl Supervisor {
         chosen
     }
 
-    /// The next of these after the one that went last.
-    fn next_in_turn(&mut self, able: &[(ThreadId, u32)]) -> ThreadId {
+    /// Returns the next of these in turn after the one that ran last.
+    fn next_round_robin(&mut self, runnable: &[(ThreadId, u32)]) -> ThreadId {
         let after = |(id, _): &&(ThreadId, u32)| self.last.is_none_or(|last| *id > last);
-        let next = able.iter().find(after).or(able.first()).map_or(ThreadId(0), |(id, _)| *id);
+        let next = runnable.iter().find(after).or(runnable.first()).map_or(ThreadId(0), |(id, _)| *id);
         self.last = Some(next);
         next
     }
 
-    /// When something happens though no thread does anything.
+    /// Returns the time of the next event that happens without any thread's action.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let now_ns = self.clock.now_ns();
-        let of_threads = self.threads.threads.values().filter_map(|thread| match &thread.doing {
-            Doing::Waiting(_, wait) => wait.until_ns,
-            Doing::InVfork(_) => None,
+        let of_threads = self.threads.threads.values().filter_map(|thread| match &thread.activity {
+            Activity::Waiting(_, wait) => wait.until_ns,
+            Activity::InVfork(_) => None,
             _ => Some(thread.rests_until_ns).filter(|until_ns| *until_ns > now_ns),
         });
         of_threads.chain(self.timers.next_ns()).chain(self.alarms.next_ns()).min()
     }
 
-    /// Ends the waits that have come to their end.
+    /// Ends the waits whose condition is met.
     fn wake(&mut self) {
         self.delivery.settle();
         let now_ns = self.clock.now_ns();
@@ -137,28 +174,28 @@ impl Supervisor {
             self.interrupt_waits();
         }
         let changes = self.changes;
-        self.looked_at = changes;
+        self.checked_at_change = changes;
         let has_signal_files = self.has_signal_files;
         for thread in self.threads.threads.values_mut() {
-            let asker = Asker::new(thread.tracee, has_signal_files);
-            let Doing::Waiting(call, wait) = &mut thread.doing else { continue };
+            let polling_thread = PollingThread::new(thread.tracee, has_signal_files);
+            let Activity::Waiting(call, wait) = &mut thread.activity else { continue };
             let is_over = wait.until_ns.is_some_and(|until_ns| until_ns <= now_ns);
             let is_ready = match &wait.on {
-                WaitFor::Descriptors(interests) if wait.looked_at != changes => {
-                    wait.looked_at = changes;
+                WaitFor::Descriptors(interests) if wait.checked_at_change != changes => {
+                    wait.checked_at_change = changes;
                     let process = self.descriptors.get(&thread.process);
-                    process.is_none_or(|process| process.any_is_ready(asker, interests))
+                    process.is_none_or(|process| process.any_is_ready(polling_thread, interests))
                 }
-                WaitFor::Lock if wait.looked_at != changes => {
-                    wait.looked_at = changes;
+                WaitFor::Change(_) if wait.checked_at_change != changes => {
+                    wait.checked_at_change = changes;
                     true
                 }
                 _ => false,
             };
             if is_ready || is_over {
                 let why = if is_ready { Woken::Ready } else { Woken::TimedOut };
-                thread.doing = Doing::Woken(*call, why);
-                thread.vain = 0;
+                thread.activity = Activity::Woken(*call, why);
+                thread.idle_polls = 0;
             }
         }
     }

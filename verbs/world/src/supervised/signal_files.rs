@@ -1,51 +1,66 @@
 //! Descriptors that are readable while a signal is pending (`signalfd`).
 //!
-//! The kernel looks at the signals of the thread that asks, so that the supervisor asks in vain: it compares
-//! the descriptor's signals with those that are pending for the thread. An epoll descriptor among whose files
-//! may be such a one is not asked either, because the kernel then forgets that a signal came; the thread
-//! itself looks, each time when something has changed.
+//! The kernel checks the signals of the thread that polls, so that a poll by the supervisor is useless:
+//! instead, the supervisor compares the descriptor's signals with those that are pending for the thread. An
+//! epoll descriptor that may contain a signalfd is not polled either, because the kernel then forgets that a
+//! signal arrived; the thread itself polls it, each time when something has changed.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use super::signals::pending;
 use super::tracee::Tracee;
 
-/// The thread on whose behalf descriptors are looked at.
+/// The thread on whose behalf descriptors are polled.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asker {
+pub(crate) struct PollingThread {
     thread: Tracee,
-    /// Whether any descriptor of the world may be one for signals.
+    /// The world may have a descriptor for signals.
     has_signal_files: bool,
 }
 
-impl Asker {
-    pub(crate) const fn new(thread: Tracee, has_signal_files: bool) -> Asker {
-        Asker { thread, has_signal_files }
+impl PollingThread {
+    pub(crate) const fn new(thread: Tracee, has_signal_files: bool) -> PollingThread {
+        PollingThread { thread, has_signal_files }
     }
 
-    /// Whether a file is ready to be read, if the kernel cannot tell the supervisor; `None`: the kernel can.
+    /// Reports whether a file can be read, if the kernel cannot tell the supervisor; `None` if the kernel
+    /// can.
     pub(crate) fn is_readable(self, file: BorrowedFd<'_>) -> Option<bool> {
         if !self.has_signal_files {
             return None;
         }
-        match kind(file).as_deref() {
-            Some("anon_inode:[signalfd]") => Some(signals_of(file)? & pending(self.thread) != 0),
+        match file_kind(file).as_deref() {
+            Some(SIGNALS) => Some(signals_of(file)? & pending(self.thread) != 0),
             Some(EPOLL) => Some(true),
             _ => None,
         }
     }
 }
 
-/// The link of an epoll descriptor.
+/// Link text of a descriptor for signals.
+pub(crate) const SIGNALS: &str = "anon_inode:[signalfd]";
+/// Length of what is read about a signal, and the part of it with the processor time of a child.
+const SIGNAL_BYTES: u64 = 128;
+const TIMES: std::ops::Range<u64> = 56..72;
+
+/// Clears the processor times in what was read of signals.
+pub(crate) fn clear_times(thread: Tracee, at: u64, bytes: i64) -> nix::Result<()> {
+    let signals = u64::try_from(bytes).unwrap_or(0) / SIGNAL_BYTES;
+    let zeros = [0; (TIMES.end - TIMES.start) as usize];
+    (0..signals)
+        .try_for_each(|index| thread.write(at.wrapping_add(index * SIGNAL_BYTES + TIMES.start), &zeros))
+}
+
+/// Link text of an epoll descriptor.
 pub(crate) const EPOLL: &str = "anon_inode:[eventpoll]";
 
-/// What a file without a name is, as its link says.
-pub(crate) fn kind(file: BorrowedFd<'_>) -> Option<String> {
+/// Returns the kind of a file without a name, from its link.
+pub(crate) fn file_kind(file: BorrowedFd<'_>) -> Option<String> {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     link.into_os_string().into_string().ok()
 }
 
-/// The signals that a descriptor is for.
+/// Returns the signals that a descriptor is for.
 fn signals_of(file: BorrowedFd<'_>) -> Option<u64> {
     let known = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
     let mask = known.lines().find_map(|line| line.strip_prefix("sigmask:"))?;
@@ -68,10 +83,10 @@ mod tests {
         set.add(Signal::SIGUSR2);
         let file = SignalFd::new(&set).unwrap();
         assert_eq!(signals_of(file.as_fd()), Some(super::super::signals::signal_bit(libc::SIGUSR2)));
-        let asker = |has_signal_files| Asker::new(Tracee(gettid()), has_signal_files);
-        assert_eq!(asker(true).is_readable(file.as_fd()), Some(false));
-        assert_eq!(asker(false).is_readable(file.as_fd()), None);
+        let polling_thread = |has_signal_files| PollingThread::new(Tracee(gettid()), has_signal_files);
+        assert_eq!(polling_thread(true).is_readable(file.as_fd()), Some(false));
+        assert_eq!(polling_thread(false).is_readable(file.as_fd()), None);
         let (reader, _writer) = nix::unistd::pipe().unwrap();
-        assert_eq!(asker(true).is_readable(reader.as_fd()), None);
+        assert_eq!(polling_thread(true).is_readable(reader.as_fd()), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Signals that are pending, and the waits that they end.
+//! Pending signals, and the waits that they end.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::threads::Call;
 use super::tracee::Tracee;
 use super::waits::Woken;
 
-/// Whether a signal that is pending ends a wait in this call, and how.
+/// Reports whether a pending signal ends a wait in this call, and how.
 pub(crate) fn ended_by_signal(tracee: Tracee, call: &Call) -> Option<Woken> {
     let status = fs::read_to_string(format!("/proc/{}/status", tracee.0)).ok()?;
     let pending = pending_of(&status);
@@ -25,13 +25,13 @@ pub(crate) fn ended_by_signal(tracee: Tracee, call: &Call) -> Option<Woken> {
     let blocked = mask_of(tracee, call).or_else(|| field_of(&status, "SigBlk:")).unwrap_or(0);
     let ignored = field_of(&status, "SigIgn:").unwrap_or(0);
     let caught = field_of(&status, "SigCgt:").unwrap_or(0);
-    // By default these do nothing.
+    // The default action of these is to do nothing.
     let quiet = [libc::SIGCHLD, libc::SIGURG, libc::SIGWINCH, libc::SIGCONT].map(signal_bit);
     let quiet = quiet.iter().fold(0, |all, bit| all | bit) & !caught;
     (pending & !blocked & !ignored & !quiet != 0).then_some(Woken::Interrupted)
 }
 
-/// The signals that are pending for a thread.
+/// Returns the signals that are pending for a thread.
 pub(crate) fn pending(tracee: Tracee) -> u64 {
     fs::read_to_string(format!("/proc/{}/status", tracee.0)).map_or(0, |status| pending_of(&status))
 }
@@ -40,17 +40,17 @@ fn pending_of(status: &str) -> u64 {
     field_of(status, "SigPnd:").unwrap_or(0) | field_of(status, "ShdPnd:").unwrap_or(0)
 }
 
-/// The bit of a signal in a mask.
+/// Returns the bit of a signal in a mask.
 pub(crate) const fn signal_bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// A number in the kernel's status of a thread.
+/// Returns a number in the kernel's status of a thread.
 pub(crate) fn field(thread: Pid, name: &str) -> Option<u64> {
     field_of(&fs::read_to_string(format!("/proc/{thread}/status")).ok()?, name)
 }
 
-/// The same: process numbers are decimal, masks of signals hexadecimal.
+/// Parses a number in a status: process ids are decimal, and masks of signals hexadecimal.
 fn field_of(status: &str, name: &str) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix(name))?.trim();
     if name.starts_with("Sig") || name.starts_with("Shd") {
@@ -60,7 +60,7 @@ fn field_of(status: &str, name: &str) -> Option<u64> {
     }
 }
 
-/// The signals that a call blocks while it waits, if it says so.
+/// Returns the signals that a call blocks while it waits, if it has a mask.
 fn mask_of(tracee: Tracee, call: &Call) -> Option<u64> {
     let [first, _, _, fourth, fifth, sixth] = call.arguments();
     let at = match Sysno::new(call.number as usize) {

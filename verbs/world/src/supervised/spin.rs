@@ -1,40 +1,39 @@
-//! Threads that loop without a call until memory changes: whether a thread does is proven, by running it one
-//! instruction after the other.
+//! Detects threads that loop without a call until memory changes, by single-stepping.
 //!
-//! It is proven when two rounds in a row have the same registers at each step, and each instruction is of a
-//! kind that reads, computes in registers, or stores what registers say where registers say. Then the second
-//! round left the memory as the first one did, and so does every further round: when it was noticed makes no
-//! difference. The thread then stands at the same instruction of its loop in every run.
+//! The loop is proven when two rounds in a row have the same registers at each step, and each instruction
+//! only reads, computes in registers, or stores values of registers at addresses in registers. Then the
+//! second round left the memory as the first one did, and so does every further round: the time of detection
+//! makes no difference. The thread then stands at the same instruction of its loop in every run.
 
 use nix::sys::signal::Signal;
 
 use super::stop::{Stop, await_stop};
 use super::tracee::{Registers, Tracee};
 
-/// Instructions that are looked at, at most.
-const MOST_STEPS: usize = 600;
-/// Bytes of an instruction that are looked at: prefixes and what follows.
-const CODE: usize = 8;
+/// Maximum number of instructions that are stepped.
+const MAX_STEPS: usize = 600;
+/// Number of bytes of an instruction that are decoded: prefixes and what follows.
+const CODE_BYTES: usize = 8;
 
-/// What the steps of a thread came to.
+/// The result of stepping a thread.
 #[derive(Debug)]
-pub(crate) enum Proof {
-    /// It loops until memory changes, and stands at the beginning of its loop.
+pub(crate) enum SpinProof {
+    /// The thread loops until memory changes, and is stopped at the beginning of its loop.
     Loops,
-    /// It does not, or that cannot be told. It goes on.
-    Open,
-    /// It came to this stop.
+    /// The thread does not loop, or that is unknown. It can continue.
+    Unproven,
+    /// The thread came to this stop.
     Stopped(Stop),
 }
 
-/// Whether a thread that is stopped somewhere in its program loops until memory changes.
-pub(crate) fn prove(tracee: Tracee) -> nix::Result<Proof> {
-    let mut states: Vec<Key> = Vec::new();
+/// Finds whether a thread that is stopped somewhere in its program loops until memory changes.
+pub(crate) fn prove_spin(tracee: Tracee) -> nix::Result<SpinProof> {
+    let mut states: Vec<RegisterKey> = Vec::new();
     let mut before = tracee.registers()?;
-    while states.len() < MOST_STEPS {
-        states.push(key(&before));
+    while states.len() < MAX_STEPS {
+        states.push(register_key(&before));
         if let Some(round) = repeated_round(&states) {
-            return to_beginning(tracee, &round);
+            return step_to_loop_start(tracee, &round);
         }
         let now = match step(tracee, &before)? {
             Ok(now) => now,
@@ -42,59 +41,59 @@ pub(crate) fn prove(tracee: Tracee) -> nix::Result<Proof> {
         };
         before = now;
     }
-    Ok(Proof::Open)
+    Ok(SpinProof::Unproven)
 }
 
-/// Lets it go on to the state of its loop that comes first of all, by its instruction.
-fn to_beginning(tracee: Tracee, round: &[Key]) -> nix::Result<Proof> {
-    let Some(first) = round.iter().min() else { return Ok(Proof::Open) };
+/// Steps the thread to the state of its loop with the lowest instruction address.
+fn step_to_loop_start(tracee: Tracee, round: &[RegisterKey]) -> nix::Result<SpinProof> {
+    let Some(first) = round.iter().min() else { return Ok(SpinProof::Unproven) };
     for _ in 0..=round.len() {
         let now = tracee.registers()?;
-        if key(&now) == *first {
-            return Ok(Proof::Loops);
+        if register_key(&now) == *first {
+            return Ok(SpinProof::Loops);
         }
         if let Err(proof) = step(tracee, &now)? {
             return Ok(proof);
         }
     }
-    Ok(Proof::Open)
+    Ok(SpinProof::Unproven)
 }
 
-/// One instruction, if it is of a kind that is known.
-fn step(tracee: Tracee, before: &Registers) -> nix::Result<Result<Registers, Proof>> {
-    let mut code = [0; CODE];
+/// Steps one instruction, if it is of a known kind.
+fn step(tracee: Tracee, before: &Registers) -> nix::Result<Result<Registers, SpinProof>> {
+    let mut code = [0; CODE_BYTES];
     if tracee.read(before.rip, &mut code).is_err() {
-        return Ok(Err(Proof::Open));
+        return Ok(Err(SpinProof::Unproven));
     }
-    let Some(kind) = kind(&code) else { return Ok(Err(Proof::Open)) };
+    let Some(instruction_kind) = instruction_kind(&code) else { return Ok(Err(SpinProof::Unproven)) };
     tracee.step()?;
     match await_stop(tracee)? {
         Stop::Signal(Signal::SIGTRAP) => {}
-        other => return Ok(Err(Proof::Stopped(other))),
+        other => return Ok(Err(SpinProof::Stopped(other))),
     }
     let now = tracee.registers()?;
     const ZERO_FLAG: u64 = 1 << 6;
-    // An exchange that finds what it compares with has stored something new.
-    if kind == Kind::CompareExchange && now.eflags & ZERO_FLAG != 0 {
-        return Ok(Err(Proof::Open));
+    // A compare-exchange that succeeds has stored something new.
+    if instruction_kind == InstructionKind::CompareExchange && now.eflags & ZERO_FLAG != 0 {
+        return Ok(Err(SpinProof::Unproven));
     }
     Ok(Ok(now))
 }
 
-/// What decides how a thread goes on, but memory.
-type Key = [u64; 19];
+/// The state that decides how a thread continues, apart from memory.
+type RegisterKey = [u64; 19];
 
-fn key(registers: &Registers) -> Key {
+fn register_key(registers: &Registers) -> RegisterKey {
     let Registers { r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, .. } =
         *registers;
     let Registers { rip, eflags, rsp, fs_base, .. } = *registers;
-    // The flag of single steps may show.
+    // The trap flag of single steps may be set.
     let flags = eflags & !(1 << 8);
     [rip, rsp, rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15, flags, fs_base]
 }
 
-/// The last round, if the last state ends the second of two that are alike.
-fn repeated_round(states: &[Key]) -> Option<Vec<Key>> {
+/// Returns the last round, if the last state ends the second of two equal rounds.
+fn repeated_round(states: &[RegisterKey]) -> Option<Vec<RegisterKey>> {
     let (last, earlier) = states.split_last()?;
     let length = earlier.iter().rev().position(|state| state == last)? + 1;
     let first = earlier.len().checked_sub(2 * length)?;
@@ -102,18 +101,18 @@ fn repeated_round(states: &[Key]) -> Option<Vec<Key>> {
     (one == other).then(|| other.to_vec())
 }
 
-/// A kind of instruction that may stand in a loop that waits.
+/// A kind of instruction that may be in a loop that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// It reads memory and changes registers, or stores what registers say.
+enum InstructionKind {
+    /// The instruction reads memory and changes registers, or stores values of registers.
     Plain,
-    /// It stores only if it finds what it compares with.
+    /// The instruction stores only if the comparison succeeds.
     CompareExchange,
 }
 
-/// The kind of the instruction that begins here; `None`: it may change memory by what is there, or is not
-/// known.
-fn kind(code: &[u8]) -> Option<Kind> {
+/// Returns the kind of the instruction that begins here; `None` if it may change memory depending on its
+/// contents, or is unknown.
+fn instruction_kind(code: &[u8]) -> Option<InstructionKind> {
     let is_prefix = |byte: &u8| matches!(*byte, 0x66 | 0xf0 | 0xf2 | 0xf3 | 0x2e | 0x3e | 0x64 | 0x65);
     let mut rest = code.iter().copied().skip_while(|byte| is_prefix(byte)).peekable();
     rest.next_if(|byte| byte & 0xf0 == 0x40);
@@ -121,9 +120,9 @@ fn kind(code: &[u8]) -> Option<Kind> {
     let second = rest.next()?;
     let is_register = |modes: u8| modes >> 6 == 3;
     let chosen = |modes: u8| modes >> 3 & 7;
-    let plain = |is_so: bool| is_so.then_some(Kind::Plain);
+    let plain = |is_so: bool| is_so.then_some(InstructionKind::Plain);
     match operation {
-        // ALU: into registers, and comparisons.
+        // Arithmetic and logic into registers, and comparisons.
         0x00..=0x3f if operation & 7 < 6 => {
             let compares = operation >> 3 == 7;
             plain(operation & 7 >= 2 || compares || is_register(second))
@@ -131,14 +130,15 @@ fn kind(code: &[u8]) -> Option<Kind> {
         0x80 | 0x81 | 0x83 => plain(is_register(second) || chosen(second) == 7),
         0xf6 | 0xf7 => plain(is_register(second) || chosen(second) < 2 || chosen(second) >= 4),
         0xc0 | 0xc1 | 0xd0..=0xd3 => plain(is_register(second)),
-        // inc and dec of registers; calls and jumps to where registers or memory say, and push.
+        // inc and dec of registers; indirect calls and jumps, and push.
         0xff => plain(match chosen(second) {
             0 | 1 => is_register(second),
             2 | 4 | 6 => true,
             _ => false,
         }),
-        // push, pop, movsxd, push of numbers, imul, short jumps, test, xchg, mov, lea, nop, sign extensions,
-        // test with a number, numbers into registers, ret, mov of numbers, leave, call and jumps.
+        // push, pop, movsxd, push of immediates, imul, short jumps, test, xchg, mov, lea, nop, sign
+        // extensions, test with an immediate, immediates into registers, ret, mov of immediates, leave, call
+        // and jumps.
         0x50..=0x5f
         | 0x63
         | 0x68..=0x6b
@@ -155,16 +155,16 @@ fn kind(code: &[u8]) -> Option<Kind> {
         | 0xc9
         | 0xe8
         | 0xe9
-        | 0xeb => Some(Kind::Plain),
+        | 0xeb => Some(InstructionKind::Plain),
         0x0f => match second {
             // nop and endbr, cmov, jumps, setcc, bt, imul, movzx, bsf and bsr, movsx, fences.
             0x1e | 0x1f | 0x40..=0x4f | 0x80..=0x8f | 0xa3 | 0xaf | 0xb6 | 0xb7 | 0xbc..=0xbf => {
-                Some(Kind::Plain)
+                Some(InstructionKind::Plain)
             }
-            0x90..=0x9f | 0xc8..=0xcf => Some(Kind::Plain),
+            0x90..=0x9f | 0xc8..=0xcf => Some(InstructionKind::Plain),
             0xae => plain(rest.next().is_some_and(is_register)),
             0xba => plain(rest.next().is_some_and(|modes| chosen(modes) == 4)),
-            0xb0 | 0xb1 => Some(Kind::CompareExchange),
+            0xb0 | 0xb1 => Some(InstructionKind::CompareExchange),
             _ => None,
         },
         _ => None,
@@ -187,7 +187,7 @@ mod tests {
             &[0xe8, 0, 0, 0, 0],
             &[0x83, 0x3f, 0],
         ];
-        assert!(known.iter().all(|code| kind(code) == Some(Kind::Plain)));
+        assert!(known.iter().all(|code| instruction_kind(code) == Some(InstructionKind::Plain)));
         // inc dword [rdx]; add [rdx], eax; lock dec [rdi]; movaps; syscall; rdtsc; add dword [rdx], 1; neg
         // [rdx].
         let others: [&[u8]; 8] = [
@@ -200,14 +200,14 @@ mod tests {
             &[0x83, 0x02, 1],
             &[0xf7, 0x1a],
         ];
-        assert_eq!(others.iter().find(|code| kind(code).is_some()), None);
-        assert_eq!(kind(&[0xf0, 0x0f, 0xb1, 0x17]), Some(Kind::CompareExchange));
-        assert_eq!(kind(&[]), None);
+        assert_eq!(others.iter().find(|code| instruction_kind(code).is_some()), None);
+        assert_eq!(instruction_kind(&[0xf0, 0x0f, 0xb1, 0x17]), Some(InstructionKind::CompareExchange));
+        assert_eq!(instruction_kind(&[]), None);
     }
 
     #[test]
     fn a_round_is_repeated_when_two_are_alike() {
-        let states = |rips: &[u64]| -> Vec<Key> { rips.iter().map(|rip| [*rip; 19]).collect() };
+        let states = |rips: &[u64]| -> Vec<RegisterKey> { rips.iter().map(|rip| [*rip; 19]).collect() };
         assert_eq!(repeated_round(&states(&[9, 1, 2, 1, 2, 1])).map(|round| round.len()), Some(2));
         assert_eq!(repeated_round(&states(&[1, 2, 1])), None);
         assert_eq!(repeated_round(&states(&[1, 2, 3, 1, 4, 3, 1])), None);

@@ -1,7 +1,7 @@
-//! The beginning of a world: the first process, in name spaces of its own.
+//! Starts the first process of a world, in namespaces of its own.
 //!
-//! Between fork and exec there is one thread, and nothing that another thread might have locked is used but
-//! memory, which was made before.
+//! Between fork and exec there is one thread, and it uses no resource that another thread might have locked;
+//! the memory that it needs was allocated before.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -12,7 +12,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::personality::{self, Persona};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigHandler, SigSet, Signal};
 use nix::unistd::{ForkResult, Pid, fork, getgid, getuid, pipe, read, write};
 use seccompiler::BpfProgram;
 
@@ -21,35 +21,37 @@ use super::machine_files::machine_files;
 use crate::error::WorldError;
 use crate::options::WorldOptions;
 
-/// Environment variables of every world: the C library registers no restartable sequences, which depend on
-/// processors, and looks for libraries where it does on a processor without AVX2, which old versions and new
-/// ones name otherwise, and without AVX-512, for which glibc before 2.37 has folders on Intel's processors;
-/// Python leaves no compiled files, which the next run would find.
+/// Environment variables of every world. The C library registers no restartable sequences, which depend on
+/// processors. It searches libraries as on a processor without AVX2, which old and new versions name
+/// differently, and without AVX-512, for which glibc before 2.37 has folders on Intel's processors. Python
+/// leaves no compiled files, which the next run would find.
 const ENVIRONMENT: [(&str, &str); 2] = [
     ("GLIBC_TUNABLES", "glibc.pthread.rseq=0:glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-AVX512CD"),
     ("PYTHONDONTWRITEBYTECODE", "1"),
 ];
-/// The variable that names the folder of temporary files.
+/// Variable that names the folder of temporary files.
 const TMPDIR: &str = "TMPDIR";
-/// The variable with options for pytest, and those that come before the user's: what pytest remembers of a
-/// run goes with the world.
+/// Variable with options for pytest, and those that come before the user's: pytest's cache is removed with
+/// the world.
 const PYTEST_OPTIONS: &str = "PYTEST_ADDOPTS";
 const PYTEST_CACHE: &str = "-o cache_dir=/dev/shm/tmp/pytest-cache";
 
-/// Exit codes of a first process that cannot begin, as shells have them.
+/// Exit codes of a first process that cannot begin, as shells use them.
 pub(crate) const NOT_FOUND: i32 = 127;
 pub(crate) const NOT_STARTED: i32 = 126;
+/// Exit code of a first process that may have no filter of calls.
+pub(crate) const NO_FILTER: i32 = 125;
 
 /// A first process that waits for its tracer.
-pub(crate) struct Started {
-    /// The process that makes the name spaces, or the first one itself.
+pub(crate) struct StartedProgram {
+    /// Process that creates the namespaces, or the first process itself.
     pub(crate) outer: Pid,
-    /// A byte lets it go on.
+    /// Pipe: a byte lets the process continue.
     go: OwnedFd,
 }
 
-impl Started {
-    /// It is traced: it may go on.
+impl StartedProgram {
+    /// Lets the process continue, because it is traced now.
     pub(crate) fn go(self) -> Result<(), WorldError> {
         write(&self.go, b"!").map_err(|errno| failed("letting the first process go", errno))?;
         Ok(())
@@ -61,12 +63,12 @@ fn failed(what: &'static str, errno: Errno) -> WorldError {
 }
 
 /// Starts the first process.
-pub(crate) fn start(options: &WorldOptions, filter: &BpfProgram) -> Result<Started, WorldError> {
-    let command = Prepared::new(options)?;
+pub(crate) fn start(options: &WorldOptions, filter: &BpfProgram) -> Result<StartedProgram, WorldError> {
+    let command = PreparedStart::new(options)?;
     let (wait, go) = pipe().map_err(|errno| failed("making a pipe", errno))?;
-    // SAFETY: the child makes system calls only, until it is another program.
+    // SAFETY: the child makes only system calls until it executes another program.
     match unsafe { fork() }.map_err(|errno| failed("making a process", errno))? {
-        ForkResult::Parent { child } => Ok(Started { outer: child, go }),
+        ForkResult::Parent { child } => Ok(StartedProgram { outer: child, go }),
         ForkResult::Child => {
             drop(go);
             let mut byte = [0];
@@ -80,30 +82,30 @@ pub(crate) fn start(options: &WorldOptions, filter: &BpfProgram) -> Result<Start
     }
 }
 
-/// The program, with all that is needed to start it.
-struct Prepared {
-    /// What it may be called, along PATH.
+/// The program, with everything needed to start it.
+struct PreparedStart {
+    /// Candidates for the path of the program, along PATH.
     paths: Vec<CString>,
     arguments: Vec<CString>,
     environment: Vec<CString>,
-    /// The same, if the world has a folder of temporary files of its own.
+    /// Environment if the world has a folder of temporary files of its own.
     environment_inside: Vec<CString>,
     /// Folders that are empty in every world.
     empty_folders: Vec<CString>,
-    /// Folders that are made in these, outer ones first: they lead to `private_folders`.
+    /// Folders that are created in these, outer ones first: they lead to `private_folders`.
     made_folders: Vec<CString>,
-    /// Folders that are empty in this one.
+    /// Folders that are empty in this world.
     private_folders: Vec<CString>,
-    /// Files of the machine, and what they say; folders say nothing.
+    /// Files of the machine with their contents; folders have none.
     machine_files: Vec<(CString, Option<String>)>,
-    /// Where standard output and standard error go, if not where those of the supervisor go.
+    /// File for standard output and standard error, if not those of the supervisor.
     output: Option<CString>,
     user_map: Vec<u8>,
     group_map: Vec<u8>,
 }
 
-impl Prepared {
-    fn new(options: &WorldOptions) -> Result<Prepared, WorldError> {
+impl PreparedStart {
+    fn new(options: &WorldOptions) -> Result<PreparedStart, WorldError> {
         let program: &OsStr = &options.program;
         let text = |bytes: &[u8]| {
             let error =
@@ -126,16 +128,16 @@ impl Prepared {
                 .collect()
         };
         let environment = |set: &[(&str, &str)]| -> Result<Vec<CString>, WorldError> {
-            let is_kept = |name: &OsStr| !set.iter().any(|(known, _)| *known == name);
-            let kept = options.environment.iter().filter(|(name, _)| is_kept(name));
-            let kept = kept.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            let is_recorded = |name: &OsStr| !set.iter().any(|(known, _)| *known == name);
+            let inherited = options.environment.iter().filter(|(name, _)| is_recorded(name));
+            let inherited = inherited.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
             let set = set.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-            kept.chain(set).map(|(name, value)| text(&[name, b"=", value].concat())).collect()
+            inherited.chain(set).map(|(name, value)| text(&[name, b"=", value].concat())).collect()
         };
         let cache = format!("{PYTEST_CACHE} {}", variable(options, PYTEST_OPTIONS));
         let inside = [&ENVIRONMENT[..], &[(TMPDIR, TEMPORARY), (PYTEST_OPTIONS, cache.trim_end())]].concat();
         let (user, group) = (getuid(), getgid());
-        Ok(Prepared {
+        Ok(PreparedStart {
             paths: paths.iter().map(|path| text(path)).collect::<Result<_, _>>()?,
             arguments: options.arguments.iter().map(|one| text(one.as_bytes())).collect::<Result<_, _>>()?,
             environment: environment(&ENVIRONMENT)?,
@@ -147,7 +149,7 @@ impl Prepared {
             made_folders: options
                 .private_folders
                 .iter()
-                .flat_map(|folder| below_empty_ones(folder))
+                .flat_map(|folder| add_empty_folders(folder))
                 .map(|folder| text(folder.as_os_str().as_bytes()))
                 .collect::<Result<_, _>>()?,
             private_folders: options
@@ -166,17 +168,17 @@ impl Prepared {
     }
 }
 
-/// A variable of the user's environment, as text.
+/// Returns a variable of the user's environment, as text.
 fn variable(options: &WorldOptions, name: &str) -> String {
     let found = options.environment.iter().find(|(known, _)| known == name);
     found.map_or_else(String::new, |(_, value)| value.to_string_lossy().into_owned())
 }
 
-/// The process that makes name spaces, and waits for those in them. Where name spaces cannot be had, it is
-/// the first process itself.
-fn outer(command: &Prepared, filter: &BpfProgram) {
+/// Creates the namespaces, and waits for the processes in them. Where namespaces are not available, this
+/// process becomes the first process itself.
+fn outer(command: &PreparedStart, filter: &BpfProgram) {
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
-    // Before folders are hidden: it may be in one of them.
+    // The output is opened before folders are hidden, because it may be in one of them.
     if let Some(file) = &command.output
         && !redirect(file)
     {
@@ -195,7 +197,7 @@ fn outer(command: &Prepared, filter: &BpfProgram) {
     let _ = put("/proc/self/setgroups", b"deny");
     let _ = put("/proc/self/uid_map", &command.user_map);
     let _ = put("/proc/self/gid_map", &command.group_map);
-    // SAFETY: as in `start`.
+    // SAFETY: the same as in `start`.
     match unsafe { fork() } {
         Ok(ForkResult::Parent { child }) => wait_for(child),
         Ok(ForkResult::Child) => {
@@ -206,13 +208,13 @@ fn outer(command: &Prepared, filter: &BpfProgram) {
     }
 }
 
-/// The first process of the name space: it takes in those whose parent has gone.
-fn inner(command: &Prepared, filter: &BpfProgram) {
+/// Runs the init process of the PID namespace, which adopts processes whose parent has ended.
+fn inner(command: &PreparedStart, filter: &BpfProgram) {
     let has_folder = private_mounts(command);
     let environment = if has_folder { &command.environment_inside } else { &command.environment };
     bring_up_loopback();
     let _ = nix::unistd::sethostname("world");
-    // SAFETY: as in `start`.
+    // SAFETY: the same as in `start`.
     match unsafe { fork() } {
         Ok(ForkResult::Parent { child }) => wait_for(child),
         Ok(ForkResult::Child) => {
@@ -235,9 +237,9 @@ fn wait_for(child: Pid) {
     }
 }
 
-/// A folder and those that lead to it from one that is empty in every world, outer ones first; nothing if it
-/// lies in none of these.
-fn below_empty_ones(folder: &Path) -> Vec<&Path> {
+/// Returns a folder and its ancestors within a folder that is empty in every world, outer ones first; empty
+/// if it is in none of these.
+fn add_empty_folders(folder: &Path) -> Vec<&Path> {
     let is_below =
         |path: &&Path| EMPTY_FOLDERS.iter().any(|empty| path.starts_with(empty) && *path != Path::new(empty));
     let mut found: Vec<&Path> = folder.ancestors().filter(is_below).collect();
@@ -245,9 +247,9 @@ fn below_empty_ones(folder: &Path) -> Vec<&Path> {
     found
 }
 
-/// A /proc of the processes of the world, and mounts that the machine does not see. Whether the folder of
-/// temporary files is one of them.
-fn private_mounts(command: &Prepared) -> bool {
+/// Mounts a /proc of the world's processes, and folders that are invisible to the machine. Returns whether
+/// the folder of temporary files is one of them.
+fn private_mounts(command: &PreparedStart) -> bool {
     use nix::mount::{MsFlags, mount};
     const NOTHING: Option<&str> = None;
     let _ = mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING);
@@ -266,7 +268,7 @@ fn private_mounts(command: &Prepared) -> bool {
         let _ = nix::unistd::mkdir(folder.as_c_str(), nix::sys::stat::Mode::S_IRWXU);
     }
     for folder in &command.private_folders {
-        // A recording may name one that this machine lacks.
+        // A recording may name a folder that this machine lacks.
         let _ = nix::unistd::mkdir(folder.as_c_str(), nix::sys::stat::Mode::S_IRWXU);
         empty(folder);
     }
@@ -279,33 +281,44 @@ fn private_mounts(command: &Prepared) -> bool {
     has_own_memory && nix::unistd::mkdir(TEMPORARY, nix::sys::stat::Mode::S_IRWXU).is_ok()
 }
 
-/// The network of the world is its loopback interface.
+/// Brings up the loopback interface, which is the whole network of the world.
 fn bring_up_loopback() {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
     let Ok(socket) = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None) else {
         return;
     };
-    // SAFETY: all bytes zero are an `ifreq`.
+    // SAFETY: an `ifreq` of zero bytes is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
         *to = *from as libc::c_char;
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: the request is whole, and the kernel reads no more than it.
+    // SAFETY: the request is initialized, and the kernel reads no more than it.
     unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
 }
 
-/// Becomes the program. Returns if it cannot.
-fn first(command: &Prepared, environment: &[CString], filter: &BpfProgram) {
+/// Ignores and blocks no signal. A shell lets a program in the background ignore some, and a run is the same in
+/// the foreground.
+fn reset_signals() {
+    for signal in Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP)) {
+        // SAFETY: the default action runs no code of this process.
+        let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) };
+    }
+    let _ = SigSet::empty().thread_set_mask();
+}
+
+/// Executes the program. Returns if that fails.
+fn first(command: &PreparedStart, environment: &[CString], filter: &BpfProgram) {
     if let Ok(known) = personality::get() {
         let _ = personality::set(known | Persona::ADDR_NO_RANDOMIZE);
     }
-    // SAFETY: numbers only; descriptors of the supervisor that are open here are closed.
+    // SAFETY: all arguments are numbers; descriptors of the supervisor that are open here are closed.
     unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
-    // SAFETY: numbers only; the tracer answers what the processor refuses.
+    // SAFETY: all arguments are numbers; the tracer emulates what the processor then refuses.
     unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) };
+    reset_signals();
     if seccompiler::apply_filter(filter).is_err() {
-        return;
+        exit(NO_FILTER);
     }
     let mut code = NOT_FOUND;
     for path in &command.paths {
@@ -318,10 +331,10 @@ fn first(command: &Prepared, environment: &[CString], filter: &BpfProgram) {
     exit(code)
 }
 
-/// Standard output and standard error go to a file, in the order in which they are written.
+/// Redirects standard output and standard error to a file, in the order in which they are written.
 fn redirect(file: &CString) -> bool {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
-    // SAFETY: a name that ends with a zero byte, and numbers.
+    // SAFETY: the name ends with a zero byte, and the other arguments are numbers.
     unsafe {
         let opened = libc::open(file.as_ptr(), flags, 0o600);
         let done = opened >= 0 && libc::dup2(opened, 1) == 1 && libc::dup2(opened, 2) == 2;
@@ -338,6 +351,6 @@ fn put<P: nix::NixPath + ?Sized>(path: &P, bytes: &[u8]) -> nix::Result<()> {
 }
 
 fn exit(code: i32) -> ! {
-    // SAFETY: it does not return, and runs no handlers.
+    // SAFETY: the call does not return, and runs no handlers.
     unsafe { libc::_exit(code) }
 }

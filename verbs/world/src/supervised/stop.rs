@@ -1,4 +1,4 @@
-//! Waiting for a thread to stop.
+//! Waits for a thread to stop.
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -9,32 +9,32 @@ use super::threads::Call;
 use super::tracee::Tracee;
 use crate::ended::Exit;
 
-/// Why a thread stopped.
+/// The reason why a thread stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It is about to make a call.
+    /// The thread is about to make a call.
     Call(Box<Call>),
-    /// A call has been made.
+    /// The call has been made.
     CallEnd,
     /// A signal is about to be delivered.
     Signal(Signal),
-    /// It made a thread or a process with this number; true: it waits in the kernel for that.
-    Born(Pid, bool),
-    /// It runs another program now.
+    /// The thread made a thread or a process with this id; true if it waits in the kernel for it (vfork).
+    NewChild(Pid, bool),
+    /// The process executes another program now.
     Exec,
-    /// It was new, or it was stopped by the supervisor.
-    Quiet,
-    /// It has gone.
-    Gone(Exit),
-    /// It has used the processor for long without a call, and goes on.
-    Spins,
-    /// It has waited in the kernel for long, and goes on.
+    /// The thread is new, or the supervisor stopped it.
+    NoEvent,
+    /// The thread has ended.
+    Exited(Exit),
+    /// The thread has used the processor for long without a call, and is still running.
+    Spinning,
+    /// The thread has waited in the kernel for long, and is still waiting.
     Stuck,
 }
 
-/// The time between two ticks of the watchdog, in us.
+/// Time between two ticks of the watchdog, in us.
 pub(crate) const TICK_US: i64 = 2_000;
-/// Ticks without any processor time after which a thread is stuck.
+/// Number of ticks without any processor time after which a thread counts as stuck.
 const STUCK_TICKS: u32 = 15_000;
 
 /// Waits until a thread stops.
@@ -45,9 +45,10 @@ pub(crate) fn await_stop(tracee: Tracee) -> nix::Result<Stop> {
     await_stop_within(tracee, u64::MAX)
 }
 
-/// The same; `Stop::Spins` when it has used the processor for so many ns without a call.
+/// Waits until a thread stops, or has used the processor for `spin_ns` without a call, which gives
+/// `Stop::Spins`.
 pub(crate) fn await_stop_within(tracee: Tracee, spin_ns: u64) -> nix::Result<Stop> {
-    // How busy the machine is with others does not count: only what the thread itself uses does.
+    // The load of the machine does not count: only the processor time of the thread itself does.
     let (mut at_first_tick, mut ticks) = (None, 0);
     let status = loop {
         match waitpid(tracee.0, Some(WaitPidFlag::__WALL)) {
@@ -56,7 +57,7 @@ pub(crate) fn await_stop_within(tracee: Tracee, spin_ns: u64) -> nix::Result<Sto
                 let used_ns = now_ns.saturating_sub(*at_first_tick.get_or_insert(now_ns));
                 ticks += 1;
                 if used_ns >= spin_ns {
-                    return Ok(Stop::Spins);
+                    return Ok(Stop::Spinning);
                 }
                 if ticks >= STUCK_TICKS && used_ns == 0 {
                     return Ok(Stop::Stuck);
@@ -65,9 +66,26 @@ pub(crate) fn await_stop_within(tracee: Tracee, spin_ns: u64) -> nix::Result<Sto
             other => break other?,
         }
     };
+    stop_of(tracee, status)
+}
+
+/// Returns why a thread has stopped, without waiting; `None` if it has not.
+///
+/// # Errors
+/// It is no thread of this supervisor (ECHILD).
+pub(crate) fn poll_stop(tracee: Tracee) -> nix::Result<Option<Stop>> {
+    match waitpid(tracee.0, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => Ok(None),
+        Ok(status) => stop_of(tracee, status).map(Some),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Converts a status of `waitpid` to a stop.
+fn stop_of(tracee: Tracee, status: WaitStatus) -> nix::Result<Stop> {
     Ok(match status {
-        WaitStatus::Exited(_, code) => Stop::Gone(Exit::Code(code)),
-        WaitStatus::Signaled(_, signal, _) => Stop::Gone(Exit::Signal(signal as i32)),
+        WaitStatus::Exited(_, code) => Stop::Exited(Exit::Code(code)),
+        WaitStatus::Signaled(_, signal, _) => Stop::Exited(Exit::Signal(signal as i32)),
         WaitStatus::PtraceSyscall(_) => Stop::CallEnd,
         WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_SECCOMP) => {
             let registers = tracee.registers()?;
@@ -79,24 +97,24 @@ pub(crate) fn await_stop_within(tracee: Tracee, spin_ns: u64) -> nix::Result<Sto
             event @ (libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE),
         ) => {
             let born = Pid::from_raw(i32::try_from(tracee.event_message()?).unwrap_or(0));
-            Stop::Born(born, event == libc::PTRACE_EVENT_VFORK)
+            Stop::NewChild(born, event == libc::PTRACE_EVENT_VFORK)
         }
         WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_EXEC) => Stop::Exec,
         WaitStatus::Stopped(_, signal) => Stop::Signal(signal),
-        _ => Stop::Quiet,
+        _ => Stop::NoEvent,
     })
 }
 
-/// Waits until a thread has gone. It goes on from all other stops.
+/// Waits until a thread has ended, and continues it from all other stops.
 pub(crate) fn await_end(tracee: Tracee) -> nix::Result<Exit> {
     loop {
         match await_stop(tracee)? {
-            Stop::Gone(exit) => return Ok(exit),
-            Stop::Spins | Stop::Stuck => {}
-            // Nothing but its end can come: it was killed.
-            _ => {
-                tracee.go_on(None).or_else(|errno| if errno == Errno::ESRCH { Ok(()) } else { Err(errno) })?
-            }
+            Stop::Exited(exit) => return Ok(exit),
+            Stop::Spinning | Stop::Stuck => {}
+            // The thread was killed, so only its end can follow.
+            _ => tracee
+                .resume(None)
+                .or_else(|errno| if errno == Errno::ESRCH { Ok(()) } else { Err(errno) })?,
         }
     }
 }

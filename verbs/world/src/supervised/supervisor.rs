@@ -1,4 +1,4 @@
-//! The supervisor: lets one thread of the world go on after the other.
+//! The supervisor: lets the threads of the world run, one at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -9,19 +9,21 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::alarms::Alarms;
-use super::chance::{Ahead, Chance};
 use super::clock::Clock;
 use super::delivery::Delivery;
-use super::devices::Devices;
+use super::devices::DeviceNumbers;
 use super::filter;
-use super::lent::LentPoints;
-use super::processor::Bound;
+use super::memory::MappingKey;
+use super::point_budget::PointBudget;
+use super::processor::PinnedThread;
+use super::random::{DrawsAhead, SeededRandom};
 use super::readiness::Descriptors;
-use super::spin::{Proof, prove};
-use super::start::{NOT_FOUND, NOT_STARTED, start};
+use super::shared_ports::{FIRST_PORT, PortGroups};
+use super::spin::{SpinProof, prove_spin};
+use super::start::{NO_FILTER, NOT_FOUND, NOT_STARTED, start};
 use super::stop::{Stop, TICK_US, await_stop, await_stop_within};
-use super::system::Ticks;
-use super::threads::{Call, Doing, ThreadId, Threads, VAIN};
+use super::system::TickTimer;
+use super::threads::{Activity, Call, IDLE_THRESHOLD, ThreadId, Threads};
 use super::timers::Timers;
 use super::tracee::Tracee;
 use crate::certificate::{Doubt, Record};
@@ -30,104 +32,118 @@ use crate::error::WorldError;
 use crate::options::{Departure, WorldOptions};
 use crate::recording::{Recorder, Recording};
 
-/// Processor time without a call after which it is looked whether a thread loops in vain, at first and at
-/// most, in ns. What does not is then left to do what it does, and at the end stopped.
+/// Processor time without a call after which a thread is first checked for an idle loop, in ns.
 const FIRST_SPIN_NS: u64 = 500_000;
-const LONGEST_SPIN_NS: u64 = 500_000_000;
-/// At most in a replay: the recorded thread made its call, on a machine that may have been faster by far.
-const LONGEST_REPLAYED_SPIN_NS: u64 = 8_000_000_000;
-/// Calls in vain for which a thread counts that ran for long without any.
-const SPINS: u32 = 64;
-/// What that costs, in ns of the world.
+/// Limit of this time, at which a thread that does not loop is stopped.
+const MAX_SPIN_NS: u64 = 500_000_000;
+/// Limit of this time in a replay: the recorded thread made its call, perhaps on a much faster machine.
+const MAX_REPLAYED_SPIN_NS: u64 = 8_000_000_000;
+/// Number of idle polls for which a long run without a call counts.
+const SPIN_IDLE_POLLS: u32 = 64;
+/// Time that a long run without a call costs, in ns of the world.
 const SPIN_NS: u64 = 1_000_000;
-/// Readings of the processor's counter in a row, without a call, after which others go first.
-const MOST_COUNTED: u32 = 64;
-/// Events before a departure that are shown.
+/// Number of readings of the time stamp counter in a row, without a call, after which other threads go first.
+const MAX_TSC_READS: u32 = 64;
+/// Number of events before a departure that are shown.
 const LATEST: usize = 8;
-/// What a call costs at least, and how much more at most, in ns of the world.
+/// Minimum cost of a call, in ns of the world, to which up to [`RANDOM_CALL_NS`] are added at random.
 const CALL_NS: u64 = 400;
-const MORE_NS: u64 = 800;
+const RANDOM_CALL_NS: u64 = 800;
 
-/// A process has one world at a time: what one world starts would hold copies of sockets of another one,
-/// which the supervisor has as well, until it executes its program, and the ends of connections would be
-/// late.
-static IN_THIS_PROCESS: Mutex<()> = Mutex::new(());
+/// Steps that a container may forbid, with the remedy.
+const NO_PTRACE: &str = "tracing its first process (allow ptrace: docker run --cap-add SYS_PTRACE; \
+                         kernel.yama.ptrace_scope below 3; not under another tracer)";
+const NO_SECCOMP: &str = "installing a filter of calls (allow seccomp: a profile that has it, a kernel with \
+                          CONFIG_SECCOMP_FILTER)";
+
+/// Lock that gives a process one world at a time. Processes started by one world would hold copies of another
+/// world's sockets, which the supervisor has as well, until they execute their program, and connections would
+/// end late.
+static ONE_WORLD: Mutex<()> = Mutex::new(());
 
 /// Runs a program, and all that it starts, in a world of its own; waits while this process has another world.
 ///
 /// # Errors
 /// The program cannot be started or traced, all threads wait for ever, or the run was to be strict and is not
-/// sure to repeat.
+/// certain to repeat.
 pub(crate) fn run(options: &WorldOptions) -> Result<Ended, WorldError> {
-    let _alone = IN_THIS_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
-    let _bound = Bound::here();
-    let _ticks = Ticks::each(TICK_US);
+    let _alone = ONE_WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let _bound = PinnedThread::current();
+    let _ticks = TickTimer::every(TICK_US);
     let mut supervisor = Supervisor::new(options)?;
     let ended = supervisor.run();
-    // A run that stands still is there until this process ends: the first of its processes ends with it.
+    // A stopped run stays until this process ends: the first of its processes ends with it.
     if !matches!(ended, Err(WorldError::Stopped(_))) {
         supervisor.end();
     }
     ended
 }
 
-/// All that is known of a world.
+/// The state of a world.
 pub(crate) struct Supervisor {
     pub(crate) options: WorldOptions,
     pub(crate) threads: Threads,
     pub(crate) clock: Clock,
     pub(crate) timers: Timers,
     pub(crate) alarms: Alarms,
-    /// What was sent by loopback.
+    /// Packets sent by loopback that may not have arrived.
     pub(crate) delivery: Delivery,
-    /// The descriptors of each process.
+    /// Descriptors of each process.
     pub(crate) descriptors: BTreeMap<u32, Descriptors>,
-    /// Decides who is next, and what calls cost.
-    pub(crate) order: Chance,
-    /// Its draws about switches and rests that are made already.
-    pub(crate) switches: Ahead,
-    pub(crate) stalls: Ahead,
-    /// What the thread that runs was told of points.
-    pub(crate) lent: LentPoints,
-    /// Who went last.
+    /// Random numbers that decide the next thread, and how long it rests.
+    pub(crate) order: SeededRandom,
+    /// Draws about switches and rests that are made in advance.
+    pub(crate) switches: DrawsAhead,
+    pub(crate) stalls: DrawsAhead,
+    /// Points that the running thread may pass without a stop.
+    pub(crate) point_budget: PointBudget,
+    /// Thread that ran last.
     pub(crate) last: Option<ThreadId>,
-    /// How often in a row threads that look in vain were passed over.
-    pub(crate) passed_over: u32,
-    /// How often something changed that others may wait for.
+    /// Number of times in a row that threads with idle polls were passed over.
+    pub(crate) idle_threads_skipped: u32,
+    /// Number of changes that other threads may wait for.
     pub(crate) changes: u64,
-    /// Calls that send to a socket.
+    /// Number of calls that send to a socket.
     pub(crate) sent: u64,
-    /// How many of these have been looked at.
-    pub(crate) looked_at: u64,
-    /// The next port for a socket that asks for any.
+    /// Time since which all threads wait without end, in ns.
+    pub(crate) at_rest_since_ns: Option<u64>,
+    /// Number of changes after which waits were last checked.
+    pub(crate) checked_at_change: u64,
+    /// Sockets that share a port.
+    pub(crate) port_groups: PortGroups,
+    /// Next port for a socket that asks for any.
     pub(crate) next_port: u16,
-    /// When the sleep of each thread that sleeps, or slept last, ends.
+    /// End of the current or the last sleep of each thread, in ns.
     pub(crate) sleeps: BTreeMap<ThreadId, u64>,
-    /// Files that were looked at, by device and inode.
+    /// Numbers of files that programs asked for, by device and inode.
     pub(crate) files: BTreeMap<(u64, u64), u64>,
+    /// Offsets of instructions for random numbers in mapped files.
+    pub(crate) random_instructions: BTreeMap<MappingKey, Vec<u64>>,
     /// A process has made a descriptor for signals.
     pub(crate) has_signal_files: bool,
-    /// The devices of files without a name.
-    pub(crate) devices: Devices,
-    /// When the world began by the machine's clock, in s since 1970.
+    /// Device numbers of files without a name.
+    pub(crate) devices: DeviceNumbers,
+    /// Time by the machine's clock at which the world began, in s since 1970.
     pub(crate) began_s: u64,
     record: Record,
     recorder: Option<Recorder>,
     expected: Option<Recording>,
-    /// The last events, to say how a departure came.
+    /// The last events, which explain a departure from a recording.
     latest: VecDeque<String>,
-    /// Decisions of the schedule so far: whether a thread rests, and who goes on. Departures have their
-    /// numbers.
+    /// Number of decisions of the schedule so far: whether a thread rests, and which one continues.
+    /// Departures are identified by it.
     pub(crate) points: u64,
-    /// Where the schedule departed from the plain order, and what went on there.
+    /// Departures of the schedule from the plain order, each with a description.
     pub(crate) departures: BTreeMap<u64, (Departure, String)>,
-    /// What calls cost.
-    costs: Chance,
+    /// Random numbers of the costs of calls.
+    costs: SeededRandom,
     pub(crate) events: u64,
-    /// How the first process ended.
+    /// End of the first process, once it has ended.
     pub(crate) exit: Option<Exit>,
-    /// The process that made the name spaces, or the first one.
+    /// Process that created the namespaces, or the first one.
     outer: Option<Pid>,
+    /// A program prepares the run, which has not begun.
+    pub(crate) is_preparing: bool,
 }
 
 impl Supervisor {
@@ -143,20 +159,23 @@ impl Supervisor {
             alarms: Alarms::default(),
             delivery: Delivery::new(),
             descriptors: BTreeMap::new(),
-            order: Chance::new(options.seed, 1),
-            switches: Ahead::default(),
-            stalls: Ahead::default(),
-            lent: LentPoints::default(),
+            order: SeededRandom::new(options.seed, 1),
+            switches: DrawsAhead::default(),
+            stalls: DrawsAhead::default(),
+            point_budget: PointBudget::default(),
             last: None,
-            passed_over: 0,
+            idle_threads_skipped: 0,
             changes: 1,
             sent: 0,
-            looked_at: 0,
-            next_port: 32_768,
+            at_rest_since_ns: None,
+            checked_at_change: 0,
+            port_groups: PortGroups::default(),
+            next_port: FIRST_PORT,
             sleeps: BTreeMap::new(),
             files: BTreeMap::new(),
+            random_instructions: BTreeMap::new(),
             has_signal_files: false,
-            devices: Devices::of_kernel(),
+            devices: DeviceNumbers::of_kernel(),
             began_s: std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
             record: Record::default(),
             recorder,
@@ -164,10 +183,11 @@ impl Supervisor {
             latest: VecDeque::new(),
             points: 0,
             departures: BTreeMap::new(),
-            costs: Chance::new(options.seed, 2),
+            costs: SeededRandom::new(options.seed, 2),
             events: 0,
             exit: None,
             outer: None,
+            is_preparing: options.is_starter,
             options: options.clone(),
         })
     }
@@ -193,7 +213,7 @@ impl Supervisor {
         })
     }
 
-    /// Follows the first process until it runs the program.
+    /// Follows the first process until it executes the program.
     fn begin(&mut self) -> Result<(), WorldError> {
         let filter = filter::program().map_err(|error| WorldError::Start {
             what: "making the filter of calls",
@@ -209,32 +229,36 @@ impl Supervisor {
             | Options::PTRACE_O_TRACESYSGOOD
             | Options::PTRACE_O_EXITKILL;
         let outer = started.outer;
-        ptrace::seize(outer, options)?;
+        ptrace::seize(outer, options)
+            .map_err(|errno| WorldError::Start { what: NO_PTRACE, error: errno.into() })?;
         started.go()?;
         let mut tracee = Tracee(outer);
         loop {
             match await_stop(tracee)? {
-                // The next one in: those outside only wait.
-                Stop::Born(child, _) => {
+                // The child is one level further in; processes outside of it only wait.
+                Stop::NewChild(child, _) => {
                     ptrace::detach(tracee.0, None)?;
                     tracee = Tracee(child);
                 }
                 Stop::Exec => break,
-                // Its call to become the program stops before the filter knows it.
-                Stop::Call(_) | Stop::Quiet | Stop::CallEnd | Stop::Spins | Stop::Stuck => {
-                    tracee.go_on(None)?
+                // Its call of execve stops before the filter is known.
+                Stop::Call(_) | Stop::NoEvent | Stop::CallEnd | Stop::Spinning | Stop::Stuck => {
+                    tracee.resume(None)?
                 }
-                Stop::Signal(signal) => tracee.go_on(Some(signal))?,
-                Stop::Gone(exit) => return Err(self.not_started(exit)),
+                Stop::Signal(signal) => tracee.resume(Some(signal))?,
+                Stop::Exited(exit) => return Err(self.not_started(exit)),
             }
         }
         let id = self.threads.add_process(tracee.0, None, String::new(), self.options.seed);
         self.descriptors.insert(1, Descriptors::of(tracee.0));
+        let is_preparing = std::mem::take(&mut self.is_preparing);
         self.became_program(id)?;
+        self.is_preparing = is_preparing;
         if outer == tracee.0 {
             self.doubt(
                 id,
-                "has the machine's own process numbers and network: name spaces are not allowed here",
+                "has the machine's own process numbers and network: name spaces are not allowed here \
+                 (pumice doctor says how to allow them)",
             )?;
         }
         Ok(())
@@ -245,20 +269,23 @@ impl Supervisor {
         let error = match exit {
             Exit::Code(NOT_FOUND) => Errno::ENOENT.into(),
             Exit::Code(NOT_STARTED) => Errno::EACCES.into(),
+            Exit::Code(NO_FILTER) => {
+                return WorldError::Start { what: NO_SECCOMP, error: Errno::EPERM.into() };
+            }
             other => std::io::Error::other(format!("it ended before it began ({other:?})")),
         };
         WorldError::Program { program, error }
     }
 
-    /// A thread goes on, to its next call.
+    /// Lets a thread continue to its next call.
     fn step(&mut self, id: ThreadId) -> Result<(), WorldError> {
         let Some(thread) = self.threads.get_mut(id) else { return Ok(()) };
-        match std::mem::replace(&mut thread.doing, Doing::Program) {
-            Doing::Program => self.go(id, None),
-            Doing::Call(call) => self.serve(id, call, None),
-            Doing::Woken(call, why) => self.serve(id, call, Some(why)),
+        match std::mem::replace(&mut thread.activity, Activity::Program) {
+            Activity::Program => self.go(id, None),
+            Activity::Call(call) => self.serve(id, call, None),
+            Activity::Woken(call, why) => self.serve(id, call, Some(why)),
             other => {
-                thread.doing = other;
+                thread.activity = other;
                 Ok(())
             }
         }
@@ -269,131 +296,173 @@ impl Supervisor {
         let now_ns = self.clock.now_ns();
         let Some(thread) = self.threads.get_mut(id) else { return Ok(()) };
         if thread.rests_until_ns > now_ns && signal.is_none() {
-            // It rests where it is.
-            thread.doing = Doing::Program;
+            // The thread rests at this point.
+            thread.activity = Activity::Program;
             return Ok(());
         }
         let tracee = thread.tracee;
         let (mut signal, mut spin_ns) = (signal, FIRST_SPIN_NS);
-        let longest_ns = if self.expected.is_some() { LONGEST_REPLAYED_SPIN_NS } else { LONGEST_SPIN_NS };
+        let longest_ns = if self.expected.is_some() { MAX_REPLAYED_SPIN_NS } else { MAX_SPIN_NS };
         let mut counted = 0;
         let mut is_stopped = true;
         loop {
             if is_stopped {
-                self.lend_clock(id);
+                self.publish_clock(id);
             }
-            match if is_stopped { tracee.go_on(signal.take()) } else { Ok(()) } {
-                // It was killed meanwhile: its end is what comes.
+            match if is_stopped { tracee.resume(signal.take()) } else { Ok(()) } {
+                // The thread was killed meanwhile, and its end follows.
                 Ok(()) | Err(Errno::ESRCH) => {}
                 Err(errno) => return Err(errno.into()),
             }
             let mut stop = await_stop_within(tracee, spin_ns)?;
-            is_stopped = !matches!(stop, Stop::Spins | Stop::Stuck);
-            if matches!(stop, Stop::Spins) && spin_ns < longest_ns {
+            is_stopped = !matches!(stop, Stop::Spinning | Stop::Stuck);
+            if matches!(stop, Stop::Spinning) && spin_ns < longest_ns {
                 spin_ns *= 4;
-                // Stopped where it happens to be.
+                // The thread is stopped at an arbitrary instruction.
                 tracee.interrupt()?;
                 is_stopped = true;
                 stop = match await_stop(tracee)? {
-                    Stop::Quiet => match prove(tracee)? {
-                        Proof::Loops => {
-                            self.take_clock(id);
+                    Stop::NoEvent => match prove_spin(tracee)? {
+                        SpinProof::Loops => {
+                            self.reclaim_clock(id);
                             return self.loops(id);
                         }
-                        Proof::Open => Stop::Quiet,
-                        Proof::Stopped(stop) => stop,
+                        SpinProof::Unproven => Stop::NoEvent,
+                        SpinProof::Stopped(stop) => stop,
                     },
                     other => other,
                 };
             }
             if is_stopped {
-                self.take_clock(id);
+                self.reclaim_clock(id);
             }
             match stop {
                 Stop::Call(call) => return self.called(id, *call),
                 Stop::Signal(Signal::SIGSEGV) if super::tsc::answer(tracee, self.clock.cycles())? => {
                     self.clock.pass(20);
                     counted += 1;
-                    if counted >= MOST_COUNTED {
-                        return self.looks_at_counter(id);
+                    if counted >= MAX_TSC_READS {
+                        return self.reads_tsc(id);
                     }
                 }
+                Stop::Signal(Signal::SIGILL) if self.answer_instruction(id)? => self.clock.pass(20),
                 Stop::Signal(one) => {
+                    if one == Signal::SIGCHLD {
+                        // The signal may come from a process, or the thread may have been killed meanwhile.
+                        let _ = tracee.clear_times_of_child();
+                    }
                     self.note(id, "signal", one as i64)?;
                     signal = Some(one);
                 }
-                Stop::Gone(exit) => return self.gone(id, exit),
-                // Others go on first: it may wait for what one of them writes.
-                Stop::Spins | Stop::Stuck => return self.interrupt(id),
-                Stop::CallEnd | Stop::Born(..) | Stop::Exec | Stop::Quiet => {}
+                Stop::Exited(exit) => return self.thread_exited(id, exit),
+                // Other threads go first, because this one may wait for a value that one of them writes.
+                Stop::Spinning | Stop::Stuck => return self.interrupt(id),
+                Stop::CallEnd | Stop::NewChild(..) | Stop::Exec | Stop::NoEvent => {}
             }
         }
     }
 
-    /// A thread makes a call: it is served when it is this thread's turn. A hint is taken at once: a point
-    /// has one turn behind it, with a stop as without one.
+    /// Notes the call of a thread, which is served at its turn. A hint is served at once: a point is followed
+    /// by one turn, with a stop as without one.
     fn called(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         if call.is_hint() {
             return self.take_hint(id, call);
         }
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.doing = Doing::Call(call);
+            thread.activity = Activity::Call(call);
         }
         Ok(())
     }
 
-    /// A thread does nothing for long but to read the counter of the processor: others go first.
-    fn looks_at_counter(&mut self, id: ThreadId) -> Result<(), WorldError> {
+    /// Lets other threads go first, because a thread has long done nothing but read the time stamp counter.
+    fn reads_tsc(&mut self, id: ThreadId) -> Result<(), WorldError> {
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.doing = Doing::Program;
-            thread.vain = thread.vain.saturating_add(VAIN);
+            thread.activity = Activity::Program;
+            thread.idle_polls = thread.idle_polls.saturating_add(IDLE_THRESHOLD);
         }
         self.note(id, "rdtsc", 0)
     }
 
-    /// A thread loops until memory changes: others go first.
+    /// Lets other threads go first, because a thread loops until memory changes.
     fn loops(&mut self, id: ThreadId) -> Result<(), WorldError> {
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.doing = Doing::Program;
-            thread.vain = thread.vain.max(SPINS);
+            thread.activity = Activity::Program;
+            thread.idle_polls = thread.idle_polls.max(SPIN_IDLE_POLLS);
         }
         self.note(id, "loops", 0)
     }
 
-    /// A thread that runs for long without a call is stopped where it is, which is elsewhere in the next run.
+    /// Stops a thread that runs for long without a call. The instruction at which it stops differs in the
+    /// next run.
     fn interrupt(&mut self, id: ThreadId) -> Result<(), WorldError> {
         self.doubt(id, "ran for long without a call")?;
         let tracee = self.tracee(id)?;
         tracee.interrupt()?;
         loop {
             match await_stop(tracee)? {
-                Stop::Quiet => break,
-                Stop::Gone(exit) => return self.gone(id, exit),
+                Stop::NoEvent => break,
+                Stop::Exited(exit) => return self.thread_exited(id, exit),
                 Stop::Call(call) => {
-                    self.take_clock(id);
+                    self.reclaim_clock(id);
                     return self.called(id, *call);
                 }
-                _ => tracee.go_on(None)?,
+                _ => tracee.resume(None)?,
             }
         }
-        self.take_clock(id);
+        self.reclaim_clock(id);
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.doing = Doing::Program;
-            thread.vain = SPINS;
+            thread.activity = Activity::Program;
+            thread.idle_polls = SPIN_IDLE_POLLS;
         }
         self.clock.pass(SPIN_NS);
         Ok(())
     }
 
-    /// Something happened: it counts for the digest, and has a line in the log.
+    /// Begins the run, because the program that prepares it executes the one that it is about: whatever the
+    /// first one did has no effect on the decisions of the seed.
+    pub(crate) fn begin_run(&mut self, id: ThreadId) {
+        let seed = self.options.seed;
+        self.is_preparing = false;
+        self.clock = Clock::default();
+        self.order = SeededRandom::new(seed, 1);
+        self.costs = SeededRandom::new(seed, 2);
+        (self.switches, self.stalls) = (DrawsAhead::default(), DrawsAhead::default());
+        self.point_budget = PointBudget::default();
+        self.next_port = FIRST_PORT;
+        self.files.clear();
+        self.sleeps.clear();
+        (self.idle_threads_skipped, self.points, self.sent) = (0, 0, 0);
+        self.threads.restart_call(id, seed);
+    }
+
+    /// Notes an event: adds it to the digest and to the recording.
     pub(crate) fn note(&mut self, id: ThreadId, what: &str, result: i64) -> Result<(), WorldError> {
+        self.note_bytes(id, what, None, result)
+    }
+
+    /// Notes an event that moved bytes, of which `digest` is the digest.
+    pub(crate) fn note_bytes(
+        &mut self,
+        id: ThreadId,
+        what: &str,
+        digest: Option<u32>,
+        result: i64,
+    ) -> Result<(), WorldError> {
+        if self.is_preparing {
+            self.clock.pass(CALL_NS);
+            return Ok(());
+        }
+        if self.threads.get(id).is_none_or(|thread| thread.endless.is_none()) {
+            self.at_rest_since_ns = None;
+        }
         self.events += 1;
         let now_ns = self.clock.now_ns();
         let word = what.bytes().fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
-        self.record.add(&[u64::from(id.0), word, result as u64, now_ns]);
+        self.record.add(&[u64::from(id.0), word, result as u64, now_ns, u64::from(digest.unwrap_or(0))]);
         if self.recorder.is_some() || self.expected.is_some() {
             let name = self.threads.get(id).map_or("", |thread| thread.name.as_str());
-            let event = format!("{now_ns} {name} {what} {result}");
+            let digest = digest.map_or_else(String::new, |digest| format!(" {digest:08x}"));
+            let event = format!("{now_ns} {name} {what}{digest} {result}");
             self.compare(&event)?;
             if let Some(recorder) = &mut self.recorder {
                 recorder.event(&event).map_err(WorldError::Record)?;
@@ -402,13 +471,13 @@ impl Supervisor {
         if self.options.stop_at == Some(self.events) {
             return Err(self.stand_still(id, what));
         }
-        let cost_ns = CALL_NS + self.costs.below(MORE_NS);
+        let cost_ns = CALL_NS + self.costs.below(RANDOM_CALL_NS);
         self.clock.pass(cost_ns);
         self.stall(id, what);
         Ok(())
     }
 
-    /// Looks whether the event is the one that was recorded.
+    /// Compares the event with the recorded one.
     fn compare(&mut self, event: &str) -> Result<(), WorldError> {
         let Some(expected) = &mut self.expected else { return Ok(()) };
         let recorded = expected.next_event().unwrap_or_else(|| "the run had ended".to_owned());
@@ -422,7 +491,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Both sides of a departure. A line of an event: ns of the world, thread, call, result.
+    /// Returns the error with both sides of a departure. An event is a line: ns of the world, thread, call,
+    /// result.
     fn departed(&self, recorded: &str, now: &str) -> WorldError {
         let before: Vec<&str> = self.latest.iter().map(String::as_str).collect();
         let mut programs: Vec<String> = Vec::new();
@@ -440,8 +510,11 @@ impl Supervisor {
         ))
     }
 
-    /// The seed, or a list of departures, may have a thread rest.
+    /// Makes a thread rest, if the seed or a list of departures says so.
     pub(crate) fn stall(&mut self, id: ThreadId, what: &str) {
+        if self.is_preparing {
+            return;
+        }
         let draws = self.options.draws;
         self.points += 1;
         let rest_ns = match &self.options.departures {
@@ -449,7 +522,7 @@ impl Supervisor {
                 Some(Departure::Stall(ns)) => *ns,
                 _ => return,
             },
-            None if !self.stalls.strikes(&mut self.order, draws.stall_ppm) => return,
+            None if !self.stalls.hits(&mut self.order, draws.stall_ppm) => return,
             None => self.order.below(draws.longest_stall_ns),
         };
         let until_ns = self.clock.now_ns().saturating_add(rest_ns);
@@ -461,7 +534,7 @@ impl Supervisor {
         }
     }
 
-    /// All processes stand still for a debugger, until the supervisor is ended.
+    /// Stops all processes for a debugger, until the supervisor ends.
     fn stand_still(&mut self, id: ThreadId, what: &str) -> WorldError {
         let thread = self.threads.get(id).map_or_else(String::new, |thread| thread.name.clone());
         let mut leaders = Vec::new();
@@ -471,7 +544,7 @@ impl Supervisor {
                 process.program, process.leader, process.leader
             ));
         }
-        // The signal is there before the first thread is let go: none of them goes on in its program.
+        // The signal is sent before the first thread is detached, so that none continues in its program.
         for process in self.threads.processes.values() {
             let _ = kill(process.leader, Signal::SIGSTOP);
         }
@@ -486,7 +559,7 @@ impl Supervisor {
         ))
     }
 
-    /// A thread did something that may come out otherwise in the next run.
+    /// Notes that a thread did something whose result may differ in the next run.
     pub(crate) fn doubt(&mut self, id: ThreadId, did: &str) -> Result<(), WorldError> {
         let thread = self.threads.get(id).map_or_else(String::new, |thread| thread.name.clone());
         let doubt = Doubt { thread, program: self.threads.program(id), did: did.to_owned() };
@@ -497,11 +570,11 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Nothing of the world outlives it.
+    /// Ends all processes of the world.
     fn end(&mut self) {
         let inner = self.threads.processes.values().map(|process| process.leader);
-        // After the first process those that made the name spaces end by themselves: then what all of them
-        // used of the processor counts for this process, which waited for them.
+        // After the end of the first process, those that created the namespaces end by themselves, so that
+        // the processor time of all of them is accounted to this process, which waits for them.
         let outer = self.outer.filter(|_| self.exit.is_none());
         for process in inner.chain(outer) {
             let _ = kill(process, Signal::SIGKILL);

@@ -1,24 +1,67 @@
-//! System calls of the supervisor that no crate offers.
+//! System calls of the supervisor for which no crate has a wrapper.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// Whether two descriptors of the supervisor are of one open file.
+/// Reports whether two descriptors of the supervisor refer to one open file.
 pub(crate) fn is_same_file(one: &OwnedFd, other: &OwnedFd) -> bool {
     const KCMP_FILE: i32 = 0;
     let own = std::process::id();
     let (one, other) = (one.as_raw_fd(), other.as_raw_fd());
-    // SAFETY: numbers only.
+    // SAFETY: all arguments are numbers.
     unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, one, other) == 0 }
 }
 
-/// Where the list of a thread's robust locks begins, in its memory; `None`: it cannot be told.
+/// Returns the address of a thread's list of robust locks; `None` if it is unknown.
 pub(crate) fn robust_list(thread: i32) -> Option<u64> {
     let (mut head, mut length) = (0_u64, 0_usize);
-    // SAFETY: the kernel writes one address and one length, into these.
+    // SAFETY: the kernel writes one address and one length, into these variables.
     let done = unsafe { libc::syscall(libc::SYS_get_robust_list, thread, &raw mut head, &raw mut length) };
     (done == 0).then_some(head)
+}
+
+/// Makes the group of a socket choose by this filter. Returns whether that succeeded.
+pub(crate) fn attach_steering(socket: i32, filter: &[libc::sock_filter]) -> bool {
+    let Ok(len) = u16::try_from(filter.len()) else { return false };
+    let mut filter = filter.to_vec();
+    let whole = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
+    // SAFETY: the filter has the length given, and lives during the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const whole).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    done == 0
+}
+
+/// Makes the kernel choose in the group of a socket. Groups without a filter stay as they are.
+pub(crate) fn detach_steering(socket: i32) {
+    let unused = 0_i32;
+    // SAFETY: the value lives during the call, and has the length given.
+    unsafe {
+        libc::setsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_DETACH_REUSEPORT_BPF,
+            (&raw const unused).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+}
+
+/// Part of a `siginfo_t` about a child with the processor time that it has used, in bytes.
+pub(crate) const TIMES_OF_CHILD: std::ops::Range<usize> = 32..48;
+
+/// Clears the processor times in a signal about a child.
+pub(crate) fn clear_times_of_child(about: &mut libc::siginfo_t) {
+    let bytes: *mut u8 = (&raw mut *about).cast();
+    // SAFETY: the structure is longer than these bytes, and any bytes are valid there.
+    unsafe { bytes.add(TIMES_OF_CHILD.start).write_bytes(0, TIMES_OF_CHILD.len()) };
 }
 
 /// The beginning of a `siginfo_t` of a timer.
@@ -34,53 +77,53 @@ pub(crate) struct TimerInfo {
     rest: [u64; 12],
 }
 
-/// Sends a signal of a timer to a process, or to one of its threads.
+/// Sends the signal of a timer to a process, or to one of its threads.
 pub(crate) fn queue_signal(leader: i32, thread: Option<i32>, signal: i32, timer: i32, value: u64) {
     let info =
         TimerInfo { signal, errno: 0, code: libc::SI_TIMER, pad: 0, timer, overrun: 0, value, rest: [0; 12] };
     let info = &raw const info;
     match thread {
-        // SAFETY: the structure is as long as the kernel reads, and lives through the call.
+        // SAFETY: the structure is as long as what the kernel reads, and lives during the call.
         Some(thread) => unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, leader, thread, signal, info) },
-        // SAFETY: as above.
+        // SAFETY: the same as above.
         None => unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, leader, signal, info) },
     };
 }
 
-/// Ticks that interrupt the waits of the thread that began them.
-pub(crate) struct Ticks(Option<libc::timer_t>);
+/// A timer whose ticks interrupt the waits of the thread that created it.
+pub(crate) struct TickTimer(Option<libc::timer_t>);
 
-impl Ticks {
-    /// One in this time, in us. Where there is no timer, nothing is interrupted.
-    pub(crate) fn each(us: i64) -> Ticks {
+impl TickTimer {
+    /// Starts a tick every `us` microseconds. If no timer is available, nothing is interrupted.
+    pub(crate) fn every(us: i64) -> TickTimer {
         extern "C" fn tick(_: i32) {}
         let action = SigAction::new(SigHandler::Handler(tick), SaFlags::empty(), SigSet::empty());
         // SAFETY: the handler does nothing.
         if unsafe { sigaction(Signal::SIGALRM, &action) }.is_err() {
-            return Ticks(None);
+            return TickTimer(None);
         }
-        // SAFETY: all bytes zero are a `sigevent`.
+        // SAFETY: a `sigevent` of zero bytes is valid.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = libc::SIGALRM;
         event.sigev_notify_thread_id = nix::unistd::gettid().as_raw();
         let mut timer: libc::timer_t = std::ptr::null_mut();
-        // SAFETY: the structure is whole, and the timer is written into a place of this function.
+        // SAFETY: the structure is initialized, and the timer is written to a variable of this function.
         if unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) } != 0 {
-            return Ticks(None);
+            return TickTimer(None);
         }
         let time = libc::timespec { tv_sec: us / 1_000_000, tv_nsec: us % 1_000_000 * 1_000 };
         let interval = libc::itimerspec { it_interval: time, it_value: time };
-        // SAFETY: the timer is this one, and the value lives through the call.
+        // SAFETY: the timer is valid, and the value lives during the call.
         unsafe { libc::timer_settime(timer, 0, &raw const interval, std::ptr::null_mut()) };
-        Ticks(Some(timer))
+        TickTimer(Some(timer))
     }
 }
 
-impl Drop for Ticks {
+impl Drop for TickTimer {
     fn drop(&mut self) {
         if let Some(timer) = self.0 {
-            // SAFETY: it was made by `each`, and is given back once.
+            // SAFETY: `every` created the timer, and it is deleted once.
             unsafe { libc::timer_delete(timer) };
         }
     }
@@ -91,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_of_one_open_file_are_told_from_others() {
+    fn descriptors_of_one_open_file_are_distinguished_from_others() {
         let (one, other) = nix::unistd::pipe().unwrap();
         let again = one.try_clone().unwrap();
         assert!(is_same_file(&one, &again) && !is_same_file(&one, &other));

@@ -1,15 +1,18 @@
 //! The threads and processes of a world, by their order of birth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nix::unistd::Pid;
 
-use super::chance::Chance;
+use super::random::SeededRandom;
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, Woken};
 
-/// Calls in vain in a row after which a thread goes on only if no other can.
-pub(crate) const VAIN: u32 = 8;
+/// Number of idle polls in a row after which a thread continues only if no other can.
+pub(crate) const IDLE_THRESHOLD: u32 = 8;
+
+/// Name of the random numbers of the threads, to which the order of birth is added.
+const FIRST_STREAM: u64 = 0x7468_0000;
 
 /// A thread, by its order of birth in the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,98 +21,123 @@ pub(crate) struct ThreadId(pub(crate) u32);
 /// A process of the world.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// The number of its first thread in the supervisor's name space.
+    /// Id of its first thread in the supervisor's PID namespace.
     pub(crate) leader: Pid,
-    /// That made it; `None`: the first one.
+    /// Process that made it; `None` for the first one.
     pub(crate) parent: Option<u32>,
-    /// The name of the program that it runs.
+    /// Name of the program that it executes.
     pub(crate) program: String,
-    /// Threads made so far.
+    /// Number of threads made so far.
     pub(crate) threads_made: u32,
-    /// Where its page with the clock is, if it has one.
+    /// Address of its page with the clock, if it has one.
     pub(crate) page: Option<u64>,
-    /// It has ended, and its parent has not looked yet.
+    /// The process has ended, and its parent has not waited for it yet.
     pub(crate) has_ended: bool,
 }
 
 /// A call before which a thread is stopped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
-    /// Its number.
+    /// Number of the call.
     pub(crate) number: u64,
-    /// The registers at the stop.
+    /// Registers at the stop.
     pub(crate) registers: Registers,
 }
 
 impl Call {
-    /// Its arguments.
+    /// Returns its arguments.
     pub(crate) const fn arguments(&self) -> [u64; 6] {
         let Registers { rdi, rsi, rdx, r10, r8, r9, .. } = self.registers;
         [rdi, rsi, rdx, r10, r8, r9]
     }
 
-    /// Whether it is a hint of a program that knows that it is in a world.
+    /// Reports whether the call is a hint of a program that knows that it is in a world.
     pub(crate) fn is_hint(&self) -> bool {
-        /// As in the library's `outside::world`.
+        /// Value that marks a hint, as in the library's `outside::world`.
         const HINT: u64 = 0x7075_6d69;
         let [option, ..] = self.arguments();
         self.number == syscalls::Sysno::prctl as u64 && option & 0xffff_ffff == HINT
     }
 
-    /// Its name.
+    /// Returns its name.
     pub(crate) fn name(&self) -> String {
         syscalls::Sysno::new(self.number as usize)
             .map_or_else(|| format!("call {}", self.number), |call| call.name().to_owned())
     }
 }
 
-/// What a thread is doing.
+/// A call that is made in parts, of which some are done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PartialCall {
+    /// Call as the program made it.
+    pub(crate) original: Call,
+    /// Number of bytes moved so far.
+    pub(crate) done: u64,
+}
+
+/// The activity of a thread.
 #[derive(Debug)]
-pub(crate) enum Doing {
-    /// It goes on in the program when it is chosen.
+pub(crate) enum Activity {
+    /// The thread continues in the program when it is chosen.
     Program,
-    /// It makes this call when it is chosen.
+    /// The thread makes this call when it is chosen.
     Call(Call),
-    /// It was woken from the wait in this call.
+    /// The thread was woken from the wait in this call.
     Woken(Call, Woken),
-    /// It waits in this call.
+    /// The thread waits in this call.
     Waiting(Call, Wait),
-    /// It waits in the kernel until this child, by its order of birth, is another program, or ends (`vfork`).
+    /// The thread waits in the kernel until this child, by its order of birth, executes another program, or
+    /// ends (`vfork`).
     InVfork(u32),
+}
+
+/// What a thread waits for that has hinted that it waits without end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndlessWait {
+    /// An event, which the program reads from this descriptor.
+    Event(i32),
+    /// Work for a thread of the library.
+    Work,
 }
 
 /// A thread of the world.
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub(crate) tracee: Tracee,
-    /// Its process, by order of birth.
+    /// Process, by order of birth.
     pub(crate) process: u32,
-    /// As in "p1.t2".
+    /// Name of the thread, as in "p1.t2".
     pub(crate) name: String,
-    pub(crate) doing: Doing,
-    /// Calls in a row that found nothing.
-    pub(crate) vain: u32,
-    /// It has hinted so, and made no call of its library since.
-    pub(crate) looked_in_vain: bool,
-    /// It rests until then.
+    pub(crate) activity: Activity,
+    /// Number of idle polls in a row: calls that found nothing.
+    pub(crate) idle_polls: u32,
+    /// The thread has hinted that a poll was idle, and has made no call of its library since.
+    pub(crate) idle_poll: bool,
+    /// The thread has hinted that it waits without end, although its waits have time-outs.
+    pub(crate) endless: Option<EndlessWait>,
+    /// Time until which it rests, in ns.
     pub(crate) rests_until_ns: u64,
-    /// The word that its end sets to 0, and whose waiters it wakes.
-    pub(crate) clear_word: u64,
+    /// Progress of the call that it makes in parts.
+    pub(crate) partial_call: Option<PartialCall>,
+    /// Address of the word that its end sets to 0, and whose waiters it wakes.
+    pub(crate) clear_child_tid: u64,
     /// Random bytes that it asks for.
-    pub(crate) chance: Chance,
+    pub(crate) random: SeededRandom,
 }
 
-/// All of them.
+/// All threads and processes.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     pub(crate) threads: BTreeMap<ThreadId, Thread>,
     pub(crate) processes: BTreeMap<u32, Process>,
     made: u32,
     processes_made: u32,
+    /// Ids of the first threads of all processes so far, also of those that have ended.
+    leaders: BTreeSet<Pid>,
 }
 
 impl Threads {
-    /// A process is born, with its first thread.
+    /// Adds a process, with its first thread.
     pub(crate) fn add_process(
         &mut self,
         leader: Pid,
@@ -118,15 +146,17 @@ impl Threads {
         seed: u64,
     ) -> ThreadId {
         self.processes_made += 1;
+        self.leaders.insert(leader);
         let number = self.processes_made;
-        // Memory is copied, or shared.
+        // The memory of a child is a copy of its parent's, or shared with it, so that it has the page at the
+        // same address.
         let page = parent.and_then(|parent| self.processes.get(&parent)?.page);
         let process = Process { leader, parent, program, threads_made: 0, page, has_ended: false };
         self.processes.insert(number, process);
         self.add_thread(Tracee(leader), number, seed)
     }
 
-    /// A thread of a process is born.
+    /// Adds a thread of a process.
     pub(crate) fn add_thread(&mut self, tracee: Tracee, process: u32, seed: u64) -> ThreadId {
         self.made += 1;
         let id = ThreadId(self.made);
@@ -138,15 +168,29 @@ impl Threads {
             tracee,
             process,
             name: format!("p{process}.t{number}"),
-            doing: Doing::Program,
-            vain: 0,
-            looked_in_vain: false,
+            activity: Activity::Program,
+            idle_polls: 0,
+            idle_poll: false,
+            endless: None,
             rests_until_ns: 0,
-            clear_word: 0,
-            chance: Chance::new(seed, 0x7468_0000 + u64::from(self.made)),
+            partial_call: None,
+            clear_child_tid: 0,
+            random: SeededRandom::new(seed, FIRST_STREAM + u64::from(self.made)),
         };
         self.threads.insert(id, thread);
         id
+    }
+
+    /// Numbers threads anew from this one on, whose process has just executed the program of the run.
+    pub(crate) fn restart_call(&mut self, id: ThreadId, seed: u64) {
+        self.made = self.threads.keys().map(|one| one.0).max().unwrap_or(0);
+        self.processes_made = self.processes.keys().copied().max().unwrap_or(0);
+        let Some(thread) = self.threads.get_mut(&id) else { return };
+        thread.random = SeededRandom::new(seed, FIRST_STREAM + u64::from(id.0));
+        (thread.idle_polls, thread.idle_poll, thread.rests_until_ns) = (0, false, 0);
+        if let Some(process) = self.processes.get_mut(&thread.process) {
+            process.threads_made = 1;
+        }
     }
 
     pub(crate) fn get(&self, id: ThreadId) -> Option<&Thread> {
@@ -157,13 +201,18 @@ impl Threads {
         self.threads.get_mut(&id)
     }
 
-    /// The threads of a process.
+    /// Reports whether a process with this id is, or was, one of the world.
+    pub(crate) fn has_leader(&self, id: i32) -> bool {
+        self.leaders.contains(&Pid::from_raw(id))
+    }
+
+    /// Returns the threads of a process.
     pub(crate) fn of_process(&self, process: u32) -> Vec<ThreadId> {
         let own = self.threads.iter().filter(|(_, thread)| thread.process == process);
         own.map(|(id, _)| *id).collect()
     }
 
-    /// The program that a thread runs.
+    /// Returns the name of the program that a thread executes.
     pub(crate) fn program(&self, id: ThreadId) -> String {
         let process = self.get(id).and_then(|thread| self.processes.get(&thread.process));
         process.map_or_else(String::new, |process| process.program.clone())

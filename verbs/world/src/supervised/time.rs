@@ -3,48 +3,53 @@
 use nix::errno::Errno;
 use syscalls::Sysno;
 
-use super::rows::Service;
-use super::serve::Made;
-use super::signal_files::Asker;
+use super::rows::SyscallClass;
+use super::serve::CallOutcome;
+use super::signal_files::PollingThread;
 use super::supervisor::Supervisor;
-use super::threads::{Call, ThreadId, VAIN};
+use super::threads::{Call, IDLE_THRESHOLD, ThreadId};
 use super::tracee::Registers;
 use super::waits::{Interest, Wait, WaitFor, Woken};
 use crate::error::WorldError;
 
-/// Descriptors that are looked at in one call; more than that is not waited for.
-const MOST_DESCRIPTORS: u64 = 4096;
+/// Maximum number of descriptors that are polled in one call; a call with more does not wait.
+const MAX_DESCRIPTORS: u64 = 4096;
 
 impl Supervisor {
-    /// Shows the clock. A thread that does nothing else looks in vain.
-    pub(crate) fn tell_time(&mut self, id: ThreadId, call: Call, service: Service) -> Result<(), WorldError> {
-        self.in_vain(id);
+    /// Serves a call that reads clocks. A thread that does nothing else polls idly.
+    pub(crate) fn report_time(
+        &mut self,
+        id: ThreadId,
+        call: Call,
+        syscall_class: SyscallClass,
+    ) -> Result<(), WorldError> {
+        self.count_idle_poll(id);
         let tracee = self.tracee(id)?;
         if self.page_of(id).is_some()
-            && service != Service::ProcessorTime
+            && syscall_class != SyscallClass::ProcessorTime
             && let Some(thread) = self.threads.get_mut(id)
         {
-            // It has read clocks many times without a call.
-            thread.vain = thread.vain.saturating_add(VAIN);
+            // The thread has read clocks many times without a call.
+            thread.idle_polls = thread.idle_polls.saturating_add(IDLE_THRESHOLD);
         }
         let [first, second, ..] = call.arguments();
         let real_ns = self.clock.of(libc::CLOCK_REALTIME).unwrap_or(0);
-        let done = match service {
-            Service::ClockGettime => match self.clock.of(first as i32) {
+        let done = match syscall_class {
+            SyscallClass::ClockGettime => match self.clock.of(first as i32) {
                 Some(ns) => tracee.write_timespec(second, ns).map(|()| 0),
-                None => return self.tell_other_clock(id, call),
+                None => return self.report_other_clock(id, call),
             },
-            Service::Gettimeofday if first == 0 => Ok(0),
-            Service::Gettimeofday => {
+            SyscallClass::Gettimeofday if first == 0 => Ok(0),
+            SyscallClass::Gettimeofday => {
                 let (seconds, micros) = (real_ns / 1_000_000_000, real_ns % 1_000_000_000 / 1_000);
                 tracee.write(first, &[seconds.to_ne_bytes(), micros.to_ne_bytes()].concat()).map(|()| 0)
             }
-            Service::Time => {
+            SyscallClass::Time => {
                 let seconds = real_ns / 1_000_000_000;
                 let written = if first == 0 { Ok(()) } else { tracee.write(first, &seconds.to_ne_bytes()) };
                 written.map(|()| seconds as i64)
             }
-            // What threads used of the processor, and all that goes with it, is not counted.
+            // The processor time of threads, and everything derived from it, is not measured.
             _ if call.number == Sysno::times as u64 => {
                 let ticks = (self.clock.now_ns() / 10_000_000) as i64;
                 let written = if first == 0 { Ok(()) } else { tracee.write(first, &[0; 32]) };
@@ -55,8 +60,8 @@ impl Supervisor {
         self.answer_done(id, call, done)
     }
 
-    /// A clock that is of one process or thread of its own, or none.
-    fn tell_other_clock(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+    /// Serves a clock that belongs to one process or thread, or that does not exist.
+    fn report_other_clock(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [clock, address, ..] = call.arguments();
         // Negative numbers are clocks of processes, threads and devices.
         if (clock as i32) < 0 {
@@ -66,19 +71,20 @@ impl Supervisor {
         self.answer(id, call, -i64::from(libc::EINVAL))
     }
 
-    /// A thread sleeps.
+    /// Makes a thread sleep.
     pub(crate) fn sleep(
         &mut self,
         id: ThreadId,
         call: Call,
-        service: Service,
+        syscall_class: SyscallClass,
         woken: Option<Woken>,
     ) -> Result<(), WorldError> {
         let tracee = self.tracee(id)?;
         let [first, second, third, fourth, ..] = call.arguments();
         if woken == Some(Woken::Interrupted) {
-            let is_relative = service == Service::Nanosleep || second as i32 & libc::TIMER_ABSTIME == 0;
-            let rest_at = if service == Service::Nanosleep { second } else { fourth };
+            let is_relative =
+                syscall_class == SyscallClass::Nanosleep || second as i32 & libc::TIMER_ABSTIME == 0;
+            let rest_at = if syscall_class == SyscallClass::Nanosleep { second } else { fourth };
             if is_relative && rest_at != 0 {
                 let rest_ns =
                     self.sleeps.get(&id).map_or(0, |until_ns| until_ns.saturating_sub(self.clock.now_ns()));
@@ -89,7 +95,7 @@ impl Supervisor {
         if woken.is_some() {
             return self.answer(id, call, 0);
         }
-        let until_ns = if service == Service::Nanosleep {
+        let until_ns = if syscall_class == SyscallClass::Nanosleep {
             tracee.read_timespec(first).map(|ns| self.clock.now_ns().saturating_add(ns))
         } else if second as i32 & libc::TIMER_ABSTIME != 0 {
             tracee.read_timespec(third).map(|ns| self.clock.until(first as i32, ns))
@@ -105,14 +111,14 @@ impl Supervisor {
         }
     }
 
-    /// A timer is a descriptor that the supervisor writes.
+    /// Makes a timer: a descriptor to which the supervisor writes.
     pub(crate) fn make_timer(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [clock, flags, ..] = call.arguments();
         let as_event = |registers: &mut Registers| {
             registers.orig_rax = Sysno::eventfd2 as u64;
             (registers.rdi, registers.rsi) = (0, flags);
         };
-        let Made::Result(result) = self.make(id, call, &as_event)? else { return Ok(()) };
+        let CallOutcome::Result(result) = self.make(id, call, &as_event)? else { return Ok(()) };
         let process = self.threads.get(id).map_or(0, |thread| thread.process);
         if let Some(file) = i32::try_from(result)
             .ok()
@@ -159,7 +165,7 @@ impl Supervisor {
         Ok(())
     }
 
-    pub(crate) fn tell_timer(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+    pub(crate) fn report_timer(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [descriptor, address, ..] = call.arguments();
         let process = self.threads.get(id).map_or(0, |thread| thread.process);
         let file = self.descriptors.get(&process).and_then(|all| all.get(descriptor as i32));
@@ -180,22 +186,22 @@ impl Supervisor {
         tracee.write_timespec(address.wrapping_add(16), left_ns)
     }
 
-    /// `poll` and `ppoll`.
+    /// Serves `poll` and `ppoll`.
     pub(crate) fn poll(
         &mut self,
         id: ThreadId,
         call: Call,
-        service: Service,
+        syscall_class: SyscallClass,
         woken: Option<Woken>,
     ) -> Result<(), WorldError> {
         let tracee = self.tracee(id)?;
         let [list, count, timeout, ..] = call.arguments();
-        let timeout_ns = match service {
-            Service::Ppoll if timeout == 0 => None,
-            Service::Ppoll => tracee.read_timespec(timeout).ok(),
+        let timeout_ns = match syscall_class {
+            SyscallClass::Ppoll if timeout == 0 => None,
+            SyscallClass::Ppoll => tracee.read_timespec(timeout).ok(),
             _ => u64::try_from(timeout as i32).ok().map(|millis| millis * 1_000_000),
         };
-        let mut bytes = vec![0; (count.min(MOST_DESCRIPTORS) * 8) as usize];
+        let mut bytes = vec![0; (count.min(MAX_DESCRIPTORS) * 8) as usize];
         let read = tracee.read(list, &mut bytes);
         let interests = bytes.chunks_exact(8).filter_map(|entry| {
             let descriptor = i32::from_ne_bytes(entry.get(..4)?.try_into().ok()?);
@@ -203,7 +209,7 @@ impl Supervisor {
             Some(Interest { descriptor, events })
         });
         let interests: Vec<Interest> = interests.filter(|interest| interest.descriptor >= 0).collect();
-        let looks_only = timeout_ns == Some(0) || count > MOST_DESCRIPTORS || read.is_err();
+        let looks_only = timeout_ns == Some(0) || count > MAX_DESCRIPTORS || read.is_err();
         let without_waiting = |registers: &mut Registers| {
             registers.orig_rax = Sysno::poll as u64;
             registers.rdx = 0;
@@ -211,7 +217,7 @@ impl Supervisor {
         self.look(id, call, (interests, timeout_ns, looks_only), woken, &without_waiting)
     }
 
-    /// `select` and `pselect6`.
+    /// Serves `select` and `pselect6`.
     pub(crate) fn select(
         &mut self,
         id: ThreadId,
@@ -245,7 +251,7 @@ impl Supervisor {
                 }
             }
         }
-        // A time of zero stands below the stack, where nothing of the program's is.
+        // A time of zero is put below the stack, where the program has no data.
         let zero = call.registers.rsp.wrapping_sub(1024) & !15;
         let looks_only = timeout_ns == Some(0) || tracee.write(zero, &[0; 16]).is_err();
         let without_waiting = |registers: &mut Registers| {
@@ -255,18 +261,18 @@ impl Supervisor {
         self.look(id, call, (interests, timeout_ns, looks_only), woken, &without_waiting)
     }
 
-    /// `epoll_wait`, `epoll_pwait` and `epoll_pwait2`.
+    /// Serves `epoll_wait`, `epoll_pwait` and `epoll_pwait2`.
     pub(crate) fn wait_for_epoll(
         &mut self,
         id: ThreadId,
         call: Call,
-        service: Service,
+        syscall_class: SyscallClass,
         woken: Option<Woken>,
     ) -> Result<(), WorldError> {
         let [descriptor, _, _, timeout, ..] = call.arguments();
-        let timeout_ns = match service {
-            Service::EpollPwait2 if timeout == 0 => None,
-            Service::EpollPwait2 => self.tracee(id)?.read_timespec(timeout).ok(),
+        let timeout_ns = match syscall_class {
+            SyscallClass::EpollPwait2 if timeout == 0 => None,
+            SyscallClass::EpollPwait2 => self.tracee(id)?.read_timespec(timeout).ok(),
             _ => u64::try_from(timeout as i32).ok().map(|millis| millis * 1_000_000),
         };
         let interests = vec![Interest { descriptor: descriptor as i32, events: libc::POLLIN }];
@@ -277,7 +283,7 @@ impl Supervisor {
         self.look(id, call, (interests, timeout_ns, timeout_ns == Some(0)), woken, &without_waiting)
     }
 
-    /// Looks at descriptors without waiting in the kernel; waits here, if none is ready.
+    /// Polls descriptors without waiting in the kernel; waits here, if none is ready.
     fn look(
         &mut self,
         id: ThreadId,
@@ -287,31 +293,32 @@ impl Supervisor {
         without_waiting: &dyn Fn(&mut Registers),
     ) -> Result<(), WorldError> {
         if woken.is_none() {
-            // What it waits for may go away while it is woken: it then waits for the rest of the time.
+            // What woke the thread may have gone by the time it polls: it then waits for the rest of the
+            // time.
             let until_ns = timeout_ns.map(|ns| self.clock.now_ns().saturating_add(ns));
             self.sleeps.remove(&id);
             self.sleeps.extend(until_ns.map(|until_ns| (id, until_ns)));
         }
         let Some(thread) = self.threads.get(id) else { return Ok(()) };
-        let asker = Asker::new(thread.tracee, self.has_signal_files);
+        let polling_thread = PollingThread::new(thread.tracee, self.has_signal_files);
         let descriptors = self.descriptors.get(&thread.process);
         let mut wait = Wait::new(WaitFor::Descriptors(interests), self.sleeps.get(&id).copied());
-        wait.looked_at = self.changes;
+        wait.checked_at_change = self.changes;
         if woken.is_none() && !looks_only {
             let WaitFor::Descriptors(interests) = &wait.on else { return Ok(()) };
-            if descriptors.is_some_and(|all| !all.any_is_ready(asker, interests)) {
+            if descriptors.is_some_and(|all| !all.any_is_ready(polling_thread, interests)) {
                 return self.wait(id, call, wait);
             }
         }
-        let Made::Result(result) = self.make(id, call, without_waiting)? else { return Ok(()) };
+        let CallOutcome::Result(result) = self.make(id, call, without_waiting)? else { return Ok(()) };
         if result == 0 && woken != Some(Woken::TimedOut) && !looks_only {
-            // What was there has gone.
+            // What woke the thread has gone.
             return self.wait_again(id, call, wait);
         }
-        // What is ready may stay so, and the thread look at it again and again: only what it then does with
-        // it shows that it was not in vain.
+        // A descriptor may stay ready, and the thread poll it again and again: only its use of the descriptor
+        // shows that the poll was not idle.
         if result == 0 {
-            self.in_vain(id);
+            self.count_idle_poll(id);
         }
         self.note(id, &call.name(), result)?;
         self.go(id, None)

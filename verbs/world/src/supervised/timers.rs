@@ -1,4 +1,4 @@
-//! Timers that are descriptors: behind each stands an `eventfd`, into which the supervisor writes.
+//! Timers that are descriptors: each is an `eventfd`, into which the supervisor writes.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -14,7 +14,7 @@ struct Timer {
     interval_ns: u64,
 }
 
-/// All of them.
+/// All timers that are descriptors.
 #[derive(Debug, Default)]
 pub(crate) struct Timers(Vec<Timer>);
 
@@ -27,17 +27,17 @@ impl Timers {
         self.0.iter_mut().find(|timer| is_same_file(&timer.file, file))
     }
 
-    /// The clock of the timer behind a descriptor.
+    /// Returns the clock of the timer behind a descriptor.
     pub(crate) fn clock(&mut self, file: &OwnedFd) -> Option<i32> {
         self.of(file).map(|timer| timer.clock)
     }
 
-    /// When it fires next and how often after that; `None`: it is no timer.
+    /// Returns when the timer fires next, and its interval; `None` if the file is no timer.
     pub(crate) fn state(&mut self, file: &OwnedFd) -> Option<(Option<u64>, u64)> {
         self.of(file).map(|timer| (timer.next_ns, timer.interval_ns))
     }
 
-    /// It fires then, and after that in intervals; what it has counted is forgotten.
+    /// Sets the time of the next firing and the interval; expirations that were counted are discarded.
     pub(crate) fn set(&mut self, file: &OwnedFd, next_ns: Option<u64>, interval_ns: u64) {
         if let Some(timer) = self.of(file) {
             (timer.next_ns, timer.interval_ns) = (next_ns, interval_ns);
@@ -48,12 +48,12 @@ impl Timers {
         }
     }
 
-    /// When the next one fires.
+    /// Returns the time at which the next timer fires.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.0.iter().filter_map(|timer| timer.next_ns).min()
     }
 
-    /// Those fire whose time has come. Whether any did.
+    /// Fires the timers that are due, and returns whether any did.
     pub(crate) fn fire(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for timer in &mut self.0 {

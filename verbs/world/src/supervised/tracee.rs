@@ -1,4 +1,4 @@
-//! What ptrace does to one thread: the only file that looks at registers and memory of another process.
+//! The ptrace operations on one thread: the only file that accesses registers and memory of another process.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -8,13 +8,15 @@ use nix::sys::signal::Signal;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
-/// Registers of a thread that is stopped.
+use super::system::clear_times_of_child;
+
+/// The registers of a stopped thread.
 pub(crate) type Registers = libc::user_regs_struct;
 
-/// Bytes of a name that are read at most.
-const LONGEST_NAME: usize = 4096;
+/// Maximum length of a name that is read, in bytes.
+const MAX_NAME: usize = 4096;
 
-/// A thread that is traced, by its number in the supervisor's name space.
+/// A traced thread, by its id in the supervisor's PID namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tracee(pub(crate) Pid);
 
@@ -27,65 +29,73 @@ impl Tracee {
         ptrace::setregs(self.0, registers)
     }
 
-    /// The call that it is stopped before is not made; the program sees this result.
+    /// Skips the call before which the thread is stopped; the program sees this result.
     pub(crate) fn answer(self, registers: &Registers, result: i64) -> nix::Result<()> {
         let skipped = Registers { orig_rax: u64::MAX, rax: result as u64, ..*registers };
         self.set_registers(skipped)
     }
 
-    /// The call that it is stopped before, if it is, is made later: when it goes on.
+    /// Steps the thread back to before the call at which it is stopped, if it is, so that it makes the call
+    /// when it continues.
     pub(crate) fn step_back(self) -> nix::Result<()> {
         let registers = self.registers()?;
         let is_of_call = registers.orig_rax != u64::MAX;
-        // Before a call the kernel has this in the place of the result.
+        // Before a call, the kernel has this value in the register of the result.
         if !is_of_call || registers.rax as i64 != -i64::from(libc::ENOSYS) {
             return Ok(());
         }
-        // The instruction that makes a call is two bytes long.
+        // The syscall instruction is two bytes long.
         let rip = registers.rip.wrapping_sub(2);
         self.set_registers(Registers { rip, rax: registers.orig_rax, orig_rax: u64::MAX, ..registers })
     }
 
-    /// Its number in its own name space of processes.
+    /// Returns the id of the thread in its own PID namespace.
     pub(crate) fn number_inside(self) -> Option<i32> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
         let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
         numbers.split_whitespace().last()?.parse().ok()
     }
 
-    /// The processor time that it has used, in ns; 0 if it has gone.
+    /// Returns the processor time that the thread has used, in ns; 0 if it has ended.
     pub(crate) fn processor_ns(self) -> u64 {
         let path = format!("/proc/{}/schedstat", self.0);
         let known = std::fs::read_to_string(path).unwrap_or_default();
         known.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
     }
 
-    /// Goes on, with a signal if one is to be delivered.
-    pub(crate) fn go_on(self, signal: Option<Signal>) -> nix::Result<()> {
+    /// Continues, with a signal if one is to be delivered.
+    pub(crate) fn resume(self, signal: Option<Signal>) -> nix::Result<()> {
         ptrace::cont(self.0, signal)
     }
 
-    /// Goes on to the end of its call.
+    /// Continues to the end of its call.
     pub(crate) fn finish_call(self) -> nix::Result<()> {
         ptrace::syscall(self.0, None)
     }
 
-    /// Goes on by one instruction.
+    /// Continues by one instruction.
     pub(crate) fn step(self) -> nix::Result<()> {
         ptrace::step(self.0, None)
     }
 
-    /// Stops it, wherever it is.
+    /// Stops the thread, wherever it is.
     pub(crate) fn interrupt(self) -> nix::Result<()> {
         ptrace::interrupt(self.0)
     }
 
-    /// What the event is about at which it is stopped.
+    /// Returns the message of the event at which the thread is stopped.
     pub(crate) fn event_message(self) -> nix::Result<u64> {
         ptrace::getevent(self.0).map(|message| message as u64)
     }
 
-    /// Reads its memory; EFAULT where there is none.
+    /// Clears the processor times in the signal at which the thread is stopped, if it is about a child.
+    pub(crate) fn clear_times_of_child(self) -> nix::Result<()> {
+        let mut about = ptrace::getsiginfo(self.0)?;
+        clear_times_of_child(&mut about);
+        ptrace::setsiginfo(self.0, &about)
+    }
+
+    /// Reads the thread's memory; EFAULT where there is none.
     pub(crate) fn read(self, address: u64, into: &mut [u8]) -> nix::Result<()> {
         if into.is_empty() {
             return Ok(());
@@ -96,7 +106,7 @@ impl Tracee {
         if done == wanted { Ok(()) } else { Err(Errno::EFAULT) }
     }
 
-    /// Writes its memory; EFAULT where it cannot be written.
+    /// Writes the thread's memory; EFAULT where it cannot be written.
     pub(crate) fn write(self, address: u64, bytes: &[u8]) -> nix::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -106,7 +116,7 @@ impl Tracee {
         if done == bytes.len() { Ok(()) } else { Err(Errno::EFAULT) }
     }
 
-    /// Writes where the program itself may not, as code.
+    /// Writes where the program itself may not write, such as code.
     pub(crate) fn put_code(self, address: u64, bytes: &[u8]) -> nix::Result<()> {
         for (index, part) in bytes.chunks(8).enumerate() {
             let at = address.wrapping_add(index as u64 * 8);
@@ -131,11 +141,11 @@ impl Tracee {
         Ok(u64::from_ne_bytes(bytes))
     }
 
-    /// A name that ends with a zero byte, as far as it can be read.
+    /// Reads a name that ends with a zero byte, as far as it can be read.
     pub(crate) fn read_name(self, address: u64) -> String {
         let mut name = Vec::new();
-        while name.len() < LONGEST_NAME {
-            // Not beyond the end of a page: the next one may not be there.
+        while name.len() < MAX_NAME {
+            // A read does not cross the end of a page, because the next page may not be mapped.
             let from = address.wrapping_add(name.len() as u64);
             let mut part = vec![0; (4096 - (from % 4096) as usize).min(256)];
             if self.read(from, &mut part).is_err() {
@@ -152,7 +162,7 @@ impl Tracee {
         String::from_utf8_lossy(&name).into_owned()
     }
 
-    /// A length of time in a `timespec`, in ns; negative ones are 0.
+    /// Reads a duration in a `timespec`, in ns; negative ones are 0.
     pub(crate) fn read_timespec(self, address: u64) -> nix::Result<u64> {
         let seconds = self.read_u64(address)? as i64;
         let nanos = self.read_u64(address.wrapping_add(8))? as i64;

@@ -1,9 +1,9 @@
-//! Programs that read the processor's counter (`rdtsc`, `rdtscp`): the processor refuses, and the supervisor
-//! answers with the world's clock.
+//! Programs that read the time stamp counter (`rdtsc`, `rdtscp`): the processor raises a fault, and the
+//! supervisor answers with the world's clock.
 
 use super::tracee::{Registers, Tracee};
 
-/// Answers, if the thread is stopped at such an instruction. Whether it is.
+/// Emulates the instruction, if the thread is stopped at one, and returns whether it is.
 pub(crate) fn answer(tracee: Tracee, cycles: u64) -> nix::Result<bool> {
     let registers = tracee.registers()?;
     let mut code = [0; 3];

@@ -1,4 +1,4 @@
-//! The functions that the kernel puts into every process (vDSO): where they are.
+//! Finds the functions that the kernel maps into every process (vDSO).
 
 use std::sync::OnceLock;
 
@@ -7,27 +7,27 @@ use object::{Object as _, ObjectSymbol as _};
 use super::clock_code::{code, offset_of};
 use super::tracee::Tracee;
 
-/// Bytes of the image at most.
-const MOST_BYTES: usize = 1 << 16;
-/// The beginning of an image, by which images are told from one another.
+/// Maximum length of the image, in bytes.
+const MAX_BYTES: usize = 1 << 16;
+/// Length of the beginning of an image by which images are distinguished.
 const HEAD: usize = 64;
-/// The function whose bytes have room for all of the code.
-const ROOMY: &str = "__vdso_clock_gettime";
-/// Bytes of a jump.
+/// Function whose bytes have room for all of the code.
+const MIN_CODE_BYTES: &str = "__vdso_clock_gettime";
+/// Length of a jump instruction, in bytes.
 pub(crate) const JUMP: usize = 5;
 
 /// The functions of an image.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Functions {
     head: [u8; HEAD],
-    /// Where the code goes, in bytes from the beginning of the image.
+    /// Offset of the code in the image, in bytes.
     pub(crate) code_at: u64,
-    /// Where the functions begin that are to jump, and where to.
+    /// Offsets of the functions that are to jump, and of their targets.
     pub(crate) jumps: Vec<(u64, u64)>,
 }
 
-/// The functions of the image at this address of a program's memory; `None`: it is none of this kernel that
-/// the code fits in.
+/// Returns the functions of the image at this address of a program's memory; `None` if it is no known image
+/// into which the code fits.
 pub(crate) fn functions(tracee: Tracee, at: u64) -> Option<&'static Functions> {
     static KNOWN: OnceLock<Option<Functions>> = OnceLock::new();
     let mut head = [0; HEAD];
@@ -36,7 +36,7 @@ pub(crate) fn functions(tracee: Tracee, at: u64) -> Option<&'static Functions> {
     (known.head == head).then_some(known)
 }
 
-/// The whole image, as the program's memory has it.
+/// Reads the whole image from the program's memory.
 fn image(tracee: Tracee, at: u64) -> Option<Vec<u8>> {
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", tracee.0)).ok()?;
     let (begin, end) = maps.lines().find_map(|line| {
@@ -44,7 +44,7 @@ fn image(tracee: Tracee, at: u64) -> Option<Vec<u8>> {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         Some((hex(begin)?, hex(end)?)).filter(|(begin, _)| *begin == at)
     })?;
-    let mut image = vec![0; usize::try_from(end - begin).ok().filter(|length| *length <= MOST_BYTES)?];
+    let mut image = vec![0; usize::try_from(end - begin).ok().filter(|length| *length <= MAX_BYTES)?];
     tracee.read(at, &mut image).ok()?;
     Some(image)
 }
@@ -56,7 +56,7 @@ impl Functions {
             let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name))?;
             Some((symbol.address(), symbol.size()))
         };
-        let (code_at, room) = found(ROOMY)?;
+        let (code_at, room) = found(MIN_CODE_BYTES)?;
         if room < code().len() as u64 {
             return None;
         }

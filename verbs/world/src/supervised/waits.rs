@@ -1,54 +1,54 @@
-//! What threads wait for.
+//! The conditions that threads wait for.
 
-use super::memory::Word;
+use super::memory::FutexKey;
 
-/// A descriptor and what is asked of it, as in `poll`.
+/// A descriptor and the requested events, as in `poll`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interest {
     pub(crate) descriptor: i32,
     pub(crate) events: i16,
 }
 
-/// What can end a wait.
+/// The condition that ends a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WaitFor {
-    /// Nothing but time.
+    /// A wait that ends by time alone.
     Time,
-    /// A wake of this word with one of these bits.
-    Word(Word, u32),
-    /// One of these descriptors.
+    /// A wake of this word with one of these bits ends the wait.
+    Futex(FutexKey, u32),
+    /// The readiness of one of these descriptors ends the wait.
     Descriptors(Vec<Interest>),
-    /// A child that ends.
+    /// The end of a child ends the wait.
     Child,
-    /// A lock of a file that another process gives up.
-    Lock,
-    /// A signal.
+    /// Any change ends the wait, and the call is tried again. The text describes what it waits for.
+    Change(&'static str),
+    /// A signal ends the wait.
     Signal,
 }
 
-/// A wait.
+/// A wait of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) on: WaitFor,
-    /// Not longer than until then, since the world began.
+    /// Time at which the wait ends, since the world began, in ns.
     pub(crate) until_ns: Option<u64>,
-    /// The number of changes at which it was looked last.
-    pub(crate) looked_at: u64,
+    /// Number of changes at the last check.
+    pub(crate) checked_at_change: u64,
 }
 
 impl Wait {
     pub(crate) const fn new(on: WaitFor, until_ns: Option<u64>) -> Wait {
-        Wait { on, until_ns, looked_at: 0 }
+        Wait { on, until_ns, checked_at_change: 0 }
     }
 }
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Woken {
-    /// What it waited for is there, or may be.
+    /// The condition is met, or may be.
     Ready,
-    /// Its time is over.
+    /// The time is over.
     TimedOut,
-    /// A signal came.
+    /// A signal arrived.
     Interrupted,
 }

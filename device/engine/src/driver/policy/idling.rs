@@ -1,41 +1,43 @@
-//! When application threads yield the processor.
+//! The rules by which application threads yield the processor.
 
-/// A yield of an application thread that took longer than this let another thread run.
+/// The duration in ns beyond which a yield of an application thread let another thread run.
 pub(super) const USEFUL_YIELD_NS: u64 = 2_000;
-/// A yield that took longer than this let a thread run that does not yield itself: it computes, or it spins.
+/// The duration in ns beyond which a yield let a thread run that does not yield itself: it computes, or it
+/// spins.
 pub(super) const LONG_YIELD_NS: u64 = 1_000_000;
-/// Empty polls from one yield to the next while no other thread wants the processor. A yield costs as much
-/// as ten polls of rings, which shows in latencies if every wait has one.
+/// Largest number of empty polls from one yield to the next while no other thread wants the processor. A
+/// yield costs as much as ten polls of rings, which shows in latencies if every wait has one.
 pub(super) const LONGEST_YIELD_INTERVAL: u32 = 512;
-/// The same while yields hold up this process: some ten times as long as one of them takes.
+/// Largest number of empty polls from one yield to the next while yields hold up this process: some ten times
+/// as long as one yield takes.
 pub(super) const LONGEST_HELD_UP_INTERVAL: u32 = 1 << 16;
-/// So many yields are observed after a long one. Short ones come between those that are long, for threads
-/// that do little, such as the background thread, are let run as well.
+/// Number of yields that are observed after a long one. Short yields come between the long ones, because
+/// threads that do little, such as the background thread, run as well.
 pub(super) const OBSERVED_YIELDS: u8 = u8::MAX;
 
-/// What an application thread does after a poll that found nothing.
+/// The action of an application thread after a poll that found nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EmptyPoll {
-    /// Returns to the application.
+    /// The thread returns to the application.
     Return,
-    /// Yields the processor first.
+    /// The thread yields the processor first.
     Yield {
-        /// And says what the other threads of this process did meanwhile.
+        /// True to measure what the other threads of this process do meanwhile.
         observe: bool,
     },
 }
 
-/// What happened while an application thread had yielded the processor.
+/// The result of a yield of an application thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Yielded {
-    /// How long it was, in ns.
+    /// The duration of the yield, in ns.
     pub(crate) took_ns: u64,
-    /// How much time of all processors the other threads of this process took, in ns, if that was observed.
+    /// The time on all processors that the other threads of this process used, in ns, if that was observed.
     pub(crate) others_ns: Option<u64>,
 }
 
-/// When application threads yield the processor: empty polls since the last yield, and after how many the
-/// next is due.
+/// The state that decides when application threads yield the processor: the empty polls since the last yield,
+/// and the interval to the next.
 ///
 /// Spinning would keep the very process from running whose packet is awaited; a yield that no other thread
 /// takes costs as much as a poll. A yield that took long shows that another thread ran.
@@ -44,21 +46,21 @@ pub(crate) struct Yielded {
 /// lock: libraries such as UCX poll under a spin lock. Then the first thread spins for all of its time slice,
 /// and finds the lock taken again afterwards, for the thread that polls loses the processor nowhere else than
 /// here (measured: two such processes on one processor never came to an end, and end after 3 s without
-/// yields). So yields become rare if other threads of this process were busy for long meanwhile. They come
-/// back if yields are long because of other processes, or if no thread wants the processor.
+/// yields). So yields become rare if other threads of this process were busy for long meanwhile. They become
+/// frequent again if yields are long because of other processes, or if no thread wants the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Idling {
     pub(super) empty_polls: u32,
     pub(super) yield_interval: u32,
-    /// How many of the next yields are observed, which costs calls of the operating system.
+    /// Number of the next yields that are observed, which costs system calls.
     pub(super) observed: u8,
 }
 
 impl Idling {
-    /// The next empty poll yields.
+    /// The initial state, in which the next empty poll yields.
     pub(crate) const START: Idling = Idling { empty_polls: 0, yield_interval: 1, observed: 0 };
 
-    /// A poll found nothing.
+    /// Counts a poll that found nothing, and returns what to do.
     pub(crate) fn polled(&mut self) -> EmptyPoll {
         self.empty_polls = self.empty_polls.wrapping_add(1);
         if self.empty_polls < self.yield_interval {
@@ -68,7 +70,7 @@ impl Idling {
         EmptyPoll::Yield { observe: self.observed > 0 }
     }
 
-    /// The thread has yielded.
+    /// Records the result of a yield.
     pub(crate) fn yielded(&mut self, yielded: Yielded) {
         let Yielded { took_ns, others_ns } = yielded;
         let (interval, is_long) = (self.yield_interval, took_ns > LONG_YIELD_NS);
@@ -88,12 +90,12 @@ impl Idling {
         };
     }
 
-    /// As one number, for an atomic.
+    /// Returns the state as one number, for an atomic.
     pub(crate) fn encode(self) -> u64 {
         u64::from(self.empty_polls) << 32 | u64::from(self.observed) << 24 | u64::from(self.yield_interval)
     }
 
-    /// The inverse of [`Idling::encode`].
+    /// Returns the state that [`Idling::encode`] made a number of.
     pub(crate) fn decode(number: u64) -> Idling {
         let low = number as u32;
         Idling {
@@ -114,7 +116,7 @@ mod tests {
     const HELD_UP: Yielded = Yielded { others_ns: Some(LONG_YIELD_NS + 1), ..LONG };
     const OF_OTHER_PROCESSES: Yielded = Yielded { others_ns: Some(LONG_YIELD_NS), ..LONG };
 
-    /// How many polls find nothing until one yields, and whether this one is observed.
+    /// Returns how many polls find nothing until one yields, and whether this yield is observed.
     fn next_yield(idling: &mut Idling) -> (u32, bool) {
         (1..=LONGEST_HELD_UP_INTERVAL)
             .find_map(|polls| match idling.polled() {

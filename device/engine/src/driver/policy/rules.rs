@@ -1,55 +1,56 @@
-//! The single rules that the policy is made of, each with what it remembers.
+//! The single rules that the policy consists of, each with its state.
 
-/// Peeks in a row that found packets, although the application polls, before the thread watches the port.
+/// Number of peeks in a row that found packets, although the application polls, before the thread watches the
+/// port.
 const FOUND_IN_A_ROW: u32 = 2;
-/// Wake-ups without packets, in a row, after which the thread stops watching.
-pub(super) const VAIN_WAKEUPS: u32 = 16;
-/// How long the thread watches at most before it has to find packets by peeking again.
+/// Number of wake-ups without packets, in a row, after which the thread stops watching.
+pub(super) const MAX_IDLE_WAKEUPS: u32 = 16;
+/// The longest time that the thread watches before it has to find packets by peeking again, in ns.
 pub(super) const WATCH_NS: u64 = 50_000_000;
-/// How many wake-ups without packets a wake-up with packets makes up for.
-const WORTH: u32 = 2;
+/// Number of wake-ups without packets that one with packets makes up for.
+const WAKEUP_CREDIT: u32 = 2;
 
-/// Whether the thread watches the port although the application polls now and then. A program that polls its
-/// completion queue and then spins on memory that its peer writes (`ib_write_lat`) leaves packets in the
-/// port. That it has stopped polling shows only in these packets.
+/// The rule that makes the thread watch the port although the application polls now and then. A program that
+/// polls its completion queue and then spins on memory that its peer writes (`ib_write_lat`) leaves packets
+/// in the port. Only these packets show that it has stopped polling.
 #[derive(Debug, Default)]
 pub(super) struct PortWatch {
     found_in_a_row: u32,
-    vain_wakeups_left: u32,
+    idle_wakeups_left: u32,
     until_ns: u64,
 }
 
 impl PortWatch {
-    /// The thread stood by and peeked (`found`: there were packets), or saw no reason to peek.
+    /// Records that the thread stood by and peeked (`found`: there were packets), or saw no reason to peek.
     pub(super) fn peeked(&mut self, found: bool, now_ns: u64) {
         self.found_in_a_row = if found { self.found_in_a_row + 1 } else { 0 };
         if self.found_in_a_row >= FOUND_IN_A_ROW {
-            self.vain_wakeups_left = VAIN_WAKEUPS;
+            self.idle_wakeups_left = MAX_IDLE_WAKEUPS;
             self.until_ns = now_ns.saturating_add(WATCH_NS);
             self.found_in_a_row = 0;
         }
     }
 
-    /// The thread woke while it watched.
+    /// Records that the thread woke while it watched.
     pub(super) fn woke(&mut self, found: bool, now_ns: u64) {
-        self.vain_wakeups_left = match found {
+        self.idle_wakeups_left = match found {
             _ if now_ns >= self.until_ns => 0,
-            true => (self.vain_wakeups_left + WORTH).min(VAIN_WAKEUPS),
-            false => self.vain_wakeups_left.saturating_sub(1),
+            true => (self.idle_wakeups_left + WAKEUP_CREDIT).min(MAX_IDLE_WAKEUPS),
+            false => self.idle_wakeups_left.saturating_sub(1),
         };
     }
 
     pub(super) fn lasts(&self) -> bool {
-        self.vain_wakeups_left > 0
+        self.idle_wakeups_left > 0
     }
 }
 
-/// How long the thread leaves packets to the application whose receive requests run out.
+/// The longest time that the thread leaves packets to an application whose receive requests run out, in ns.
 pub(super) const RESTRAINT_NS: u64 = 250_000_000;
 
-/// Whether the thread leaves packets in the port. An application that does not get the processor for a moment
-/// has not stopped. To take UC and UD messages for which it would post receive requests in time would lose
-/// them; in the socket they are safe.
+/// The rule that makes the thread leave packets in the port. An application that does not get the processor
+/// for a moment has not stopped. If the thread took UC and UD messages for which the application would post
+/// receive requests in time, they would be lost; in the socket they are safe.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveRestraint {
     since_ns: Option<u64>,
@@ -65,15 +66,16 @@ impl ReceiveRestraint {
     }
 }
 
-/// How long the thread tries again before it sleeps, when the last packets came that fast.
+/// The longest time that the thread drives again and again before it sleeps, in ns, if the last packets came
+/// that fast.
 pub(super) const SPIN_NS: u64 = 30_000;
-/// A sleep that ended sooner than this cost more than another try: a wake-up alone takes 10 µs and more.
+/// Duration in ns below which a sleep cost more than driving again: a wake-up alone takes 10 µs and more.
 pub(super) const SHORT_SLEEP_NS: u64 = 60_000;
-/// A yield that took longer than this gave the processor to a thread that needs it.
+/// Duration in ns beyond which a yield gave the processor to a thread that needs it.
 pub(super) const LONG_YIELD_NS: u64 = 5_000;
 
-/// Whether the thread drives again before it sleeps. The peer of a passive target waits for its answers: as
-/// long as its next requests come at once, a sleep between them is most of their time.
+/// The rule that makes the thread drive again before it sleeps. The peer of a passive target waits for its
+/// answers: as long as its next requests come at once, a sleep between them is most of their time.
 #[derive(Debug, Default)]
 pub(super) struct SpinBeforeSleep {
     last_sleep_was_short: bool,
@@ -81,16 +83,16 @@ pub(super) struct SpinBeforeSleep {
 }
 
 impl SpinBeforeSleep {
-    /// Driving did something.
+    /// Records that driving did something.
     pub(super) fn progressed(&mut self, now_ns: u64) {
         self.until_ns = if self.last_sleep_was_short { now_ns.saturating_add(SPIN_NS) } else { 0 };
     }
 
-    pub(super) fn goes_on(&self, now_ns: u64) -> bool {
+    pub(super) fn continues(&self, now_ns: u64) -> bool {
         now_ns < self.until_ns
     }
 
-    /// Another thread had the processor for this long.
+    /// Records how long another thread had the processor, in ns.
     pub(super) fn yielded(&mut self, took_ns: u64) {
         if took_ns > LONG_YIELD_NS {
             *self = SpinBeforeSleep::default();
@@ -120,16 +122,16 @@ mod tests {
     fn a_spin_ends_by_itself_or_when_another_thread_wants_to_run() {
         let mut spin = SpinBeforeSleep::default();
         spin.progressed(100);
-        assert!(!spin.goes_on(100));
+        assert!(!spin.continues(100));
         spin.slept(SHORT_SLEEP_NS - 1);
         spin.progressed(200);
-        assert!(spin.goes_on(199 + SPIN_NS) && !spin.goes_on(200 + SPIN_NS));
+        assert!(spin.continues(199 + SPIN_NS) && !spin.continues(200 + SPIN_NS));
         spin.progressed(300);
         spin.yielded(LONG_YIELD_NS + 1);
-        assert!(!spin.goes_on(300));
+        assert!(!spin.continues(300));
         spin.slept(SHORT_SLEEP_NS - 1);
         spin.slept(SHORT_SLEEP_NS);
         spin.progressed(400);
-        assert!(!spin.goes_on(400));
+        assert!(!spin.continues(400));
     }
 }

@@ -1,10 +1,10 @@
-//! The policy as a table: each row is a situation, told as what happens and what the thread answers.
+//! The policy as a table: each row is a situation, described by inputs and the actions that follow.
 
-use super::rules::{RESTRAINT_NS, SHORT_SLEEP_NS, SPIN_NS, VAIN_WAKEUPS, WATCH_NS};
+use super::rules::{MAX_IDLE_WAKEUPS, RESTRAINT_NS, SHORT_SLEEP_NS, SPIN_NS, WATCH_NS};
 use super::*;
 
-/// At `.0` ns `.1` happens, and the thread does `.2`.
-type TableLine = (u64, Input, Action);
+/// A line of the table: at `.0` ns the input `.1` comes, and the thread does `.2`.
+type TableLine = (u64, PolicyInput, PolicyAction);
 
 struct Row {
     situation: &'static str,
@@ -15,47 +15,47 @@ fn row(situation: &'static str, lines: impl IntoIterator<Item = TableLine>) -> R
     Row { situation, lines: lines.into_iter().collect() }
 }
 
-const QUIET: Signals = Signals { polls: 0, waiters: 0, armed: false, called: false };
-const NO_PACKETS: Input = Input::Idle { deadline_ns: None, backlog: false };
-const UNTIL_WOKEN: Action = Action::Sleep { until_ns: FOREVER_NS, for_ns: None };
-const LISTEN: Action = Action::Listen { for_ns: SILENCE_NS };
-const ABSTAIN: Action = Action::Abstain { for_ns: TICK_NS };
+const QUIET: ApplicationActivity = ApplicationActivity { polls: 0, waiters: 0, armed: false, called: false };
+const NO_PACKETS: PolicyInput = PolicyInput::Idle { deadline_ns: None, backlog: false };
+const UNTIL_WOKEN: PolicyAction = PolicyAction::Sleep { until_ns: FOREVER_NS, for_ns: None };
+const LISTEN: PolicyAction = PolicyAction::Listen { for_ns: SILENCE_NS };
+const ABSTAIN: PolicyAction = PolicyAction::Abstain { for_ns: TICK_NS };
 
-/// The application has polled so often altogether.
-fn polled(polls: u64) -> Input {
-    Input::Turn(Signals { polls, ..QUIET })
+/// Returns the input of a turn after this many polls.
+fn polled(polls: u64) -> PolicyInput {
+    PolicyInput::Turn(ApplicationActivity { polls, ..QUIET })
 }
 
-fn stands_by(for_ns: u64) -> Action {
-    Action::StandBy { for_ns }
+fn stands_by(for_ns: u64) -> PolicyAction {
+    PolicyAction::StandBy { for_ns }
 }
 
-fn listened(polls: u64) -> Input {
-    Input::Listened { polls, short_of_receives: false }
+fn listened(polls: u64) -> PolicyInput {
+    PolicyInput::Listened { polls, short_of_receives: false }
 }
 
-fn woke(slept_ns: u64, packets: bool) -> Input {
-    Input::Woke { slept_ns, progressed: packets, found: packets }
+fn woke(slept_ns: u64, packets: bool) -> PolicyInput {
+    PolicyInput::Woke { slept_ns, progressed: packets, found: packets }
 }
 
-/// A turn in which the application has polled once more, is silent for a moment, and there are packets or
-/// not.
+/// Returns the lines of a turn in which the application has polled once more, is silent for a moment, and
+/// there are packets or not.
 fn peeks(at_ns: u64, polls: u64, found: bool) -> [TableLine; 4] {
     [
         (at_ns, polled(polls), stands_by(TICK_NS)),
-        (at_ns, Input::StoodBy { polls }, LISTEN),
-        (at_ns, listened(polls), Action::Peek),
-        (at_ns, Input::Peeked { found }, Action::Look),
+        (at_ns, PolicyInput::StandByEnded { polls }, LISTEN),
+        (at_ns, listened(polls), PolicyAction::Peek),
+        (at_ns, PolicyInput::Peeked { found }, PolicyAction::BeginTurn),
     ]
 }
 
-/// From a turn to a sleep, and the wake-up.
-fn sleeps(at_ns: u64, turn: Input, wakes: Input) -> [TableLine; 4] {
+/// Returns the lines from a turn to a sleep, and the wake-up.
+fn sleeps(at_ns: u64, turn: PolicyInput, wakes: PolicyInput) -> [TableLine; 4] {
     [
-        (at_ns, turn, Action::CheckReceives),
-        (at_ns, Input::Receives { short: false }, Action::Drive),
+        (at_ns, turn, PolicyAction::CheckReceives),
+        (at_ns, PolicyInput::Receives { short: false }, PolicyAction::Drive),
         (at_ns, NO_PACKETS, UNTIL_WOKEN),
-        (at_ns, wakes, Action::Look),
+        (at_ns, wakes, PolicyAction::BeginTurn),
     ]
 }
 
@@ -79,44 +79,66 @@ fn silence_and_polling() -> Vec<Row> {
         ),
         row(
             "a thread waits for an event and drives: the background thread stands by, polls or not",
-            [(0, Input::Turn(Signals { waiters: 1, ..QUIET }), stands_by(TICK_NS))],
+            [(0, PolicyInput::Turn(ApplicationActivity { waiters: 1, ..QUIET }), stands_by(TICK_NS))],
         ),
         row(
             "a queue is armed: the application may sleep, so the thread looks soon, however much it polls",
             [
-                (0, Input::Turn(Signals { polls: 1, armed: true, ..QUIET }), stands_by(ARMED_TICK_NS)),
-                (0, Input::Turn(Signals { polls: 9999, armed: true, ..QUIET }), stands_by(ARMED_TICK_NS)),
+                (
+                    0,
+                    PolicyInput::Turn(ApplicationActivity { polls: 1, armed: true, ..QUIET }),
+                    stands_by(ARMED_TICK_NS),
+                ),
+                (
+                    0,
+                    PolicyInput::Turn(ApplicationActivity { polls: 9999, armed: true, ..QUIET }),
+                    stands_by(ARMED_TICK_NS),
+                ),
             ],
         ),
         row(
             "a queue is armed, and a thread waits for its event by driving: no hurry",
-            [(0, Input::Turn(Signals { waiters: 1, armed: true, ..QUIET }), stands_by(TICK_NS))],
+            [(
+                0,
+                PolicyInput::Turn(ApplicationActivity { waiters: 1, armed: true, ..QUIET }),
+                stands_by(TICK_NS),
+            )],
         ),
         row(
             "the application calls: the thread takes over although the application polls",
-            [(0, Input::Turn(Signals { polls: 9999, called: true, ..QUIET }), Action::CheckReceives)],
+            [(
+                0,
+                PolicyInput::Turn(ApplicationActivity { polls: 9999, called: true, ..QUIET }),
+                PolicyAction::CheckReceives,
+            )],
         ),
         row(
             "the application polls again while the thread listens: its packets are left to it",
             [
                 (0, polled(1), stands_by(TICK_NS)),
-                (0, Input::StoodBy { polls: 1 }, LISTEN),
-                (0, listened(2), Action::Look),
+                (0, PolicyInput::StandByEnded { polls: 1 }, LISTEN),
+                (0, listened(2), PolicyAction::BeginTurn),
             ],
         ),
     ]
 }
 
 fn sleeping() -> Vec<Row> {
-    let ready = [(0, polled(0), Action::CheckReceives), (0, Input::Receives { short: false }, Action::Drive)];
+    let ready = [
+        (0, polled(0), PolicyAction::CheckReceives),
+        (0, PolicyInput::Receives { short: false }, PolicyAction::Drive),
+    ];
     let sleep = |now_ns, deadline_ns, backlog, until_ns, for_ns| {
-        let idle = Input::Idle { deadline_ns, backlog };
-        ready.into_iter().chain([(now_ns, idle, Action::Sleep { until_ns, for_ns })]).collect::<Vec<_>>()
+        let idle = PolicyInput::Idle { deadline_ns, backlog };
+        ready
+            .into_iter()
+            .chain([(now_ns, idle, PolicyAction::Sleep { until_ns, for_ns })])
+            .collect::<Vec<_>>()
     };
     vec![
         row(
             "something was done: the next turn begins",
-            ready.into_iter().chain([(0, Input::Progressed, Action::Look)]),
+            ready.into_iter().chain([(0, PolicyInput::Progressed, PolicyAction::BeginTurn)]),
         ),
         row(
             "the engine has a deadline: the thread sleeps until then",
@@ -130,10 +152,10 @@ fn sleeping() -> Vec<Row> {
         row(
             "packets come fast: the thread tries again before it sleeps, until another thread wants to run",
             sleeps(0, polled(0), woke(SHORT_SLEEP_NS - 1, true)).into_iter().chain(ready).chain([
-                (SPIN_NS - 1, NO_PACKETS, Action::Yield),
-                (SPIN_NS - 1, Input::Yielded { took_ns: 500 }, Action::Look),
-                (SPIN_NS - 1, NO_PACKETS, Action::Yield),
-                (SPIN_NS - 1, Input::Yielded { took_ns: 50_000 }, Action::Look),
+                (SPIN_NS - 1, NO_PACKETS, PolicyAction::Yield),
+                (SPIN_NS - 1, PolicyInput::Yielded { took_ns: 500 }, PolicyAction::BeginTurn),
+                (SPIN_NS - 1, NO_PACKETS, PolicyAction::Yield),
+                (SPIN_NS - 1, PolicyInput::Yielded { took_ns: 50_000 }, PolicyAction::BeginTurn),
                 (SPIN_NS - 1, NO_PACKETS, UNTIL_WOKEN),
             ]),
         ),
@@ -171,11 +193,11 @@ fn watching() -> Vec<Row> {
         ),
         row(
             "packets are left in the port twice in a row: the thread waits for them beside the application",
-            begins().chain(in_vain(VAIN_WAKEUPS)),
+            begins().chain(in_vain(MAX_IDLE_WAKEUPS)),
         ),
         row(
             "it woke in vain too often: it stands by again",
-            begins().chain(in_vain(VAIN_WAKEUPS)).chain([(1, polled(99), stands_by(TICK_NS))]),
+            begins().chain(in_vain(MAX_IDLE_WAKEUPS)).chain([(1, polled(99), stands_by(TICK_NS))]),
         ),
         row(
             "every other wake-up has packets (the application polls in between): it goes on",
@@ -194,32 +216,36 @@ fn watching() -> Vec<Row> {
         ),
         row(
             "it watches, and a thread begins to wait for an event by driving: it stands by",
-            begins().chain([(0, Input::Turn(Signals { polls: 3, waiters: 1, ..QUIET }), stands_by(TICK_NS))]),
+            begins().chain([(
+                0,
+                PolicyInput::Turn(ApplicationActivity { polls: 3, waiters: 1, ..QUIET }),
+                stands_by(TICK_NS),
+            )]),
         ),
     ]
 }
 
 fn short_of_receives() -> Vec<Row> {
-    let short = |at_ns, then| (at_ns, Input::Receives { short: true }, then);
+    let short = |at_ns, then| (at_ns, PolicyInput::Receives { short: true }, then);
     vec![
         row(
             "receive requests run out: packets stay in the port for a while, and the thread tries again",
             [
-                (0, polled(0), Action::CheckReceives),
+                (0, polled(0), PolicyAction::CheckReceives),
                 short(10, ABSTAIN),
-                (10, Input::Abstained, Action::Look),
-                (10, polled(7), Action::CheckReceives),
+                (10, PolicyInput::Abstained, PolicyAction::BeginTurn),
+                (10, polled(7), PolicyAction::CheckReceives),
                 short(9 + RESTRAINT_NS, ABSTAIN),
-                (10, Input::Abstained, Action::Look),
-                (10, polled(8), Action::CheckReceives),
-                short(10 + RESTRAINT_NS, Action::Drive),
+                (10, PolicyInput::Abstained, PolicyAction::BeginTurn),
+                (10, polled(8), PolicyAction::CheckReceives),
+                short(10 + RESTRAINT_NS, PolicyAction::Drive),
             ],
         ),
         row(
             "the application posts receive requests in time: the next shortage may last as long",
             [
                 short(10, ABSTAIN),
-                (RESTRAINT_NS, Input::Receives { short: false }, Action::Drive),
+                (RESTRAINT_NS, PolicyInput::Receives { short: false }, PolicyAction::Drive),
                 short(2 * RESTRAINT_NS, ABSTAIN),
             ],
         ),
@@ -227,8 +253,8 @@ fn short_of_receives() -> Vec<Row> {
             "receive requests run out while the application polls: the thread does not even peek",
             [
                 (0, polled(1), stands_by(TICK_NS)),
-                (0, Input::StoodBy { polls: 1 }, LISTEN),
-                (0, Input::Listened { polls: 1, short_of_receives: true }, Action::Look),
+                (0, PolicyInput::StandByEnded { polls: 1 }, LISTEN),
+                (0, PolicyInput::Listened { polls: 1, short_of_receives: true }, PolicyAction::BeginTurn),
             ],
         ),
     ]
@@ -248,7 +274,7 @@ fn the_background_thread_does_what_the_table_says() {
 
 #[test]
 fn a_call_wakes_the_thread_for_what_it_would_sleep_past() {
-    let left = |deadline_ns, backlog| Left { deadline_ns, backlog };
+    let left = |deadline_ns, backlog| PendingWork { deadline_ns, backlog };
     for (situation, sleeping_until_ns, left, wakes) in [
         ("nothing is left", FOREVER_NS, left(None, false), false),
         ("something is to be sent", 500, left(None, true), true),

@@ -1,93 +1,93 @@
-//! DC: queue pairs that `mlx5dv_create_qp` makes, and what programs set of a request to a target.
+//! DC: queue pairs that `mlx5dv_create_qp` makes, and the setters of requests to a target.
 
 use std::ffi::c_int;
 use std::ptr;
 
 use pumice_calls::Call;
 use pumice_device::profile::Vendor;
-use pumice_transport::types::{DcDestination, DcStreams, OwnService, QpType};
+use pumice_transport::types::{DcDestination, DcStreams, QpType, VendorService};
 
 use super::super::post_send::destination;
-use super::super::queue_pair::{QPT_DRIVER, Wanted, check_operations, create, create_extended};
+use super::super::queue_pair::{QPT_DRIVER, QpCreateParameters, check_operations, create, create_extended};
 use super::super::queue_pair_ex::set;
-use super::{looks_like, mlx5_keys, mlx5_requests};
-use crate::ground::abi::{
+use super::{imitates, mlx5_keys, mlx5_requests};
+use crate::abi::zeroed::zeroed;
+use crate::abi::{
     ibv_ah, ibv_context, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, mlx5dv_qp_ex,
     mlx5dv_qp_init_attr, operation,
 };
-use crate::ground::arguments::{In, InOut, Trusted};
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::handles::live;
-use crate::ground::outcome::{pointer_about, status_of, value};
-use crate::ground::unserved;
-use crate::ground::zeroed::zeroed;
+use crate::entry::arguments::{In, InOut, Trusted};
+use crate::entry::handles::live;
+use crate::entry::outcome::{pointer_about, status_of, value};
+use crate::entry::unsupported;
+use crate::gate::CallSubject;
 use crate::objects::address_handle::Ah;
 use crate::objects::context::Context;
 use crate::objects::queue_pair::{Mlx5Qp, Qp};
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// `MLX5DV_QP_INIT_ATTR_MASK_*`: creation flags, DC, send operations of mlx5, streams.
+/// Bits of `MLX5DV_QP_INIT_ATTR_MASK_*`: creation flags, DC, send operations of mlx5, streams.
 const MASK_FLAGS: u64 = 1;
 const MASK_DC: u64 = 1 << 1;
 const MASK_OPERATIONS: u64 = 1 << 2;
 const MASK_STREAMS: u64 = 1 << 3;
 const MASK_KNOWN: u64 = (1 << 4) - 1;
-/// `MLX5DV_QP_CREATE_*`: no data in completions, and data in completions; credits for packets; data out of
-/// order. None of these changes anything here.
+/// Flags of `MLX5DV_QP_CREATE_*`: no data in completions, and data in completions; credits for packets; data
+/// out of order. None of these has an effect here.
 const NO_DATA_IN_CQE: u32 = 1 << 3;
 const DATA_IN_CQE: u32 = 1 << 4;
 const PACKET_CREDITS: u32 = 1 << 5;
 const OUT_OF_ORDER: u32 = 1 << 7;
-/// The send queue stops after data that does not fit its signatures.
+/// Flag: the send queue stops after data that does not fit its signatures.
 const SIGNATURE_PIPELINING: u32 = 1 << 6;
 const FLAGS_SERVED: u32 = NO_DATA_IN_CQE | DATA_IN_CQE | PACKET_CREDITS | OUT_OF_ORDER | SIGNATURE_PIPELINING;
 const FLAGS_KNOWN: u32 = (1 << 8) - 1;
-/// `MLX5DV_DCTYPE_*`.
+/// Values of `MLX5DV_DCTYPE_*`.
 const TYPE_TARGET: u32 = 1;
 const TYPE_INITIATOR: u32 = 2;
 /// Bits of `ibv_qp_init_attr_ex.comp_mask`: the domain, and the send operations.
 const MASK_PD: u32 = 1;
 const MASK_SEND_OPERATIONS: u32 = 1 << 6;
-/// The largest exponent of the streams of an initiator.
+/// Largest exponent of the streams of an initiator.
 pub(super) const MAX_LOG_STREAMS: u8 = DcStreams::MAX_LOG;
 
-/// Whether a device of this process may have DC.
+/// Reports whether a device of this process may have DC.
 fn serves() -> bool {
-    looks_like(Vendor::Mellanox)
+    imitates(Vendor::Mellanox)
 }
 
-/// The context, if its device has DC.
+/// Returns the context, if its device has DC.
 ///
 /// # Errors
-/// EOPNOTSUPP: it has not. Those of [`Context::of`].
+/// Fails with EOPNOTSUPP if it has not, and as [`Context::of`].
 fn with_dc(context: *mut ibv_context) -> Result<std::sync::Arc<Context>, Errno> {
     let open = Context::of(context)?;
     if has_dc(&open) { Ok(open) } else { Err(NOT_SUPPORTED) }
 }
 
-/// Whether a device looks like mlx5, and its profile has queue pairs of DC.
+/// Reports whether a device looks like mlx5, and its profile has queue pairs of DC.
 pub(crate) fn has_dc(open: &Context) -> bool {
     open.is_of(Vendor::Mellanox) && open.device().profile().queue_pairs.has(QpType::Dci)
 }
 
-/// `MLX5DV_QP_EX_WITH_*` that are served.
+/// Operations of `MLX5DV_QP_EX_WITH_*` that are implemented.
 const OPERATIONS_SERVED: u64 = mlx5_keys::OPERATION_INTERLEAVED
     | mlx5_keys::OPERATION_LIST
     | mlx5_keys::OPERATION_CONFIGURE
     | mlx5_requests::OPERATION_RAW
     | mlx5_requests::OPERATION_COPY;
 
-/// The operations of mlx5 that a program asks for.
+/// Returns the operations of mlx5 that a program asks for.
 const fn operations_of(mlx5: &mlx5dv_qp_init_attr) -> u64 {
     if mlx5.comp_mask & MASK_OPERATIONS != 0 { mlx5.send_ops_flags } else { 0 }
 }
 
-/// The flags that a program makes a queue pair with.
+/// Returns the flags with which a program makes a queue pair.
 const fn flags_of(mlx5: &mlx5dv_qp_init_attr) -> u32 {
     if mlx5.comp_mask & MASK_FLAGS != 0 { mlx5.create_flags } else { 0 }
 }
 
-/// The functions of a queue pair that has these operations.
+/// Returns the functions of a queue pair that has these operations.
 fn functions(operations: u64) -> mlx5dv_qp_ex {
     let mut all = mlx5dv_qp_ex {
         wr_set_dc_addr: operation!(set_dc_addr),
@@ -99,14 +99,14 @@ fn functions(operations: u64) -> mlx5dv_qp_ex {
     all
 }
 
-/// Makes a queue pair of verbs' own types, with flags and operations of mlx5.
+/// Creates a queue pair of verbs' own types, with flags and operations of mlx5.
 fn create_with(
     context: *mut ibv_context,
     attributes: &mut ibv_qp_init_attr_ex,
     flags: u32,
     operations: u64,
 ) -> Result<*mut ibv_qp, Errno> {
-    // What posts operations of mlx5 are calls between wr_start and wr_complete.
+    // Operations of mlx5 are posted by calls between wr_start and wr_complete.
     if operations != 0 && attributes.comp_mask & MASK_SEND_OPERATIONS == 0 {
         attributes.comp_mask |= MASK_SEND_OPERATIONS;
         attributes.send_ops_flags = 0;
@@ -119,15 +119,18 @@ fn create_with(
     if flags & SIGNATURE_PIPELINING != 0 {
         held.hca().stop_at_bad_signature(held.number());
     }
+    if flags & OUT_OF_ORDER != 0 {
+        held.hca().place_out_of_order(held.number());
+    }
     Ok(qp)
 }
 
-/// What a program asks for, beside what all queue pairs have; none: nothing that only DC has.
+/// Returns the vendor's service that a program asks for; `None` if it asks for no feature of DC.
 fn service_of(
     call: Call,
     attributes: &ibv_qp_init_attr_ex,
     mlx5: &mlx5dv_qp_init_attr,
-) -> Result<Option<OwnService>, Errno> {
+) -> Result<Option<VendorService>, Errno> {
     let given = |bit| mlx5.comp_mask & bit != 0;
     let invalid = |what: &'static str| INVALID.because(|| format!("{call} refused: {what}"));
     if mlx5.comp_mask & !MASK_KNOWN != 0 {
@@ -172,14 +175,14 @@ fn service_of(
         TYPE_TARGET if attributes.srq.is_null() || attributes.recv_cq.is_null() => {
             Err(invalid("a target needs a shared receive queue and a completion queue for it"))
         }
-        TYPE_TARGET => Ok(Some(OwnService::DcTarget { access_key: mlx5.dc_union })),
+        TYPE_TARGET => Ok(Some(VendorService::DcTarget { access_key: mlx5.dc_union })),
         TYPE_INITIATOR => {
             let [log_concurrent, log_errored, ..] = mlx5.dc_union.to_ne_bytes();
             if given(MASK_STREAMS) && log_concurrent.max(log_errored) > MAX_LOG_STREAMS {
                 return Err(invalid("an initiator has 2^6 streams at most"));
             }
             let streams = given(MASK_STREAMS).then_some(DcStreams { log_concurrent, log_errored });
-            Ok(Some(OwnService::DcInitiator { streams }))
+            Ok(Some(VendorService::DcInitiator { streams }))
         }
         _ => Err(invalid("its dc_type is neither that of a target nor that of an initiator")),
     }
@@ -192,9 +195,9 @@ pub(crate) extern "C" fn mlx5dv_create_qp(
 ) -> *mut ibv_qp {
     let call = Call::mlx5dv_create_qp;
     if !serves() {
-        return unserved::null(call, "").cast();
+        return unsupported::null(call, "").cast();
     }
-    pointer_about(call, About::on(context), || {
+    pointer_about(call, CallSubject::on(context), || {
         with_dc(context)?;
         let attributes = qp_attr.get()?;
         let own = match mlx5_qp_attr.optional() {
@@ -215,8 +218,9 @@ pub(crate) extern "C" fn mlx5dv_create_qp(
         if let Some(operations) = operations {
             check_operations(own.qp_type(), operations)?;
         }
-        let wanted = Wanted {
+        let parameters = QpCreateParameters {
             own: Some(own),
+            is_mrc: false,
             context,
             pd: if attributes.comp_mask & MASK_PD != 0 { attributes.pd } else { ptr::null_mut() },
             xrcd: ptr::null_mut(),
@@ -232,21 +236,25 @@ pub(crate) extern "C" fn mlx5dv_create_qp(
             spread: None,
             send_operations: operations,
         };
-        let (qp, granted) = create(&wanted)?;
+        let (qp, granted) = create(&parameters)?;
         attributes.cap = granted.cap;
+        if mlx5_qp_attr.optional().map_or(0, flags_of) & OUT_OF_ORDER != 0 {
+            let held = live::<Qp>(qp)?;
+            held.hca().place_out_of_order(held.number());
+        }
         Ok(qp)
     })
 }
 
-/// What programs name targets by.
+/// Returns the interface with which programs name targets.
 pub(crate) extern "C" fn mlx5dv_qp_ex_from_ibv_qp_ex(qp_ex: *mut ibv_qp_ex) -> *mut mlx5dv_qp_ex {
     let call = Call::mlx5dv_qp_ex_from_ibv_qp_ex;
     if !serves() {
-        return unserved::null(call, "").cast();
+        return unsupported::null(call, "").cast();
     }
     let qp = qp_ex.cast::<ibv_qp>();
     if qp.is_null() {
-        // perftest asks for that of a target, which has no send operations.
+        // perftest asks for it with a target, which has no send operations.
         return ptr::null_mut();
     }
     pointer_about(call, Qp::about(qp), || {
@@ -283,16 +291,16 @@ extern "C" fn set_dc_addr_stream(
     });
 }
 
-/// A stream that has failed works again.
+/// Makes a failed stream work again.
 pub(crate) extern "C" fn mlx5dv_dci_stream_id_reset(qp: *mut ibv_qp, stream_id: u16) -> c_int {
     let call = Call::mlx5dv_dci_stream_id_reset;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
     status_of(call, Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
         with_dc(held.context_pointer())?;
-        if !matches!(held.own_service(), Some(OwnService::DcInitiator { .. })) {
+        if !matches!(held.own_service(), Some(VendorService::DcInitiator { .. })) {
             return Err(INVALID.because(|| format!("{call} refused: the queue pair is no initiator of DC")));
         }
         if held.hca().reset_dc_stream(held.number(), stream_id) {
@@ -303,13 +311,13 @@ pub(crate) extern "C" fn mlx5dv_dci_stream_id_reset(qp: *mut ibv_qp, stream_id: 
     })
 }
 
-/// Address handles lead to one queue pair as well as to all: there is nothing to remember.
+/// Does nothing: an address handle leads to one queue pair as well as to all.
 pub(crate) extern "C" fn mlx5dv_map_ah_to_qp(ah: *mut ibv_ah, _qp_num: u32) -> c_int {
     let call = Call::mlx5dv_map_ah_to_qp;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
-    status_of(call, About::on(ah), || {
+    status_of(call, CallSubject::on(ah), || {
         with_dc(live::<Ah>(ah)?.context_pointer())?;
         Ok(())
     })

@@ -1,75 +1,75 @@
-//! `efadv_*` on a device that looks like EFA.
+//! Calls of `efadv_*` on a device that looks like EFA.
 
 use std::ffi::c_int;
 use std::sync::Arc;
 
 use pumice_calls::Call;
 use pumice_device::profile::{DirectCalls, Vendor};
-use pumice_transport::types::{Gid, OwnService, QpType, WcOpcode};
+use pumice_transport::types::{Gid, QpType, VendorService, WcOpcode};
 use pumice_transport::wire::Qpn;
 
 use super::super::completion_queue_ex::create as create_cq;
-use super::super::queue_pair::{QPT_DRIVER, Wanted, check_operations, create};
-use super::answers;
-use crate::ground::abi::{
+use super::super::queue_pair::{QPT_DRIVER, QpCreateParameters, check_operations, create};
+use super::has_vendor_calls;
+use crate::abi::zeroed::zeroed;
+use crate::abi::{
     efadv_ah_attr, efadv_cq, efadv_cq_init_attr, efadv_device_attr, efadv_mr_attr, efadv_qp,
     efadv_qp_init_attr, efadv_rq_depth_attr, efadv_sq_depth_attr, ibv_ah, ibv_context, ibv_cq, ibv_cq_ex,
     ibv_cq_init_attr_ex, ibv_gid, ibv_mr, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr,
     ibv_qp_init_attr_ex, operation,
 };
-use crate::ground::arguments::{In, InOut, Out};
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::handles::live;
-use crate::ground::outcome::{negative_of, pointer_about, status_of, value};
-use crate::ground::unserved;
-use crate::ground::zeroed::zeroed;
+use crate::entry::arguments::{In, InOut, Out};
+use crate::entry::handles::live;
+use crate::entry::outcome::{negative_of, pointer_about, status_of, value};
+use crate::entry::unsupported;
+use crate::gate::CallSubject;
 use crate::objects::address_handle::Ah;
 use crate::objects::completion_queue::{Cq, EfaCq};
 use crate::objects::context::Context;
 use crate::objects::memory_region::Mr;
 use crate::objects::protection_domain::Pd;
 use crate::objects::queue_pair::Qp;
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// What every program's structures have: those of the first version of each.
+/// Lengths in bytes of the first version of each structure, which every program has at least.
 const DEVICE_ATTR_PREFIX: u32 = 24;
 const AH_ATTR_PREFIX: u32 = 10;
 
-/// `EFADV_DEVICE_ATTR_CAPS_*`: RDMA READ, RNR_RETRY, completion queues with the sender's GID, RDMA WRITE,
-/// WRITEs with immediate data that take no receive request.
+/// Flags of `EFADV_DEVICE_ATTR_CAPS_*`: RDMA READ, RNR_RETRY, completion queues with the sender's GID, RDMA
+/// WRITE, WRITEs with immediate data that take no receive request.
 const CAPABILITIES: u32 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
 const MAX_RDMA_BYTES: u32 = 1 << 30;
-/// `EFADV_QP_DRIVER_TYPE_SRD`.
+/// The value `EFADV_QP_DRIVER_TYPE_SRD`.
 const TYPE_SRD: u32 = 0;
-/// `EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV` and `.._INLINE_WRITE`.
+/// The flags `EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV` and `.._INLINE_WRITE`.
 const QP_UNSOLICITED: u16 = 1;
 const QP_INLINE_WRITE: u16 = 1 << 1;
-/// `EFADV_WR_EX_WITH_PROCESSING_HINTS`: hints are taken and change nothing.
+/// The flag `EFADV_WR_EX_WITH_PROCESSING_HINTS`: hints are accepted and have no effect.
 const WITH_HINTS: u64 = 1;
-/// `EFADV_WC_EX_WITH_SGID` and `.._WITH_IS_UNSOLICITED`.
+/// The flags `EFADV_WC_EX_WITH_SGID` and `.._WITH_IS_UNSOLICITED`.
 const WC_SGID: u64 = 1;
 const WC_UNSOLICITED: u64 = 1 << 1;
-/// `EFADV_SQ_DEPTH_ATTR_INLINE_WRITE`.
+/// The flag `EFADV_SQ_DEPTH_ATTR_INLINE_WRITE`.
 const DEPTH_INLINE_WRITE: u32 = 1;
-/// Inline data that an entry of 64 bytes has room for; longer entries have 128.
+/// Largest inline data in bytes that an entry of 64 bytes has room for; longer entries have 128.
 const SHORT_INLINE_BYTES: u32 = 32;
-/// `slid` of a completion whose sender has no address handle here.
+/// Value of `slid` in a completion whose sender has no address handle here.
 const NO_HANDLE: u16 = 0xffff;
 /// Bits of `ibv_qp_init_attr_ex.comp_mask`: the domain, and the send operations.
 const MASK_PD: u32 = 1;
 const MASK_SEND_OPERATIONS: u32 = 1 << 6;
-/// Bytes of `efadv_qp_init_attr` and `efadv_cq_init_attr` that every program has.
+/// Length in bytes of the part of `efadv_qp_init_attr` and `efadv_cq_init_attr` that every program has.
 const QP_ATTR_PREFIX: u32 = 12;
 const CQ_ATTR_PREFIX: u32 = 16;
-/// Of those that were never shorter.
+/// Lengths in bytes of structures that were never shorter.
 const MR_ATTR_PREFIX: u32 = 16;
 const SQ_DEPTH_PREFIX: u32 = 24;
 const RQ_DEPTH_PREFIX: u32 = 12;
 
-/// The context, if its device looks like EFA.
+/// Returns the context, if its device looks like EFA.
 ///
 /// # Errors
-/// EOPNOTSUPP: it does not. Those of [`Context::of`].
+/// Fails with EOPNOTSUPP if it does not, and as [`Context::of`].
 fn efa_of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
     let open = Context::of(context)?;
     check_efa(&open)?;
@@ -79,13 +79,13 @@ fn efa_of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
 /// Checks that the device of a context looks like EFA.
 ///
 /// # Errors
-/// EOPNOTSUPP: it does not.
+/// Fails with EOPNOTSUPP if it does not.
 fn check_efa(open: &Context) -> Result<(), Errno> {
     let is_efa = open.is_of(Vendor::Amazon) && open.device().profile().dv == DirectCalls::Calls;
     if is_efa { Ok(()) } else { Err(NOT_SUPPORTED) }
 }
 
-/// Checks that a program's structure has what its first version had.
+/// Checks that a program's structure has at least the length of its first version.
 fn check_length(call: Call, inlen: u32, prefix: u32) -> Result<(), Errno> {
     if inlen >= prefix {
         return Ok(());
@@ -94,16 +94,16 @@ fn check_length(call: Call, inlen: u32, prefix: u32) -> Result<(), Errno> {
         .because(|| format!("{call} refused: its structure has {inlen} bytes, and needs {prefix} at least")))
 }
 
-/// The sizes of queues, and what SRD can do.
+/// Returns the sizes of queues, and the capabilities of SRD.
 pub(crate) extern "C" fn efadv_query_device(
     context: *mut ibv_context,
     attr: Out<'_, efadv_device_attr>,
     inlen: u32,
 ) -> c_int {
-    if !answers(Vendor::Amazon) {
-        return unserved::int(Call::efadv_query_device, "");
+    if !has_vendor_calls(Vendor::Amazon) {
+        return unsupported::int(Call::efadv_query_device, "");
     }
-    status_of(Call::efadv_query_device, About::on(context), || {
+    status_of(Call::efadv_query_device, CallSubject::on(context), || {
         let open = efa_of(context)?;
         check_length(Call::efadv_query_device, inlen, DEVICE_ATTR_PREFIX)?;
         let limits = open.hca().limits();
@@ -124,16 +124,16 @@ pub(crate) extern "C" fn efadv_query_device(
     })
 }
 
-/// The number by which the device knows an address handle.
+/// Returns the number by which the device knows an address handle.
 pub(crate) extern "C" fn efadv_query_ah(ah: *mut ibv_ah, attr: Out<'_, efadv_ah_attr>, inlen: u32) -> c_int {
-    if !answers(Vendor::Amazon) {
-        return unserved::int(Call::efadv_query_ah, "");
+    if !has_vendor_calls(Vendor::Amazon) {
+        return unsupported::int(Call::efadv_query_ah, "");
     }
-    status_of(Call::efadv_query_ah, About::on(ah), || {
+    status_of(Call::efadv_query_ah, CallSubject::on(ah), || {
         let held = live::<Ah>(ah)?;
         let open = efa_of(held.context_pointer())?;
         check_length(Call::efadv_query_ah, inlen, AH_ATTR_PREFIX)?;
-        // Few enough for 16 bits: the profile's limit.
+        // The profile's limit makes the number fit 16 bits.
         let ahn = open.hca().ah_number(held.handle()).ok_or(INVALID)?;
         let all = efadv_ah_attr { comp_mask: 0, ahn, reserved: [0; 6] };
         attr.required()?.set_within(&all, inlen as usize);
@@ -141,10 +141,11 @@ pub(crate) extern "C" fn efadv_query_ah(ah: *mut ibv_ah, attr: Out<'_, efadv_ah_
     })
 }
 
-/// Checks that a program asks for nothing beyond what is known here: bytes behind our structure must be 0.
+/// Checks that a program asks for no feature that is unknown here: bytes behind the known structure must be
+/// 0.
 ///
 /// # Errors
-/// EINVAL: it does.
+/// Fails with EINVAL if it does.
 fn check_input<T>(call: Call, input: In<'_, T>, inlen: u32, prefix: u32) -> Result<(), Errno> {
     check_length(call, inlen, prefix)?;
     if input.is_zero_behind(inlen as usize)? {
@@ -153,12 +154,12 @@ fn check_input<T>(call: Call, input: In<'_, T>, inlen: u32, prefix: u32) -> Resu
     Err(INVALID.because(|| format!("{call} refused: its structure asks for what this device does not know")))
 }
 
-/// A queue is as deep as a power of two.
+/// Returns the depth of a queue, which is a power of two.
 fn rounded(entries: u32) -> u32 {
     if entries == 0 { 0 } else { entries.next_power_of_two() }
 }
 
-/// Makes a queue pair of SRD.
+/// Creates a queue pair of SRD.
 fn create_srd(
     open: &Context,
     context: *mut ibv_context,
@@ -179,10 +180,19 @@ fn create_srd(
     for entries in [&mut attributes.cap.max_send_wr, &mut attributes.cap.max_recv_wr] {
         *entries = if *entries <= most { rounded(*entries).min(most) } else { *entries };
     }
-    let own = Some(OwnService::Srd { takes_unsolicited });
+    let own = Some(VendorService::Srd { takes_unsolicited });
     let xrcd = std::ptr::null_mut();
-    let wanted = Wanted { own, context, pd, xrcd, attributes, spread: None, send_operations };
-    let (qp, granted) = create(&wanted)?;
+    let parameters = QpCreateParameters {
+        own,
+        is_mrc: false,
+        context,
+        pd,
+        xrcd,
+        attributes,
+        spread: None,
+        send_operations,
+    };
+    let (qp, granted) = create(&parameters)?;
     Ok((qp, granted.cap))
 }
 
@@ -191,10 +201,10 @@ pub(crate) extern "C" fn efadv_create_driver_qp(
     attr: InOut<'_, ibv_qp_init_attr>,
     driver_qp_type: u32,
 ) -> *mut ibv_qp {
-    if !answers(Vendor::Amazon) {
-        return unserved::null(Call::efadv_create_driver_qp, "").cast();
+    if !has_vendor_calls(Vendor::Amazon) {
+        return unsupported::null(Call::efadv_create_driver_qp, "").cast();
     }
-    pointer_about(Call::efadv_create_driver_qp, About::on(pd), || {
+    pointer_about(Call::efadv_create_driver_qp, CallSubject::on(pd), || {
         let context = live::<Pd>(pd)?.context_pointer();
         let open = efa_of(context)?;
         if driver_qp_type != TYPE_SRD {
@@ -214,10 +224,10 @@ pub(crate) extern "C" fn efadv_create_qp_ex(
     inlen: u32,
 ) -> *mut ibv_qp {
     let call = Call::efadv_create_qp_ex;
-    if !answers(Vendor::Amazon) {
-        return unserved::null(call, "").cast();
+    if !has_vendor_calls(Vendor::Amazon) {
+        return unsupported::null(call, "").cast();
     }
-    pointer_about(call, About::on(context), || {
+    pointer_about(call, CallSubject::on(context), || {
         let open = efa_of(context)?;
         let attributes = attr_ex.get()?;
         check_input(call, efa_attr, inlen, QP_ATTR_PREFIX)?;
@@ -262,10 +272,10 @@ pub(crate) extern "C" fn efadv_create_cq(
     inlen: u32,
 ) -> *mut ibv_cq_ex {
     let call = Call::efadv_create_cq;
-    if !answers(Vendor::Amazon) {
-        return unserved::null(call, "").cast();
+    if !has_vendor_calls(Vendor::Amazon) {
+        return unsupported::null(call, "").cast();
     }
-    pointer_about(call, About::on(context), || {
+    pointer_about(call, CallSubject::on(context), || {
         efa_of(context)?;
         let attributes = attr_ex.get()?;
         check_input(call, efa_attr, inlen, CQ_ATTR_PREFIX)?;
@@ -282,13 +292,13 @@ pub(crate) extern "C" fn efadv_create_cq(
     })
 }
 
-/// What programs read the sender's GID by.
+/// Returns the interface with which programs read the sender's GID.
 pub(crate) extern "C" fn efadv_cq_from_ibv_cq_ex(cq_ex: *mut ibv_cq_ex) -> *mut efadv_cq {
-    if !answers(Vendor::Amazon) {
-        return unserved::null(Call::efadv_cq_from_ibv_cq_ex, "").cast();
+    if !has_vendor_calls(Vendor::Amazon) {
+        return unsupported::null(Call::efadv_cq_from_ibv_cq_ex, "").cast();
     }
     let cq = cq_ex.cast::<ibv_cq>();
-    pointer_about(Call::efadv_cq_from_ibv_cq_ex, About::on(cq), || {
+    pointer_about(Call::efadv_cq_from_ibv_cq_ex, CallSubject::on(cq), || {
         let held = live::<Cq>(cq)?;
         let make = || efadv_cq {
             comp_mask: 0,
@@ -299,7 +309,8 @@ pub(crate) extern "C" fn efadv_cq_from_ibv_cq_ex(cq_ex: *mut ibv_cq_ex) -> *mut 
     })
 }
 
-/// The GID of the sender of the completion that is polled, if it has no address handle here: else -ENOENT.
+/// Returns the GID of the sender of the polled completion, if it has no address handle here; otherwise
+/// -ENOENT.
 extern "C" fn read_sgid(efa: In<'_, efadv_cq>, gid: Out<'_, ibv_gid>) -> c_int {
     value(-libc::EINVAL, || {
         let Some(cq) = EfaCq::queue_of(efa) else { return -libc::EINVAL };
@@ -319,7 +330,7 @@ extern "C" fn read_sgid(efa: In<'_, efadv_cq>, gid: Out<'_, ibv_gid>) -> c_int {
     })
 }
 
-/// Whether the completion that was polled last is of a WRITE with immediate data that took no receive
+/// Reports whether the completion that was polled last is of a WRITE with immediate data that took no receive
 /// request.
 extern "C" fn is_unsolicited(efa: In<'_, efadv_cq>) -> bool {
     value(false, || {
@@ -331,15 +342,15 @@ extern "C" fn is_unsolicited(efa: In<'_, efadv_cq>) -> bool {
     })
 }
 
-/// What programs set hints of a request by.
+/// Returns the interface with which programs set hints of a request.
 pub(crate) extern "C" fn efadv_qp_from_ibv_qp_ex(qp_ex: *mut ibv_qp_ex) -> *mut efadv_qp {
     let call = Call::efadv_qp_from_ibv_qp_ex;
-    if !answers(Vendor::Amazon) {
-        return unserved::null(call, "").cast();
+    if !has_vendor_calls(Vendor::Amazon) {
+        return unsupported::null(call, "").cast();
     }
     let qp = qp_ex.cast::<ibv_qp>();
     if qp.is_null() {
-        // rdma-core's tests ask for that of queue pairs without send operations.
+        // rdma-core's tests ask for it with queue pairs without send operations.
         return std::ptr::null_mut();
     }
     pointer_about(call, Qp::about(qp), || {
@@ -349,16 +360,16 @@ pub(crate) extern "C" fn efadv_qp_from_ibv_qp_ex(qp_ex: *mut ibv_qp_ex) -> *mut 
     })
 }
 
-/// Packets leave as they would without.
+/// Ignores the hints: packets leave as they would without.
 extern "C" fn set_processing_hints(_qp: *mut efadv_qp, _hints: u32) {}
 
-/// Which of several connections to memory a region uses: there is one, so none is named.
+/// Returns which of several connections to memory a region uses: there is only one, so none is named.
 pub(crate) extern "C" fn efadv_query_mr(mr: *mut ibv_mr, attr: Out<'_, efadv_mr_attr>, inlen: u32) -> c_int {
     let call = Call::efadv_query_mr;
-    if !answers(Vendor::Amazon) {
-        return unserved::int(call, "");
+    if !has_vendor_calls(Vendor::Amazon) {
+        return unsupported::int(call, "");
     }
-    status_of(call, About::on(mr), || {
+    status_of(call, CallSubject::on(mr), || {
         check_efa(&*live::<Mr>(mr)?.context()?)?;
         check_length(call, inlen, MR_ATTR_PREFIX)?;
         attr.required()?.set_within(&zeroed(), inlen as usize);
@@ -366,60 +377,62 @@ pub(crate) extern "C" fn efadv_query_mr(mr: *mut ibv_mr, attr: Out<'_, efadv_mr_
     })
 }
 
-/// How deep a send queue of such requests may be. As every call of a number, it returns a negative errno.
+/// Returns the largest depth of a send queue for such requests. As every call that returns a number, it
+/// returns a negative errno.
 pub(crate) extern "C" fn efadv_get_max_sq_depth(
     context: *mut ibv_context,
     attr: In<'_, efadv_sq_depth_attr>,
     inlen: u32,
 ) -> c_int {
     let call = Call::efadv_get_max_sq_depth;
-    if !answers(Vendor::Amazon) {
-        return unserved::negative(call, "");
+    if !has_vendor_calls(Vendor::Amazon) {
+        return unsupported::negative(call, "");
     }
-    negative_of(call, About::on(context), || {
+    negative_of(call, CallSubject::on(context), || {
         let open = efa_of(context)?;
         check_length(call, inlen, SQ_DEPTH_PREFIX)?;
-        let wanted = attr.beginning(inlen as usize, zeroed())?;
+        let parameters = attr.beginning(inlen as usize, zeroed())?;
         let limits = open.hca().limits();
         for (what, given, most) in [
-            ("comp_mask", wanted.comp_mask, 0),
-            ("max_send_sge", wanted.max_send_sge.into(), limits.max_sge),
-            ("max_rdma_sge", wanted.max_rdma_sge.into(), 1),
-            ("max_inline_data", wanted.max_inline_data.into(), limits.max_inline_data),
+            ("comp_mask", parameters.comp_mask, 0),
+            ("max_send_sge", parameters.max_send_sge.into(), limits.max_sge),
+            ("max_rdma_sge", parameters.max_rdma_sge.into(), 1),
+            ("max_inline_data", parameters.max_inline_data.into(), limits.max_inline_data),
         ] {
-            check_most(call, what, given, most)?;
+            check_max(call, what, given, most)?;
         }
-        let is_short = wanted.max_inline_data <= SHORT_INLINE_BYTES && wanted.flags & DEPTH_INLINE_WRITE == 0;
+        let is_short =
+            parameters.max_inline_data <= SHORT_INLINE_BYTES && parameters.flags & DEPTH_INLINE_WRITE == 0;
         Ok((if is_short { limits.max_qp_wr } else { limits.max_qp_wr / 2 }) as c_int)
     })
 }
 
-/// How deep a receive queue of such requests may be.
+/// Returns the largest depth of a receive queue for such requests.
 pub(crate) extern "C" fn efadv_get_max_rq_depth(
     context: *mut ibv_context,
     attr: In<'_, efadv_rq_depth_attr>,
     inlen: u32,
 ) -> c_int {
     let call = Call::efadv_get_max_rq_depth;
-    if !answers(Vendor::Amazon) {
-        return unserved::negative(call, "");
+    if !has_vendor_calls(Vendor::Amazon) {
+        return unsupported::negative(call, "");
     }
-    negative_of(call, About::on(context), || {
+    negative_of(call, CallSubject::on(context), || {
         let open = efa_of(context)?;
         check_length(call, inlen, RQ_DEPTH_PREFIX)?;
-        let wanted = attr.beginning(inlen as usize, zeroed())?;
+        let parameters = attr.beginning(inlen as usize, zeroed())?;
         let limits = open.hca().limits();
-        check_most(call, "comp_mask", wanted.comp_mask, 0)?;
-        check_most(call, "max_recv_sge", wanted.max_recv_sge.into(), limits.max_sge)?;
-        Ok((limits.max_qp_wr / wanted.max_recv_sge.max(1)) as c_int)
+        check_max(call, "comp_mask", parameters.comp_mask, 0)?;
+        check_max(call, "max_recv_sge", parameters.max_recv_sge.into(), limits.max_sge)?;
+        Ok((limits.max_qp_wr / parameters.max_recv_sge.max(1)) as c_int)
     })
 }
 
-/// Checks a field of a question.
+/// Checks a field of a query's input.
 ///
 /// # Errors
-/// EINVAL: it is larger than it may be.
-fn check_most(call: Call, what: &str, given: u64, most: u32) -> Result<(), Errno> {
+/// Fails with EINVAL if it is larger than it may be.
+fn check_max(call: Call, what: &str, given: u64, most: u32) -> Result<(), Errno> {
     if given <= most.into() {
         return Ok(());
     }

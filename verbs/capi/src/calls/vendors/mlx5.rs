@@ -1,4 +1,4 @@
-//! `mlx5dv_*` on a device that looks like a ConnectX.
+//! Calls of `mlx5dv_*` on a device that looks like a ConnectX.
 
 use std::ffi::{c_char, c_int};
 use std::mem::offset_of;
@@ -10,96 +10,96 @@ use pumice_transport::wire::Qpn;
 
 use super::dc::{MAX_LOG_STREAMS, has_dc};
 use super::mlx5_keys::SIGNATURES;
-use super::mlx5_requests::MOST_COPIED;
-use super::{answers, looks_like};
-use crate::ground::abi::{
+use super::mlx5_requests::MAX_COPIED;
+use super::{has_vendor_calls, imitates};
+use crate::abi::zeroed::zeroed;
+use crate::abi::{
     ibv_context, ibv_device, mlx5dv_clock_info, mlx5dv_context, mlx5dv_cqe_comp_caps, mlx5dv_ctx_allocators,
     mlx5dv_obj, mlx5dv_ooo_recv_wrs_caps, mlx5dv_pd,
 };
-use crate::ground::arguments::{In, InOut, Out, OutBytes};
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::handles::live;
-use crate::ground::outcome::{status_of, value};
-use crate::ground::unserved;
-use crate::ground::wall_clock::WallClock;
-use crate::ground::zeroed::zeroed;
-use crate::objects::command_file::Owned;
+use crate::entry::arguments::{In, InOut, Out, OutBytes};
+use crate::entry::handles::live;
+use crate::entry::outcome::{status_of, value};
+use crate::entry::unsupported;
+use crate::gate::CallSubject;
+use crate::objects::command_file::OwnedObject;
 use crate::objects::context::Context;
 use crate::objects::device::device_of;
 use crate::objects::protection_domain::Pd;
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::wall_clock::WallClock;
 
-/// `MLX5DV_CONTEXT_FLAGS_*` that a ConnectX has: CQE version 1, completions of 128 bytes compressed and
-/// padded, time stamps in real time, BlueFlame. They tell of rings, which programs do not get here; perftest
-/// reads them.
+/// Flags of `MLX5DV_CONTEXT_FLAGS_*` that a ConnectX has: CQE version 1, completions of 128 bytes compressed
+/// and padded, timestamps in real time, BlueFlame. They describe rings, which programs do not get here;
+/// perftest reads them.
 const FLAGS: u64 = 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8;
 
-/// What a program asks for beside that, and gets if the device has it.
-struct Asked {
-    /// `MLX5DV_CONTEXT_MASK_*`.
+/// A part of the structure that a program may ask for, and gets if the device has it.
+struct QueriedCapability {
+    /// Bit of `MLX5DV_CONTEXT_MASK_*`.
     bit: u64,
-    /// Where what it asks for ends in the structure.
+    /// Offset of its end in the structure.
     end: usize,
     is_served: fn(&Context) -> bool,
     answer: fn(&Context, &mut mlx5dv_context),
 }
 
-/// `IBV_ODP_SUPPORT_*` of SEND, receive, WRITE, READ, atomics and shared receive queues.
+/// Flags of `IBV_ODP_SUPPORT_*` of SEND, receive, WRITE, READ, atomics and shared receive queues.
 const DC_ODP: u32 = 0x3f;
-/// `MLX5DV_CQE_RES_FORMAT_*`: all three.
+/// Formats of `MLX5DV_CQE_RES_FORMAT_*`: all three.
 pub(super) const CQE_FORMATS: u8 = 7;
-/// Completions that an adapter packs into one.
-const MOST_PACKED: u32 = 8;
+/// Number of completions that an adapter packs into one.
+const MAX_PACKED: u32 = 8;
 
-/// In the order of the structure.
-const ASKED: [Asked; 8] = [
+/// Parts of the structure, in its order.
+const QUERIED_CAPABILITIES: [QueriedCapability; 8] = [
     // Compression of completions: programs see none, because the library of the adapter unpacks them.
-    Asked {
+    QueriedCapability {
         bit: 1,
         end: offset_of!(mlx5dv_context, of_rings),
         is_served: |_| true,
         answer: |_, all| {
             let supported_format = CQE_FORMATS.into();
-            all.cqe_comp_caps = mlx5dv_cqe_comp_caps { max_num: MOST_PACKED, supported_format };
+            all.cqe_comp_caps = mlx5dv_cqe_comp_caps { max_num: MAX_PACKED, supported_format };
         },
     },
-    // What DC pages on demand.
-    Asked {
+    // On-demand paging of DC.
+    QueriedCapability {
         bit: 1 << 7,
         end: offset_of!(mlx5dv_context, hca_core_clock),
         is_served: has_dc,
         answer: |_, all| all.dc_odp_caps = DC_ODP,
     },
     // Ports of a bond.
-    Asked {
+    QueriedCapability {
         bit: 1 << 9,
         end: offset_of!(mlx5dv_context, sig_caps),
         is_served: |open| open.device().profile().lag_ports > 1,
         answer: |open, all| all.num_lag_ports = open.device().profile().lag_ports,
     },
     // Signatures.
-    Asked {
+    QueriedCapability {
         bit: 1 << 10,
         end: offset_of!(mlx5dv_context, dci_streams_caps),
         is_served: has_dc,
         answer: |_, all| all.sig_caps = SIGNATURES,
     },
     // Streams.
-    Asked {
+    QueriedCapability {
         bit: 1 << 11,
         end: offset_of!(mlx5dv_context, max_wr_memcpy_length),
         is_served: has_dc,
         answer: |_, all| all.dci_streams_caps = [MAX_LOG_STREAMS; 2],
     },
     // Copies.
-    Asked {
+    QueriedCapability {
         bit: 1 << 12,
         end: offset_of!(mlx5dv_context, crypto_caps),
         is_served: has_dc,
-        answer: |_, all| all.max_wr_memcpy_length = MOST_COPIED.into(),
+        answer: |_, all| all.max_wr_memcpy_length = MAX_COPIED.into(),
     },
     // READs and atomics of DC.
-    Asked {
+    QueriedCapability {
         bit: 1 << 14,
         end: offset_of!(mlx5dv_context, reg_c0),
         is_served: has_dc,
@@ -108,8 +108,8 @@ const ASKED: [Asked; 8] = [
             (all.max_dc_rd_atom, all.max_dc_init_rd_atom) = (depth, depth);
         },
     },
-    // Receive requests of queue pairs whose data may be placed out of order.
-    Asked {
+    // Number of receive requests of queue pairs whose data may be placed out of order.
+    QueriedCapability {
         bit: 1 << 16,
         end: size_of::<mlx5dv_context>() - size_of::<u32>(),
         is_served: has_dc,
@@ -122,15 +122,15 @@ const ASKED: [Asked; 8] = [
     },
 ];
 
-/// Whether a device of this process may look like mlx5.
+/// Reports whether a device of this process may look like mlx5.
 pub(super) fn serves() -> bool {
-    looks_like(Vendor::Mellanox)
+    imitates(Vendor::Mellanox)
 }
 
-/// The context, if its device looks like mlx5.
+/// Returns the context, if its device looks like mlx5.
 ///
 /// # Errors
-/// EOPNOTSUPP: it does not. Those of [`Context::of`].
+/// Fails with EOPNOTSUPP if it does not, and as [`Context::of`].
 pub(super) fn mlx5_of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
     let open = Context::of(context)?;
     check_mlx5(&open)?;
@@ -140,26 +140,28 @@ pub(super) fn mlx5_of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> 
 /// Checks that the device of a context looks like mlx5.
 ///
 /// # Errors
-/// EOPNOTSUPP: it does not.
+/// Fails with EOPNOTSUPP if it does not.
 pub(super) fn check_mlx5(open: &Context) -> Result<(), Errno> {
     if open.is_of(Vendor::Mellanox) { Ok(()) } else { Err(NOT_SUPPORTED) }
 }
 
-/// Answers on every device of the vendor, because perftest asks each before it makes a queue pair. There is
-/// no length: what the program did not ask for is not written, and its structure ends somewhere behind that.
+/// Answers on every device of the vendor, because perftest asks each before it makes a queue pair. The call
+/// has no length argument: a part that the program did not ask for is not written, because its structure may
+/// end before it.
 pub(crate) extern "C" fn mlx5dv_query_device(
     context: *mut ibv_context,
     attributes: InOut<'_, mlx5dv_context>,
 ) -> c_int {
     if !serves() {
-        return unserved::int(Call::mlx5dv_query_device, "");
+        return unsupported::int(Call::mlx5dv_query_device, "");
     }
-    status_of(Call::mlx5dv_query_device, About::on(context), || {
+    status_of(Call::mlx5dv_query_device, CallSubject::on(context), || {
         let open = Context::facts_of(context)?;
         check_mlx5(&open)?;
         let least = offset_of!(mlx5dv_context, cqe_comp_caps);
-        let asked = attributes.beginning(least, zeroed())?.comp_mask;
-        let answered = || ASKED.iter().filter(|one| asked & one.bit != 0 && (one.is_served)(&open));
+        let requested = attributes.beginning(least, zeroed())?.comp_mask;
+        let answered =
+            || QUERIED_CAPABILITIES.iter().filter(|one| requested & one.bit != 0 && (one.is_served)(&open));
         let length = answered().map(|one| one.end).max().unwrap_or(least);
         let mut all = attributes.beginning(length, zeroed())?;
         (all.version, all.flags, all.comp_mask) = (0, FLAGS, answered().map(|one| one.bit).sum());
@@ -169,7 +171,7 @@ pub(crate) extern "C" fn mlx5dv_query_device(
     })
 }
 
-/// Whether programs get the calls of mlx5 on a device.
+/// Reports whether programs get the calls of mlx5 on a device.
 pub(crate) fn is_served(device: *mut ibv_device) -> bool {
     device_of(device).is_ok_and(|device| {
         let profile = device.profile();
@@ -178,28 +180,30 @@ pub(crate) fn is_served(device: *mut ibv_device) -> bool {
 }
 
 pub(crate) extern "C" fn mlx5dv_is_supported(device: *mut ibv_device) -> bool {
-    if !answers(Vendor::Mellanox) {
-        return unserved::plain(Call::mlx5dv_is_supported, "") != 0;
+    if !has_vendor_calls(Vendor::Mellanox) {
+        return unsupported::plain(Call::mlx5dv_is_supported, "") != 0;
     }
     value(false, || is_served(device))
 }
 
-/// There is no device for data that goes around the processor. NCCL takes every other errno for a failure.
+/// Fails with ENODEV: there is no device for data that bypasses the processor. NCCL takes every other errno
+/// for a failure.
 pub(crate) extern "C" fn mlx5dv_get_data_direct_sysfs_path(
     context: *mut ibv_context,
     _path: *mut c_char,
     _length: usize,
 ) -> c_int {
-    if !answers(Vendor::Mellanox) {
-        return unserved::int(Call::mlx5dv_get_data_direct_sysfs_path, "");
+    if !has_vendor_calls(Vendor::Mellanox) {
+        return unsupported::int(Call::mlx5dv_get_data_direct_sysfs_path, "");
     }
-    status_of(Call::mlx5dv_get_data_direct_sysfs_path, About::on(context), || {
+    status_of(Call::mlx5dv_get_data_direct_sysfs_path, CallSubject::on(context), || {
         Context::of(context)?;
         Err(Errno(libc::ENODEV))
     })
 }
 
-/// Nothing of a port is of mlx5 alone: no packet is steered in memory that programs may name.
+/// Returns no attributes: no port has any of mlx5 alone, because no packet is steered in memory that programs
+/// may name.
 pub(crate) extern "C" fn _mlx5dv_query_port(
     context: *mut ibv_context,
     port_num: u32,
@@ -208,9 +212,9 @@ pub(crate) extern "C" fn _mlx5dv_query_port(
 ) -> c_int {
     let call = Call::_mlx5dv_query_port;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
-    status_of(call, About::on(context), || {
+    status_of(call, CallSubject::on(context), || {
         let open = mlx5_of(context)?;
         if port_num == 0 || port_num > u32::from(open.hca().port_count()) {
             return Err(INVALID.because(|| format!("{call} refused: the device has no port {port_num}")));
@@ -220,16 +224,17 @@ pub(crate) extern "C" fn _mlx5dv_query_port(
     })
 }
 
-/// Stamps are nanoseconds of the device's clock. What to add for the system's time is measured now.
+/// Returns the parameters of timestamps, which are nanoseconds of the device's clock. The difference to the
+/// system's time is measured now.
 pub(crate) extern "C" fn mlx5dv_get_clock_info(
     context: *mut ibv_context,
     clock_info: Out<'_, mlx5dv_clock_info>,
 ) -> c_int {
     let call = Call::mlx5dv_get_clock_info;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
-    status_of(call, About::on(context), || {
+    status_of(call, CallSubject::on(context), || {
         let open = mlx5_of(context)?;
         let clock = open.hca().clock();
         let last_cycles = clock.now_ns();
@@ -240,17 +245,17 @@ pub(crate) extern "C" fn mlx5dv_get_clock_info(
     })
 }
 
-/// A number of no queue pair, which programs of rdma_cm give the peer where one queue pair has several
-/// connections.
+/// Allocates a number of no queue pair, which programs of rdma_cm give the peer where one queue pair has
+/// several connections.
 pub(crate) extern "C" fn mlx5dv_reserved_qpn_alloc(context: *mut ibv_context, qpn: Out<'_, u32>) -> c_int {
     let call = Call::mlx5dv_reserved_qpn_alloc;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
-    status_of(call, About::on(context), || {
+    status_of(call, CallSubject::on(context), || {
         let (open, target) = (mlx5_of(context)?, qpn.required()?);
         let number = open.hca().reserve_number()?.value();
-        open.own(Owned::ReservedNumber(number));
+        open.own(OwnedObject::ReservedNumber(number));
         target.set(number);
         Ok(())
     })
@@ -259,32 +264,33 @@ pub(crate) extern "C" fn mlx5dv_reserved_qpn_alloc(context: *mut ibv_context, qp
 pub(crate) extern "C" fn mlx5dv_reserved_qpn_dealloc(context: *mut ibv_context, qpn: u32) -> c_int {
     let call = Call::mlx5dv_reserved_qpn_dealloc;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
-    status_of(call, About::on(context), || {
+    status_of(call, CallSubject::on(context), || {
         let open = mlx5_of(context)?;
-        let known =
-            open.file().find("reserved number", |owned| (*owned == Owned::ReservedNumber(qpn)).then_some(()));
+        let known = open
+            .file()
+            .find("reserved number", |owned| (*owned == OwnedObject::ReservedNumber(qpn)).then_some(()));
         known?;
-        open.disown(Owned::ReservedNumber(qpn));
+        open.disown(OwnedObject::ReservedNumber(qpn));
         open.hca().release_number(Qpn::new(qpn));
         Ok(())
     })
 }
 
-/// `MLX5DV_OBJ_PD`, of the kinds of objects.
+/// The flag `MLX5DV_OBJ_PD` of the kinds of objects.
 const OBJECT_PD: u64 = 1 << 6;
-/// `MLX5DV_CTX_ATTR_BUF_ALLOCATORS`, the only attribute of a context.
+/// The value `MLX5DV_CTX_ATTR_BUF_ALLOCATORS`, the only attribute of a context.
 const ATTRIBUTE_ALLOCATORS: u32 = 1;
 
-/// What an adapter keeps of an object. Queues have no rings here that programs could write to: of these there
-/// is nothing to tell.
+/// Returns an adapter's internal data of an object. Queues have no rings here that programs could write to,
+/// so these kinds are refused.
 pub(crate) extern "C" fn mlx5dv_init_obj(obj: In<'_, mlx5dv_obj>, obj_type: u64) -> c_int {
     let call = Call::mlx5dv_init_obj;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
-    status_of(call, About::NOTHING, || {
+    status_of(call, CallSubject::NOTHING, || {
         if obj_type != OBJECT_PD {
             return Err(NOT_SUPPORTED.because(|| {
                 format!(
@@ -303,7 +309,8 @@ pub(crate) extern "C" fn mlx5dv_init_obj(obj: In<'_, mlx5dv_obj>, obj_type: u64)
     })
 }
 
-/// Functions of the program that allocate queues: there are none in memory that a program could allocate.
+/// Accepts functions of the program that allocate queues, and never calls them: the queues here are not in
+/// memory that a program could allocate.
 pub(crate) extern "C" fn mlx5dv_set_context_attr(
     context: *mut ibv_context,
     r#type: u32,
@@ -311,9 +318,9 @@ pub(crate) extern "C" fn mlx5dv_set_context_attr(
 ) -> c_int {
     let call = Call::mlx5dv_set_context_attr;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
-    status_of(call, About::on(context), || {
+    status_of(call, CallSubject::on(context), || {
         mlx5_of(context)?;
         if r#type != ATTRIBUTE_ALLOCATORS {
             return Err(NOT_SUPPORTED.because(|| {

@@ -12,59 +12,59 @@ use pumice_transport::types::{
 };
 
 use super::super::queue_pair_ex::{add, set};
-use super::looks_like;
-use crate::ground::abi::{
+use super::imitates;
+use crate::abi::{
     ibv_sge, mlx5dv_mkey, mlx5dv_mkey_conf_attr, mlx5dv_mkey_err, mlx5dv_mkey_init_attr,
     mlx5dv_mr_interleaved, mlx5dv_qp_ex, mlx5dv_sig_block_attr, mlx5dv_sig_block_domain, mlx5dv_sig_caps,
     mlx5dv_sig_crc, mlx5dv_sig_t10dif, operation,
 };
-use crate::ground::arguments::{Array, In, InOut, Out, Trusted};
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer_about, status_of, value};
-use crate::ground::unserved;
-use crate::objects::command_file::Owned;
+use crate::entry::arguments::{Array, In, InOut, Out, Trusted};
+use crate::entry::handles::{hand_out, live, take_back};
+use crate::entry::outcome::{pointer_about, status_of, value};
+use crate::entry::unsupported;
+use crate::gate::CallSubject;
+use crate::objects::command_file::OwnedObject;
 use crate::objects::memory_key::Mkey;
 use crate::objects::protection_domain::Pd;
 use crate::objects::queue_pair::{Mlx5Qp, Qp};
-use crate::objects::send_series::Series;
+use crate::objects::send_series::SendSeries;
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// `MLX5DV_MKEY_INIT_ATTR_FLAGS_*`: indirect; its low byte may change; peers may invalidate it.
+/// Flags of `MLX5DV_MKEY_INIT_ATTR_FLAGS_*`: indirect; its low byte may change; peers may invalidate it.
 const FLAG_INDIRECT: u32 = 1;
 const FLAG_UPDATE_TAG: u32 = 1 << 3;
 const FLAG_REMOTE_INVALIDATE: u32 = 1 << 4;
-/// It may have signatures.
+/// Flag: the key may have signatures.
 const FLAG_SIGNATURES: u32 = 1 << 1;
 const FLAGS_SERVED: u32 = FLAG_INDIRECT | FLAG_SIGNATURES | FLAG_UPDATE_TAG | FLAG_REMOTE_INVALIDATE;
-/// `MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR`.
+/// The flag `MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR`.
 const CONF_RESET_SIGNATURE: u32 = 1;
-/// `MLX5DV_MKEY_*`: no error, and the parts of a field in which one is.
+/// Values of `MLX5DV_MKEY_*`: no error, and the parts of a field that can have one.
 const NO_ERROR: u32 = 0;
 const BAD_GUARD: u32 = 1;
 const BAD_REF_TAG: u32 = 2;
 const BAD_APP_TAG: u32 = 3;
-/// `MLX5DV_SIG_TYPE_*`.
+/// Values of `MLX5DV_SIG_TYPE_*`.
 const TYPE_T10_DIF: u32 = 0;
 const TYPE_CRC: u32 = 1;
-/// `MLX5DV_SIG_BLOCK_ATTR_FLAG_COPY_MASK`.
+/// The flag `MLX5DV_SIG_BLOCK_ATTR_FLAG_COPY_MASK`.
 const FLAG_COPY_MASK: u32 = 1;
-/// Bytes of blocks, by `MLX5DV_BLOCK_SIZE_*`.
+/// Block lengths in bytes, by `MLX5DV_BLOCK_SIZE_*`.
 const BLOCK_BYTES: [u32; 5] = [512, 520, 4048, 4096, 4160];
-/// What [`blocks_of`] knows, a bit for each number.
+/// Capabilities of [`blocks_of`], with a bit for each number.
 pub(super) const SIGNATURES: mlx5dv_sig_caps =
     mlx5dv_sig_caps { block_size: 0x1f, block_prot: 3, t10dif_bg: 3, crc_type: 7 };
-/// Adapters keep so many pieces in one unit.
+/// Number of pieces that adapters store in one unit.
 const PIECES_IN_A_UNIT: u16 = 4;
-/// Setters after `wr_mr_list` and `wr_mr_interleaved`: the rights, and the layout.
+/// Number of setters after `wr_mr_list` and `wr_mr_interleaved`: the rights, and the layout.
 const SETTERS_OF_REGION: u8 = 2;
 
-/// Whether a device of this process may look like mlx5.
+/// Reports whether a device of this process may look like mlx5.
 fn serves() -> bool {
-    looks_like(Vendor::Mellanox)
+    imitates(Vendor::Mellanox)
 }
 
-/// The sentence of a refusal.
+/// Logs the reason of a refusal, and returns the error.
 fn invalid(what: &'static str) -> Errno {
     INVALID.because(|| format!("a request to configure an indirect memory key was refused: {what}"))
 }
@@ -74,9 +74,9 @@ pub(crate) extern "C" fn mlx5dv_create_mkey(
 ) -> *mut mlx5dv_mkey {
     let call = Call::mlx5dv_create_mkey;
     if !serves() {
-        return unserved::null(call, "").cast();
+        return unsupported::null(call, "").cast();
     }
-    pointer_about(call, About::NOTHING, || {
+    pointer_about(call, CallSubject::NOTHING, || {
         let attributes = mkey_init_attr.get()?;
         let domain = live::<Pd>(attributes.pd)?;
         let context = domain.context()?;
@@ -92,14 +92,14 @@ pub(crate) extern "C" fn mlx5dv_create_mkey(
                 )
             }));
         }
-        let most_pieces =
+        let max_pieces =
             attributes.max_entries.checked_next_multiple_of(PIECES_IN_A_UNIT).unwrap_or(u16::MAX);
         let is_invalidated_by_peers = flags & FLAG_REMOTE_INVALIDATE != 0;
         let has_signatures = flags & FLAG_SIGNATURES != 0;
-        let init = IndirectKeyInit { most_pieces, is_invalidated_by_peers, has_signatures };
+        let init = IndirectKeyInit { max_pieces, is_invalidated_by_peers, has_signatures };
         let keys = context.hca().make_indirect_key(domain.handle(), init)?;
-        context.own(Owned::IndirectKey(keys.handle.pack()));
-        attributes.max_entries = most_pieces;
+        context.own(OwnedObject::IndirectKey(keys.handle.pack()));
+        attributes.max_entries = max_pieces;
         Ok(hand_out(Mkey::new(&domain, keys, init)))
     })
 }
@@ -107,19 +107,19 @@ pub(crate) extern "C" fn mlx5dv_create_mkey(
 pub(crate) extern "C" fn mlx5dv_destroy_mkey(mkey: *mut mlx5dv_mkey) -> c_int {
     let call = Call::mlx5dv_destroy_mkey;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
-    status_of(call, About::of(mkey), || {
+    status_of(call, CallSubject::of(mkey), || {
         let held = live::<Mkey>(mkey)?;
         let context = held.context()?;
         context.hca().end_indirect_key(held.handle())?;
-        context.disown(Owned::IndirectKey(held.handle().pack()));
+        context.disown(OwnedObject::IndirectKey(held.handle().pack()));
         take_back::<Mkey>(mkey);
         Ok(())
     })
 }
 
-/// Whether data of a key did not fit its signatures since this was asked.
+/// Reports whether data of a key did not fit its signatures since the last call.
 pub(crate) extern "C" fn _mlx5dv_mkey_check(
     mkey: *mut mlx5dv_mkey,
     err_info: Out<'_, mlx5dv_mkey_err>,
@@ -127,9 +127,9 @@ pub(crate) extern "C" fn _mlx5dv_mkey_check(
 ) -> c_int {
     let call = Call::_mlx5dv_mkey_check;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
-    status_of(call, About::of(mkey), || {
+    status_of(call, CallSubject::of(mkey), || {
         let (held, target) = (live::<Mkey>(mkey)?, err_info.required()?);
         if !held.has_signatures() {
             return Err(INVALID.because(|| format!("{call} refused: the key was made without signatures")));
@@ -153,7 +153,7 @@ pub(crate) extern "C" fn _mlx5dv_mkey_check(
     })
 }
 
-/// Begins a request that configures a key; `setters` calls say more of it.
+/// Begins a request that configures a key; `setters` further calls complete it.
 fn begin(
     mlx5: In<'_, mlx5dv_qp_ex>,
     mkey: Trusted<'_, mlx5dv_mkey>,
@@ -161,11 +161,11 @@ fn begin(
     attr: &mlx5dv_mkey_conf_attr,
 ) {
     let Some(qp) = Mlx5Qp::queue_pair_of(mlx5) else { return };
-    let (mut most_pieces, mut has_signatures) = (0, false);
+    let (mut max_pieces, mut has_signatures) = (0, false);
     add(qp, SendOpcode::ConfigureKey, |part| {
         let held = qp.held::<Qp>()?;
         if held.next_request().1 & SendFlags::INLINE.bits() == 0 {
-            // As mlx5: what configures the key lies in the request.
+            // As on mlx5, the configuration of the key is in the request.
             return Err(NOT_SUPPORTED.because(|| {
                 "a request to configure an indirect memory key was refused: set IBV_SEND_INLINE in wr_flags"
                     .to_owned()
@@ -175,7 +175,7 @@ fn begin(
             return Err(NOT_SUPPORTED);
         }
         let mkey = mkey.held::<Mkey>()?;
-        most_pieces = mkey.most_pieces();
+        max_pieces = mkey.max_pieces();
         let mut key = KeyConfiguration::new(mkey.key());
         if attr.conf_flags & CONF_RESET_SIGNATURE != 0 && mkey.has_signatures() {
             key.signature = SignatureChange::Reset;
@@ -185,31 +185,31 @@ fn begin(
         Ok(())
     });
     set(qp, |_, series| {
-        (series.setters_left, series.most_pieces) = (setters, most_pieces);
+        (series.setters_left, series.max_pieces) = (setters, max_pieces);
         series.key_has_signatures = has_signatures;
         Ok(())
     });
 }
 
-/// What the key of a request was made for.
+/// Limits with which the key of a request was made.
 #[derive(Clone, Copy)]
-struct Limits {
-    most_pieces: usize,
+struct KeyLimits {
+    max_pieces: usize,
     has_signatures: bool,
 }
 
-/// Changes the configuration that is being put together, as one of the setters that the builder announced.
+/// Changes the configuration that is being assembled, as one of the setters that the builder announced.
 fn change(
     mlx5: In<'_, mlx5dv_qp_ex>,
-    change: impl FnOnce(&mut KeyConfiguration, Limits) -> Result<(), Errno>,
+    change: impl FnOnce(&mut KeyConfiguration, KeyLimits) -> Result<(), Errno>,
 ) {
     let Some(qp) = Mlx5Qp::queue_pair_of(mlx5) else { return };
     set(qp, |_, series| {
         if series.refused.is_some() {
             return Ok(());
         }
-        let limits = Limits { most_pieces: series.most_pieces, has_signatures: series.key_has_signatures };
-        let Series { requests, setters_left, .. } = series;
+        let limits = KeyLimits { max_pieces: series.max_pieces, has_signatures: series.key_has_signatures };
+        let SendSeries { requests, setters_left, .. } = series;
         *setters_left =
             setters_left.checked_sub(1).ok_or_else(|| invalid("more setters than its builder announced"))?;
         let last = requests.last_mut().and_then(|last| last.request.key.as_mut());
@@ -217,10 +217,10 @@ fn change(
     });
 }
 
-/// Blocks and their signatures, of memory or of the wire.
+/// Converts blocks and their signatures, of memory or of the wire.
 ///
 /// # Errors
-/// EINVAL: they are none of mlx5's.
+/// Fails with EINVAL if they are not valid for mlx5.
 fn blocks_of(domain: *const mlx5dv_sig_block_domain) -> Result<Option<SignedBlocks>, Errno> {
     // SAFETY: the program's pointer, which is NULL or leads to what the header says until the call returns.
     let Some(domain) = unsafe { In::<mlx5dv_sig_block_domain>::new(domain) }.optional() else {
@@ -231,7 +231,7 @@ fn blocks_of(domain: *const mlx5dv_sig_block_domain) -> Result<Option<SignedBloc
     let block_bytes = block_bytes.filter(|_| domain.comp_mask == 0).ok_or_else(unknown)?;
     let signature = match domain.sig_type {
         TYPE_T10_DIF => {
-            // SAFETY: as above; the type says what the pointer leads to.
+            // SAFETY: as above; the type determines what the pointer leads to.
             let dif = unsafe { In::<mlx5dv_sig_t10dif>::new(domain.sig.cast()) }.get()?;
             t10_dif_of(dif)
         }
@@ -258,7 +258,7 @@ fn t10_dif_of(dif: &mlx5dv_sig_t10dif) -> Option<BlockSignature> {
     })
 }
 
-/// The CRCs, in the order of mlx5's numbers.
+/// Returns the CRCs, in the order of mlx5's numbers.
 fn crc_of(crc: &mlx5dv_sig_crc) -> Option<BlockSignature> {
     let seed = crc.seed as u32;
     let is_short = crc.seed == 0 || crc.seed == u64::from(u32::MAX);
@@ -290,13 +290,13 @@ extern "C" fn wr_set_mkey_sig_block(mlx5: In<'_, mlx5dv_qp_ex>, attr: In<'_, mlx
     });
 }
 
-/// The bytes of fields that go through where a program does not say it: those that both domains calculate in
-/// the same way.
+/// Returns the mask of copied bytes where a program gives none: those that both domains calculate in the same
+/// way.
 fn copied(memory: Option<SignedBlocks>, wire: Option<SignedBlocks>) -> u8 {
     if memory.is_some() && memory == wire { u8::MAX } else { 0 }
 }
 
-/// Sets what may be set once.
+/// Sets a field that may be set once.
 fn set_once<T>(field: &mut Option<T>, value: T) -> Result<(), Errno> {
     if field.is_some() {
         return Err(invalid("a setter was called twice"));
@@ -332,17 +332,17 @@ extern "C" fn wr_set_mkey_access_flags(mlx5: In<'_, mlx5dv_qp_ex>, access_flags:
     });
 }
 
-/// Sets the layout to as many pieces as the key was made for at most.
+/// Sets the layout, with at most as many pieces as the key was made for.
 fn set_layout<T>(
     mlx5: In<'_, mlx5dv_qp_ex>,
     rounds: u32,
     (count, list): (u16, Array<'_, T>),
     piece: impl Fn(&T) -> KeyPiece,
 ) {
-    change(mlx5, |key, Limits { most_pieces, .. }| {
-        if usize::from(count) > most_pieces {
+    change(mlx5, |key, KeyLimits { max_pieces, .. }| {
+        if usize::from(count) > max_pieces {
             return Err(Errno(libc::ENOMEM).because(|| {
-                format!("{count} pieces are more than the {most_pieces} that the memory key was made for")
+                format!("{count} pieces are more than the {max_pieces} that the memory key was made for")
             }));
         }
         let pieces = list.get(count.into())?.iter().map(piece).collect();
@@ -409,12 +409,12 @@ extern "C" fn wr_mr_interleaved(
     wr_set_mkey_layout_interleaved(mlx5, repeat_count, num_interleaved, data);
 }
 
-/// `MLX5DV_QP_EX_WITH_*` of keys: interleaved memory, lists, and all that configures a key.
+/// Flags of `MLX5DV_QP_EX_WITH_*` for keys: interleaved memory, lists, and the whole configuration of a key.
 pub(super) const OPERATION_INTERLEAVED: u64 = 1;
 pub(super) const OPERATION_LIST: u64 = 1 << 1;
 pub(super) const OPERATION_CONFIGURE: u64 = 1 << 2;
 
-/// Sets the functions of keys that a queue pair was made with.
+/// Sets the functions for keys that a queue pair was made with.
 pub(super) fn fill_operations(c: &mut mlx5dv_qp_ex, operations: u64) {
     if operations & OPERATION_INTERLEAVED != 0 {
         c.wr_mr_interleaved = operation!(wr_mr_interleaved);

@@ -1,4 +1,4 @@
-//! What mlx5 lets programs say of completion queues and of a queue pair's packets.
+//! Attributes of completion queues and of a queue pair's packets in the API of mlx5.
 
 use std::ffi::c_int;
 
@@ -7,31 +7,32 @@ use pumice_device::outside::environment;
 
 use super::super::completion_queue_ex::create;
 use super::mlx5::{CQE_FORMATS, check_mlx5, mlx5_of, serves};
-use crate::ground::abi::{ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_qp, mlx5dv_cq_init_attr};
-use crate::ground::arguments::{In, Out};
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::handles::live;
-use crate::ground::outcome::{pointer_about, status_of};
-use crate::ground::unserved;
+use crate::abi::{ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_qp, mlx5dv_cq_init_attr};
+use crate::entry::arguments::{In, Out};
+use crate::entry::handles::live;
+use crate::entry::outcome::{pointer_about, status_of};
+use crate::entry::unsupported;
+use crate::gate::CallSubject;
 use crate::objects::queue_pair::Qp;
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// `MLX5DV_CQ_INIT_ATTR_MASK_*`: a format for compression, flags, bytes of an entry.
+/// Bits of `MLX5DV_CQ_INIT_ATTR_MASK_*`: a format for compression, flags, bytes of an entry.
 const MASK_COMPRESSED: u64 = 1;
 const MASK_FLAGS: u64 = 1 << 1;
 const MASK_CQE_SIZE: u64 = 1 << 2;
 const MASK_KNOWN: u64 = MASK_COMPRESSED | MASK_FLAGS | MASK_CQE_SIZE;
-/// `MLX5DV_CQ_INIT_ATTR_FLAGS_CQE_PAD`: entries of 128 bytes are written whole.
+/// The flag `MLX5DV_CQ_INIT_ATTR_FLAGS_CQE_PAD`: entries of 128 bytes are written whole.
 const PAD: u32 = 1;
-/// Bytes that an entry may have, the usual number first.
+/// Lengths in bytes that an entry may have, the usual one first.
 const CQE_BYTES: [u16; 2] = [64, 128];
-/// The variable by which users choose the bytes of an entry, where the program does not.
+/// Variable with which users choose the length of an entry, where the program does not.
 const CQE_SIZE_VARIABLE: &str = "MLX5_CQE_SIZE";
 
-/// Checks what a program asks for. None of it shows: programs read completions by calls.
+/// Checks the attributes that a program asks for. None has an effect: programs read completions through
+/// calls.
 ///
 /// # Errors
-/// EINVAL: what mlx5 refuses.
+/// Fails with EINVAL where mlx5 refuses.
 fn check(wanted: Option<&mlx5dv_cq_init_attr>) -> Result<(), Errno> {
     let call = Call::mlx5dv_create_cq;
     let given = |bit| wanted.filter(|wanted| wanted.comp_mask & bit != 0);
@@ -72,20 +73,20 @@ pub(crate) extern "C" fn mlx5dv_create_cq(
 ) -> *mut ibv_cq_ex {
     let call = Call::mlx5dv_create_cq;
     if !serves() {
-        return unserved::null(call, "").cast();
+        return unsupported::null(call, "").cast();
     }
-    pointer_about(call, About::on(context), || {
+    pointer_about(call, CallSubject::on(context), || {
         mlx5_of(context)?;
         check(mlx5_cq_attr.optional())?;
         create(context, cq_attr.get()?)
     })
 }
 
-/// The UDP port that packets leave from, by which switches spread flows.
+/// Sets the UDP port that packets leave from, by which switches spread flows.
 pub(crate) extern "C" fn mlx5dv_modify_qp_udp_sport(qp: *mut ibv_qp, udp_sport: u16) -> c_int {
     let call = Call::mlx5dv_modify_qp_udp_sport;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
     status_of(call, Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
@@ -102,10 +103,10 @@ pub(crate) extern "C" fn mlx5dv_modify_qp_udp_sport(qp: *mut ibv_qp, udp_sport: 
     })
 }
 
-/// The ports of the bond that the device of a queue pair looks like.
+/// Returns the number of ports of the bond that the device of a queue pair looks like.
 ///
 /// # Errors
-/// EOPNOTSUPP: it looks like none, or is not of mlx5.
+/// Fails with EOPNOTSUPP if it looks like none, or is not of mlx5.
 fn bond_of(call: Call, qp: &Qp) -> Result<u8, Errno> {
     let open = qp.context()?;
     check_mlx5(&open)?;
@@ -117,7 +118,7 @@ fn bond_of(call: Call, qp: &Qp) -> Result<u8, Errno> {
     }
 }
 
-/// The port of a bond that a queue pair is to use, and does use: all are up.
+/// Returns the port of a bond that a queue pair is to use, and the one that it uses: all are up.
 pub(crate) extern "C" fn mlx5dv_query_qp_lag_port(
     qp: *mut ibv_qp,
     port_num: Out<'_, u8>,
@@ -125,7 +126,7 @@ pub(crate) extern "C" fn mlx5dv_query_qp_lag_port(
 ) -> c_int {
     let call = Call::mlx5dv_query_qp_lag_port;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
     status_of(call, Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
@@ -137,11 +138,11 @@ pub(crate) extern "C" fn mlx5dv_query_qp_lag_port(
     })
 }
 
-/// Chooses the port of a bond that a queue pair is to use. Here its packets take the one port that there is.
+/// Sets the port of a bond that a queue pair is to use. Here its packets use the only port.
 pub(crate) extern "C" fn mlx5dv_modify_qp_lag_port(qp: *mut ibv_qp, port_num: u8) -> c_int {
     let call = Call::mlx5dv_modify_qp_lag_port;
     if !serves() {
-        return unserved::int(call, "");
+        return unsupported::int(call, "");
     }
     status_of(call, Qp::about(qp), || {
         let held = live::<Qp>(qp)?;

@@ -1,5 +1,5 @@
-//! Requests that only mlx5 has: copies within the device's memory, and requests that the program writes as
-//! adapters read them.
+//! Requests that only mlx5 has: copies within the device's memory, and requests that the program writes in
+//! the adapter's format.
 
 use std::ffi::c_int;
 
@@ -8,20 +8,20 @@ use pumice_device::profile::Vendor;
 use pumice_transport::types::{AtomicOperation, Operand, RemoteTarget, SendFlags, SendOpcode, Sge, WcOpcode};
 
 use super::super::queue_pair_ex::{add, set, set_elements};
-use super::looks_like;
-use crate::ground::abi::{mlx5dv_qp_ex, operation};
-use crate::ground::arguments::{Bytes, In};
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::gate::About;
-use crate::ground::outcome::{negative_of, value};
-use crate::ground::unserved;
+use super::imitates;
+use crate::abi::{mlx5dv_qp_ex, operation};
+use crate::entry::arguments::{Bytes, In};
+use crate::entry::outcome::{negative_of, value};
+use crate::entry::unsupported;
+use crate::gate::CallSubject;
 use crate::objects::queue_pair::{Mlx5Qp, Qp};
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
-/// `MLX5DV_QP_EX_WITH_*`: raw requests, and copies.
+/// Flags of `MLX5DV_QP_EX_WITH_*`: raw requests, and copies.
 pub(super) const OPERATION_RAW: u64 = 1 << 3;
 pub(super) const OPERATION_COPY: u64 = 1 << 4;
-/// Most bytes that a request copies.
-pub(super) const MOST_COPIED: u32 = 1 << 20;
+/// Largest number of bytes that a request copies.
+pub(super) const MAX_COPIED: u32 = 1 << 20;
 
 /// Sets the functions that a queue pair was made with.
 pub(super) fn fill_operations(c: &mut mlx5dv_qp_ex, operations: u64) {
@@ -33,13 +33,13 @@ pub(super) fn fill_operations(c: &mut mlx5dv_qp_ex, operations: u64) {
     }
 }
 
-/// What waits in a send queue that has stopped is not done.
+/// Cancels the requests that wait in a send queue that has stopped.
 pub(crate) extern "C" fn mlx5dv_qp_cancel_posted_send_wrs(mlx5: In<'_, mlx5dv_qp_ex>, wr_id: u64) -> c_int {
     let call = Call::mlx5dv_qp_cancel_posted_send_wrs;
-    if !looks_like(Vendor::Mellanox) {
-        return unserved::negative(call, "");
+    if !imitates(Vendor::Mellanox) {
+        return unsupported::negative(call, "");
     }
-    negative_of(call, About::NOTHING, || {
+    negative_of(call, CallSubject::NOTHING, || {
         let qp = Mlx5Qp::queue_pair_of(mlx5).ok_or(INVALID)?;
         let held = qp.held::<Qp>()?;
         let canceled = held.hca().cancel_sends(held.number(), wr_id).ok_or_else(|| {
@@ -61,12 +61,11 @@ extern "C" fn wr_memcpy(
 ) {
     value((), || {
         let Some(qp) = Mlx5Qp::queue_pair_of(mlx5) else { return };
-        let length = u32::try_from(length).ok().filter(|length| *length <= MOST_COPIED);
+        let length = u32::try_from(length).ok().filter(|length| *length <= MAX_COPIED);
         add(qp, SendOpcode::CopyMemory, |part| {
             let length = length.ok_or_else(|| {
-                INVALID.because(|| {
-                    format!("wr_memcpy copies {MOST_COPIED} bytes at most (max_wr_memcpy_length)")
-                })
+                INVALID
+                    .because(|| format!("wr_memcpy copies {MAX_COPIED} bytes at most (max_wr_memcpy_length)"))
             })?;
             part.request.copy_to = Some(Sge { address: dest_addr, length, lkey: dest_lkey });
             Ok(())
@@ -79,15 +78,15 @@ extern "C" fn wr_memcpy(
     });
 }
 
-/// Requests are made of units of so many bytes.
+/// Length in bytes of a unit of a request.
 const UNIT: usize = 16;
-/// What is behind the bytes of inline data in a segment: that they are such.
+/// Bit that marks a segment's bytes as inline data.
 const INLINE: u32 = 1 << 31;
 /// Bits of the control segment: a completion is made; the peer gets an event; a fence.
 const MAKES_COMPLETION: u8 = 2 << 2;
 const SOLICITED: u8 = 1 << 1;
 const FENCES: u8 = 7 << 5;
-/// A fence that only waits for requests of the driver itself.
+/// Bit of a fence that only waits for requests of the driver itself.
 const SMALL_FENCE: u8 = 1 << 5;
 
 /// Operations by their numbers in requests of mlx5.
@@ -102,7 +101,7 @@ const OPCODES: [(u8, SendOpcode); 8] = [
     (0x12, SendOpcode::FetchAdd),
 ];
 
-/// A request as mlx5 writes it, taken apart.
+/// A decoded request in the format of mlx5.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct RawRequest {
     opcode: Option<SendOpcode>,
@@ -114,26 +113,26 @@ struct RawRequest {
     inline_data: Option<Vec<u8>>,
 }
 
-/// The number of four bytes at a place.
+/// Reads the number of four bytes at an offset.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The number of eight bytes at a place.
+/// Reads the number of eight bytes at an offset.
 fn double(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Bytes of a request whose first unit is given, as that says; none: it says nothing.
+/// Returns the length in bytes of a request, from its first unit; `None` if the unit is invalid.
 fn length_of(control: &[u8]) -> Option<usize> {
     let units = word(control, 4)? as usize & 0x3f;
     (units > 0).then_some(units * UNIT)
 }
 
-/// Takes a request apart; none: its parts do not fit together.
+/// Decodes a request; `None` if its parts do not fit together.
 ///
 /// # Errors
-/// EOPNOTSUPP: an operation that is not served.
+/// Fails with EOPNOTSUPP for an operation that is not implemented.
 fn parse(bytes: &[u8]) -> Result<Option<RawRequest>, Errno> {
     let number = word(bytes, 0).map(|word| word as u8);
     let known = OPCODES.iter().find(|(known, _)| Some(*known) == number);
@@ -181,7 +180,7 @@ fn parts_of(opcode: SendOpcode, bytes: &[u8]) -> Option<RawRequest> {
         request.sges.push(Sge { length, lkey: word(rest, 4)?, address: double(rest, 8)? });
         rest = rest.get(UNIT..)?;
     }
-    // One or the other: a request of verbs has no mixture.
+    // A request has one or the other: a request of verbs has no mixture.
     (request.inline_data.is_none() || request.sges.is_empty()).then_some(request)
 }
 
@@ -220,7 +219,7 @@ extern "C" fn wr_raw_wqe(mlx5: In<'_, mlx5dv_qp_ex>, wqe: Bytes<'_>) {
 mod tests {
     use super::*;
 
-    /// A request of these units behind its control segment.
+    /// Builds a request of these units behind its control segment.
     fn raw(opcode: u8, bits: u8, imm: u32, units: &[[u8; UNIT]]) -> Vec<u8> {
         let mut bytes = vec![7, 0, 1, opcode, 0, 0, 0x11, 1 + units.len() as u8, 0, 0, 0, bits];
         bytes.extend(imm.to_be_bytes());
@@ -277,10 +276,10 @@ mod tests {
     fn a_request_whose_parts_do_not_fit_is_refused_and_no_length_is_trusted() {
         assert_eq!(length_of(&raw(0x0a, 0, 0, &[])[..8]), Some(16));
         assert_eq!(length_of(&[0; UNIT]), None);
-        // A WRITE without its target, an atomic without its operand.
+        // The requests are a WRITE without its target, and an atomic without its operand.
         assert_eq!(parse(&raw(0x08, 0, 0, &[])), Ok(None));
         assert_eq!(parse(&raw(0x11, 0, 0, &[unit(0, 0)])), Ok(None));
-        // More inline data than there is, and inline data beside a buffer.
+        // The requests have more inline data than there is, and inline data beside a buffer.
         let mut inline = [0; UNIT];
         inline[..4].copy_from_slice(&(INLINE | 13).to_be_bytes());
         assert_eq!(parse(&raw(0x0a, 0, 0, &[inline])), Ok(None));

@@ -1,5 +1,5 @@
-//! Calls of vendors' libraries that answer on a device that looks like the vendor's. On every other device
-//! they are refused like those that nothing serves.
+//! Calls of vendors' libraries that work on a device that looks like the vendor's. On every other device they
+//! are refused like calls that are not implemented.
 
 pub(crate) mod dc;
 pub(crate) mod efa;
@@ -11,14 +11,14 @@ pub(crate) mod mlx5_sched;
 
 use pumice_device::profile::Vendor;
 
-use crate::ground::settings::profile;
+use crate::log::settings::profile;
 
-/// Whether programs of this process get the calls of a vendor.
-pub(crate) fn answers(vendor: Vendor) -> bool {
+/// Reports whether programs of this process get the calls of a vendor.
+pub(crate) fn has_vendor_calls(vendor: Vendor) -> bool {
     profile().is_ok_and(|profile| profile.direct_calls() == Some(vendor))
 }
 
-/// Whether a device of this process may look like one of a vendor.
-fn looks_like(vendor: Vendor) -> bool {
+/// Reports whether a device of this process may look like one of a vendor.
+fn imitates(vendor: Vendor) -> bool {
     profile().is_ok_and(|profile| profile.has_device_of(vendor))
 }

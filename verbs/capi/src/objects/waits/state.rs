@@ -3,27 +3,27 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pumice_device::counters::Counters;
-use pumice_device::ground::clock::Clock;
-use pumice_device::inspect::Collected;
+use pumice_device::inspect::InspectedObjects;
 use pumice_device::objects::completion_queue::CompletionQueue;
-use pumice_device::outside::lineage::PerProcess;
-use pumice_device::waits::{ArmedNow, QueueNow, Waits};
+use pumice_device::outside::fork_generation::PerProcess;
+use pumice_device::platform::clock::Clock;
+use pumice_device::waits::{CqArming, CqSnapshot, Waits};
 
 /// A device that is open.
 #[derive(Clone)]
-pub(super) struct Watched {
+pub(super) struct WatchedDevice {
     pub(super) device: usize,
     pub(super) waits: Weak<Waits>,
     pub(super) clock: Clock,
     pub(super) counters: Arc<Counters>,
-    pub(super) objects: Objects,
+    pub(super) objects: CollectObjects,
 }
 
-/// What the device with an index has in this process; `None` if it is not open.
-pub(super) type Objects = fn(usize) -> Option<Collected>;
+/// Returns the objects of the device with an index in this process; `None` if it is not open.
+pub(super) type CollectObjects = fn(usize) -> Option<InspectedObjects>;
 
 /// A completion queue of the program.
-pub(super) struct Queue {
+pub(super) struct WatchedQueue {
     pub(super) device: usize,
     pub(super) address: usize,
     pub(super) channel: usize,
@@ -31,31 +31,33 @@ pub(super) struct Queue {
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) devices: Vec<Watched>,
-    pub(super) queues: Vec<Queue>,
+pub(super) struct WaitsState {
+    pub(super) devices: Vec<WatchedDevice>,
+    pub(super) queues: Vec<WatchedQueue>,
     pub(super) has_thread: bool,
 }
 
-static STATE: PerProcess<Mutex<State>> = PerProcess::new(|_| Mutex::default());
+static STATE: PerProcess<Mutex<WaitsState>> = PerProcess::new(|_| Mutex::default());
 
-pub(super) fn lock() -> MutexGuard<'static, State> {
+pub(super) fn lock() -> MutexGuard<'static, WaitsState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The completion queues of a device, as they are now.
-pub(super) fn queues_of(device: usize) -> Vec<QueueNow> {
+/// Returns the completion queues of a device, as they are now.
+pub(super) fn queues_of(device: usize) -> Vec<CqSnapshot> {
     let queues = lock();
     let own = queues.queues.iter().filter(|known| known.device == device);
     own.filter_map(|known| {
         let queue = known.queue.upgrade()?;
         let filled = queue.len();
         let armed = match filled > 0 || known.channel != 0 {
-            true if queue.is_armed_for_solicited() => ArmedNow::ForSolicited,
-            true if queue.is_armed() => ArmedNow::ForAll,
-            _ => ArmedNow::No,
+            true if queue.is_armed_for_solicited() => CqArming::ForSolicited,
+            true if queue.is_armed() => CqArming::ForAll,
+            _ => CqArming::No,
         };
-        Some(QueueNow { number: queue.handle().index, channel: known.channel as u64, filled, armed })
+        let (number, channel) = (queue.handle().index, known.channel as u64);
+        let unread = queue.channel().map_or(0, |channel| channel.queued());
+        Some(CqSnapshot { number, channel, filled, armed, unread })
     })
     .collect()
 }

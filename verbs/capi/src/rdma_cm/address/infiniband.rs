@@ -1,23 +1,23 @@
-//! Addresses by GID (AF_IB, `struct sockaddr_ib`). A RoCE GID is an IP address, so that they are another
-//! spelling of one; the service ID has the port.
+//! Addresses by GID (AF_IB, `struct sockaddr_ib`). A RoCE GID is an IP address, so they are another notation
+//! of one; the service ID contains the port.
 
 use std::net::{IpAddr, SocketAddr};
 
 use pumice_transport::mad::{PortSpace, ServiceId};
 use pumice_transport::types::Gid;
 
-use crate::ground::abi::sockaddr_ib;
-use crate::ground::errno::{Errno, INVALID};
+use crate::abi::sockaddr_ib;
+use crate::platform::errno::{Errno, INVALID};
 
-/// `AF_IB`.
+/// The address family `AF_IB`.
 pub(crate) const FAMILY: i32 = 27;
-/// The only partition.
+/// Partition key of the only partition.
 const PKEY: u16 = 0xffff;
 
-/// The address and port that a program's GID and service ID stand for.
+/// Returns the address and port of a program's GID and service ID.
 ///
 /// # Errors
-/// EPROTONOSUPPORT: the service is none of RDMA-CM's.
+/// Fails with EPROTONOSUPPORT if the service is none of RDMA-CM's.
 pub(crate) fn from_c(address: &sockaddr_ib) -> Result<SocketAddr, Errno> {
     let service = ServiceId(u64::from_be(address.sib_sid));
     let port = match service {
@@ -30,7 +30,7 @@ pub(crate) fn from_c(address: &sockaddr_ib) -> Result<SocketAddr, Errno> {
     Ok(SocketAddr::new(IpAddr::from(Gid(address.sib_addr)), port))
 }
 
-/// An address as GID and service ID. Without a port it is any of the port space.
+/// Converts an address to GID and service ID. Without a port the service ID covers all of the port space.
 pub(crate) fn to_c(address: SocketAddr, space: PortSpace) -> sockaddr_ib {
     let port_mask: u64 = if address.port() == 0 { 0 } else { 0xffff };
     sockaddr_ib {
@@ -44,7 +44,7 @@ pub(crate) fn to_c(address: SocketAddr, space: PortSpace) -> sockaddr_ib {
     }
 }
 
-/// The structure's bytes.
+/// Returns the structure's bytes.
 pub(crate) fn bytes(address: &sockaddr_ib) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size_of::<sockaddr_ib>());
     bytes.extend(address.sib_family.to_ne_bytes());
@@ -57,10 +57,10 @@ pub(crate) fn bytes(address: &sockaddr_ib) -> Vec<u8> {
     bytes
 }
 
-/// The port space of a number.
+/// Returns the port space of a number.
 ///
 /// # Errors
-/// EINVAL: there is none.
+/// Fails with EINVAL if there is none.
 pub(crate) fn port_space(number: i32) -> Result<PortSpace, Errno> {
     u16::try_from(number).ok().and_then(PortSpace::from_number).ok_or(INVALID)
 }
@@ -68,7 +68,7 @@ pub(crate) fn port_space(number: i32) -> Result<PortSpace, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::plain::Plain as _;
+    use crate::abi::plain::Plain as _;
 
     #[test]
     fn addresses_and_gids_are_inverses() {

@@ -1,7 +1,6 @@
-//! Names to addresses, as the C library knows them: what `rdma_getaddrinfo` and `rdma_resolve_addrinfo`
-//! answer.
+//! Name resolution by the C library, for `rdma_getaddrinfo` and `rdma_resolve_addrinfo`.
 //!
-//! The answer is a list of one that the program frees by `rdma_freeaddrinfo`, so all of it comes from
+//! The answer is a list of one that the program frees with `rdma_freeaddrinfo`, so all of it comes from
 //! malloc(3).
 
 use std::ffi::{CStr, c_int, c_void};
@@ -10,23 +9,23 @@ use std::ptr;
 use libc::{addrinfo, sockaddr_storage};
 
 use super::{infiniband, socket_address};
-use crate::ground::abi::rdma_addrinfo;
-use crate::ground::allocation::{self, Allocation};
-use crate::ground::arguments::Text;
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::plain::{PassedOn, bytes};
-use crate::ground::zeroed::zeroed;
+use crate::abi::plain::{ForwardedStruct, bytes};
+use crate::abi::rdma_addrinfo;
+use crate::abi::zeroed::zeroed;
+use crate::entry::arguments::Text;
+use crate::platform::allocation::{self, Allocation};
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::rdma_cm::constants::{
     PS_IPOIB, PS_TCP, PS_UDP, QPT_RC, QPT_UD, RAI_DNS, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RAI_SA,
 };
 
 /// An answer, which is freed unless the program gets it.
-pub(crate) struct AddressInfo(PassedOn<*mut rdma_addrinfo>);
+pub(crate) struct AddressInfo(ForwardedStruct<*mut rdma_addrinfo>);
 
 impl AddressInfo {
     /// Gives the answer to the program.
     pub(crate) const fn into_raw(self) -> *mut rdma_addrinfo {
-        let PassedOn(raw) = self.0;
+        let ForwardedStruct(raw) = self.0;
         std::mem::forget(self);
         raw
     }
@@ -39,31 +38,31 @@ impl Drop for AddressInfo {
     }
 }
 
-/// What a lookup found.
-pub(crate) enum LookupAnswer {
+/// Result of a lookup.
+pub(crate) enum LookupResult {
     Found(AddressInfo),
-    /// The C library's `EAI_*`.
+    /// Error of the C library (`EAI_*`).
     NotFound(c_int),
 }
 
-/// What a structure of addresses points at.
+/// Returns the data that a structure of addresses points at.
 fn data<I>(_of: &I, start: *const c_void, length: usize) -> Option<&[u8]> {
-    // SAFETY: null, or data of the length that the structure says, which lives as long as the structure: it
+    // SAFETY: null, or data of the length that the structure gives, which lives as long as the structure: it
     // is the program's or the C library's, and neither changes it meanwhile.
     unsafe { bytes(start, length) }
 }
 
-/// Private data that an endpoint of these addresses sends when it connects.
+/// Returns the private data that an endpoint of these addresses sends when it connects.
 pub(crate) fn connect_data(info: &rdma_addrinfo) -> &[u8] {
     data(info, info.ai_connect, info.ai_connect_len).unwrap_or_default()
 }
 
-/// Paths that the program gives with the addresses, in the form of RDMA_OPTION_IB_PATH.
+/// Returns the paths that the program gives with the addresses, in the form of RDMA_OPTION_IB_PATH.
 pub(crate) fn route(info: &rdma_addrinfo) -> Option<&[u8]> {
     data(info, info.ai_route, info.ai_route_len).filter(|route| !route.is_empty())
 }
 
-/// What the C library found, until it is dropped.
+/// Result of the C library, which is freed when this is dropped.
 struct Found(*mut addrinfo);
 
 impl Found {
@@ -82,15 +81,16 @@ impl Drop for Found {
     }
 }
 
-/// Looks a name up.
+/// Looks up a name.
 ///
 /// # Errors
-/// EINVAL: there is nothing to look up. EOPNOTSUPP: a flag that only InfiniBand can serve. ENOMEM.
+/// Fails with EINVAL if there is no name, with EOPNOTSUPP for a flag that only InfiniBand can implement, and
+/// with ENOMEM.
 pub(crate) fn look_up(
     node: Text<'_>,
     service: Text<'_>,
     hints: Option<&rdma_addrinfo>,
-) -> Result<LookupAnswer, Errno> {
+) -> Result<LookupResult, Errno> {
     let (node, service) = (node.optional(), service.optional());
     let named = node.is_some() || service.is_some();
     if !named && hints.is_none() {
@@ -105,19 +105,19 @@ pub(crate) fn look_up(
         }));
     }
     if !named {
-        return describe(hints, flags, None).map(LookupAnswer::Found);
+        return describe(hints, flags, None).map(LookupResult::Found);
     }
     let (wanted, mut found) = (wanted(hints, flags), ptr::null_mut());
     let [node, service] = [node, service].map(|text| text.map_or(ptr::null(), CStr::as_ptr));
     // SAFETY: null, or texts that end with a zero byte; `wanted` and `found` are this function's own.
     let code = unsafe { libc::getaddrinfo(node, service, &wanted, &mut found) };
     if code != 0 {
-        return Ok(LookupAnswer::NotFound(code));
+        return Ok(LookupResult::NotFound(code));
     }
-    describe(hints, flags, Found(found).first()).map(LookupAnswer::Found)
+    describe(hints, flags, Found(found).first()).map(LookupResult::Found)
 }
 
-/// What the C library is asked for.
+/// Returns the hints for the C library.
 fn wanted(hints: Option<&rdma_addrinfo>, flags: c_int) -> addrinfo {
     let mut wanted = zeroed::<addrinfo>();
     wanted.ai_flags = if flags & RAI_PASSIVE != 0 { libc::AI_PASSIVE } else { 0 }
@@ -138,20 +138,20 @@ const fn is_datagram(port_space: c_int) -> bool {
     port_space == PS_UDP as c_int || port_space == PS_IPOIB as c_int
 }
 
-/// Whether an address of numbers is wanted as a GID.
+/// Reports whether a numeric address is wanted as a GID.
 fn by_gid(hints: Option<&rdma_addrinfo>) -> bool {
     const FLAGS: c_int = RAI_FAMILY | RAI_NUMERICHOST;
     hints.is_some_and(|hints| hints.ai_flags & FLAGS == FLAGS && hints.ai_family == infiniband::FAMILY)
 }
 
-/// The answer that the hints and what the C library found make together.
+/// Builds the answer from the hints and the C library's result.
 fn describe(
     hints: Option<&rdma_addrinfo>,
     flags: c_int,
     found: Option<&addrinfo>,
 ) -> Result<AddressInfo, Errno> {
     let mut info = zeroed::<rdma_addrinfo>();
-    // Of what was looked up, only this means something afterwards.
+    // Of the lookup's flags, only this one has a meaning in the answer.
     info.ai_flags = if found.is_some() { flags & RAI_PASSIVE } else { flags };
     (info.ai_port_space, info.ai_qp_type) =
         hints.map_or((0, 0), |hints| (hints.ai_port_space, hints.ai_qp_type));
@@ -184,32 +184,32 @@ fn describe(
     })?;
     // They are freed with the answer from here on.
     std::mem::forget((source, destination));
-    Ok(AddressInfo(PassedOn(answer.into_raw())))
+    Ok(AddressInfo(ForwardedStruct(answer.into_raw())))
 }
 
-/// A copy of an address, with room for any.
-struct Copied {
+/// A copy of an address, with room for any address.
+struct CopiedAddress {
     address: Option<Allocation<sockaddr_storage>>,
     length: u32,
 }
 
 /// # Errors
-/// EINVAL: it is longer than any address. ENOMEM.
-fn copy(address: Option<&[u8]>) -> Result<Copied, Errno> {
+/// Fails with EINVAL if it is longer than any address, and with ENOMEM.
+fn copy(address: Option<&[u8]>) -> Result<CopiedAddress, Errno> {
     let Some(address) = address.filter(|address| !address.is_empty()) else {
-        return Ok(Copied { address: None, length: 0 });
+        return Ok(CopiedAddress { address: None, length: 0 });
     };
     if address.len() > size_of::<sockaddr_storage>() {
         return Err(INVALID);
     }
     let copied = Allocation::new(socket_address::storage(address))?;
-    Ok(Copied { address: Some(copied), length: address.len() as u32 })
+    Ok(CopiedAddress { address: Some(copied), length: address.len() as u32 })
 }
 
 /// Frees a list of answers.
 ///
 /// # Safety
-/// `list` is null, or an answer of [`look_up`] that nothing uses any more.
+/// `list` must be null, or an answer of [`look_up`] that is not used any more.
 pub(crate) unsafe fn free(list: *mut rdma_addrinfo) {
     let mut next = list;
     while !next.is_null() {

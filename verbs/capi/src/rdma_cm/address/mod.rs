@@ -1,5 +1,5 @@
-//! Addresses: their C forms ([`socket_address`], [`infiniband`]), which of this host's a peer is reached from
-//! ([`local`]), and names ([`lookup`]).
+//! Addresses: their C forms ([`socket_address`], [`infiniband`]), the selection of this host's address for a
+//! peer ([`local`]), and names ([`lookup`]).
 
 pub(crate) mod infiniband;
 pub(crate) mod local;

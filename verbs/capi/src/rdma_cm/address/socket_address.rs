@@ -5,34 +5,34 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use libc::{msghdr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 
 use super::infiniband;
-use crate::ground::abi::{rdma_addrinfo, rdma_cm_join_mc_attr_ex, sockaddr_ib};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::plain::Plain as _;
-use crate::ground::zeroed::zeroed;
+use crate::abi::plain::Plain as _;
+use crate::abi::zeroed::zeroed;
+use crate::abi::{rdma_addrinfo, rdma_cm_join_mc_attr_ex, sockaddr_ib};
+use crate::platform::errno::{Errno, INVALID};
 
-/// A program's pointer to an address, as a call gets it: null, or as long as its family says. It needs no
-/// alignment.
+/// A program's pointer to an address, as a call gets it: null, or an address of the length of its family. It
+/// needs no alignment.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct AddressPointer(*const sockaddr);
 
 impl AddressPointer {
-    /// The source address of what a program gave to a call.
+    /// Returns the source address of a structure that a program gave to a call.
     pub(crate) const fn source_of(info: &rdma_addrinfo) -> AddressPointer {
         AddressPointer(info.ai_src_addr)
     }
 
-    /// The destination address of what a program gave to a call.
+    /// Returns the destination address of a structure that a program gave to a call.
     pub(crate) const fn destination_of(info: &rdma_addrinfo) -> AddressPointer {
         AddressPointer(info.ai_dst_addr)
     }
 
-    /// The address of the group that a program joins.
+    /// Returns the address of the group that a program joins.
     pub(crate) const fn of_group(attributes: &rdma_cm_join_mc_attr_ex) -> AddressPointer {
         AddressPointer(attributes.addr)
     }
 
-    /// The name of a message.
+    /// Returns the name of a message.
     pub(crate) const fn of_name(message: &msghdr) -> AddressPointer {
         AddressPointer(message.msg_name.cast_const().cast())
     }
@@ -43,10 +43,11 @@ impl AddressPointer {
         self.0.is_null()
     }
 
-    /// The address as the program wrote it.
+    /// Returns the address as the program wrote it.
     ///
     /// # Errors
-    /// EINVAL: it is null, or neither an Internet address nor a GID (AF_IB).
+    /// Fails with EINVAL if the pointer is null, or if the address is neither an Internet address nor a GID
+    /// (AF_IB).
     pub(crate) fn bytes(self) -> Result<Vec<u8>, Errno> {
         if self.is_null() {
             return Err(INVALID.because(|| "a null pointer was given where an address belongs".to_owned()));
@@ -56,32 +57,32 @@ impl AddressPointer {
         let length = length_of(family).ok_or_else(|| {
             INVALID.because(|| format!("address family {family}: addresses are AF_INET, AF_INET6 or AF_IB"))
         })?;
-        // SAFETY: the program's address is as long as its family says.
+        // SAFETY: the program's address has the length of its family.
         Ok(unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), length) }.to_vec())
     }
 
-    /// The address that it points at.
+    /// Returns the address that it points at.
     ///
     /// # Errors
-    /// Those of [`AddressPointer::bytes`] and [`parse`].
+    /// Fails as [`AddressPointer::bytes`] and [`parse`].
     pub(crate) fn parse(self) -> Result<SocketAddr, Errno> {
         parse(&self.bytes()?)
     }
 
-    /// The address that it points at, in so many bytes.
+    /// Returns the address that it points at, of the given length in bytes.
     ///
     /// # Errors
-    /// EINVAL: it is null, or the bytes are too few. Those of [`parse`].
+    /// Fails with EINVAL if the pointer is null, or if there are too few bytes, and as [`parse`].
     pub(crate) fn parse_within(self, length: socklen_t) -> Result<SocketAddr, Errno> {
         let length = (length as usize).min(size_of::<sockaddr_storage>());
         if self.is_null() || length < size_of::<sockaddr_in>() {
             return Err(INVALID);
         }
-        // SAFETY: the program's address has so many bytes.
+        // SAFETY: the program's address has this many bytes.
         parse(unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), length) })
     }
 
-    /// Whether the address is a GID (AF_IB).
+    /// Reports whether the address is a GID (AF_IB).
     pub(crate) fn is_gid(self) -> bool {
         self.bytes().is_ok_and(|bytes| family_of(&bytes) == Some(infiniband::FAMILY as sa_family_t))
     }
@@ -91,7 +92,7 @@ fn family_of(bytes: &[u8]) -> Option<sa_family_t> {
     bytes.first_chunk().map(|family| sa_family_t::from_ne_bytes(*family))
 }
 
-/// Bytes of an address of a family.
+/// Returns the length in bytes of an address of a family.
 fn length_of(family: sa_family_t) -> Option<usize> {
     match i32::from(family) {
         libc::AF_INET => Some(size_of::<sockaddr_in>()),
@@ -101,11 +102,11 @@ fn length_of(family: sa_family_t) -> Option<usize> {
     }
 }
 
-/// The address that these bytes are.
+/// Reads the address from these bytes.
 ///
 /// # Errors
-/// EINVAL: they are too few. EAFNOSUPPORT: the address is neither an Internet address nor a GID (AF_IB).
-/// EPROTONOSUPPORT: the service of a GID is none of RDMA-CM's.
+/// Fails with EINVAL if there are too few, with EAFNOSUPPORT if the address is neither an Internet address
+/// nor a GID (AF_IB), and with EPROTONOSUPPORT if the service of a GID is none of RDMA-CM's.
 pub(crate) fn parse(bytes: &[u8]) -> Result<SocketAddr, Errno> {
     match i32::from(family_of(bytes).ok_or(INVALID)?) {
         libc::AF_INET => {
@@ -126,7 +127,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<SocketAddr, Errno> {
     }
 }
 
-/// The bytes of an address in its C form.
+/// Returns the bytes of an address in its C form.
 pub(crate) fn bytes(address: SocketAddr) -> Vec<u8> {
     let family = |number: i32| (number as sa_family_t).to_ne_bytes();
     let port = address.port().to_be_bytes();
@@ -139,13 +140,13 @@ pub(crate) fn bytes(address: SocketAddr) -> Vec<u8> {
     }
 }
 
-/// An address in its C form, with its length.
+/// Returns an address in its C form, with its length.
 pub(crate) fn to_c(address: SocketAddr) -> (sockaddr_storage, socklen_t) {
     let bytes = bytes(address);
     (storage(&bytes), bytes.len() as socklen_t)
 }
 
-/// Bytes of an address, in a structure that holds any.
+/// Returns a structure for any address that contains these bytes.
 pub(crate) fn storage(address: &[u8]) -> sockaddr_storage {
     let mut bytes = [0; size_of::<sockaddr_storage>()];
     bytes.iter_mut().zip(address).for_each(|(to, from)| *to = *from);
@@ -160,8 +161,8 @@ mod tests {
     fn addresses_and_their_c_forms_are_inverses() {
         for (text, length) in [("127.104.0.1:7471", 16), ("[2001:db8::1%7]:7471", 28), ("0.0.0.0:0", 16)] {
             let address: SocketAddr = text.parse().unwrap();
-            let (c, said) = to_c(address);
-            assert_eq!(said, length);
+            let (c, c_length) = to_c(address);
+            assert_eq!(c_length, length);
             let pointer = AddressPointer((&raw const c).cast());
             assert_eq!(pointer.parse(), Ok(address));
             assert!(!pointer.is_gid());

@@ -1,17 +1,17 @@
-//! `rdma_getaddrinfo`: names to addresses, as the C library knows them.
+//! The call `rdma_getaddrinfo`: name resolution by the C library.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
 use pumice_calls::Call;
 
-use crate::ground::abi::rdma_addrinfo;
-use crate::ground::arguments::Text;
-use crate::ground::errno::INVALID;
-use crate::ground::outcome::{number, value};
-use crate::rdma_cm::address::lookup::{LookupAnswer, free, look_up};
+use crate::abi::rdma_addrinfo;
+use crate::entry::arguments::Text;
+use crate::entry::outcome::{number, value};
+use crate::platform::errno::INVALID;
+use crate::rdma_cm::address::lookup::{LookupResult, free, look_up};
 
-/// Returns 0, an `EAI_*` as getaddrinfo(3) does, or -1 and errno.
+/// Resolves a name. Returns 0, an `EAI_*` as getaddrinfo(3) does, or -1 and errno.
 pub(crate) extern "C" fn rdma_getaddrinfo(
     node: Text<'_>,
     service: Text<'_>,
@@ -21,11 +21,11 @@ pub(crate) extern "C" fn rdma_getaddrinfo(
     number(Call::rdma_getaddrinfo, || {
         let res = res.ok_or(INVALID)?;
         match look_up(node, service, hints)? {
-            LookupAnswer::Found(info) => {
+            LookupResult::Found(info) => {
                 res.write(info.into_raw());
                 Ok(0)
             }
-            LookupAnswer::NotFound(code) => Ok(code),
+            LookupResult::NotFound(code) => Ok(code),
         }
     })
 }

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use pumice_calls::Call;
 use pumice_transport::cm::BacklogOverflow;
 
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number_of;
+use crate::entry::outcome::number_of;
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rdma_cm::id::binding::{bind, stop_sharing};
-use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage};
+use crate::rdma_cm::id::identifier::{Id, IdPointer, IdStage};
 use crate::rdma_cm::id::registry::registry;
 use crate::rdma_cm::id::shared::shared_at;
 
-/// Requests that wait at most, and when the program does not say, as in Linux.
+/// Largest number of waiting requests, also used when the program gives none, as in Linux.
 const BACKLOG: usize = 1024;
 
 pub(crate) extern "C" fn rdma_bind_addr(id: IdPointer, addr: AddressPointer) -> c_int {
@@ -38,17 +38,17 @@ pub(crate) extern "C" fn rdma_listen(id: IdPointer, backlog: c_int) -> c_int {
 /// Offers the service of the identifier's address.
 ///
 /// # Errors
-/// Those of `rdma_listen`.
+/// Fails with the errors of `rdma_listen`.
 pub(crate) fn listen(own: &Arc<Id>, backlog: c_int) -> Result<(), Errno> {
     let mut registry = registry();
     let mut state = own.state();
-    if state.stage == Stage::Idle {
+    if state.stage == IdStage::Idle {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         bind(own, &mut state, any)?;
     }
     //= man:rdma_listen
     //| An identifier is bound before it listens.
-    if state.stage != Stage::Bound {
+    if state.stage != IdStage::Bound {
         return Err(INVALID.because(|| "only an identifier that is bound, and no more, listens".to_owned()));
     }
     if state.bindings.is_empty() {
@@ -64,6 +64,6 @@ pub(crate) fn listen(own: &Arc<Id>, backlog: c_int) -> Result<(), Errno> {
         state.listeners.push((index, listener));
         registry.listeners.insert((index, listener), Arc::clone(own));
     }
-    state.stage = Stage::Listening;
+    state.stage = IdStage::Listening;
     Ok(())
 }

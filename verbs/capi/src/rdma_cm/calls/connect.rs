@@ -1,4 +1,4 @@
-//! Connect, accept, reject, disconnect.
+//! Connecting, accepting, rejecting, disconnecting.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -6,56 +6,55 @@ use std::sync::Arc;
 use pumice_calls::Call;
 use pumice_device::hca::Hca;
 use pumice_transport::cm::{
-    AcceptParams, ConnectParams, RejectParams, ResolveParams, SidrReply, State as DeviceState,
+    AcceptParams, CmState as DeviceState, ConnectParams, RejectParams, ResolveParams, SidrReply,
 };
 use pumice_transport::mad::{
-    CommId, IP_HEADER_BYTES, IpHeader, Rej, RejectReason, Rep, Req, ServiceId, SidrRep, SidrReq, SidrStatus,
-    TransportType,
+    CommId, IpHeader, Rej, RejectReason, Rep, Req, ServiceId, SidrRep, SidrReq, SidrStatus, TransportType,
 };
 use pumice_transport::wire::Qpn;
 
-use crate::ground::abi::rdma_conn_param;
-use crate::ground::check;
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::log::log_warning;
-use crate::ground::outcome::number_of;
-use crate::ground::plain::bytes;
-use crate::ground::waits;
-use crate::ground::zeroed::zeroed;
+use crate::abi::plain::bytes;
+use crate::abi::rdma_conn_param;
+use crate::abi::zeroed::zeroed;
+use crate::check;
+use crate::entry::outcome::number_of;
+use crate::log::log_warning;
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::constants::{AS_MUCH_AS_THERE_IS, DATAGRAM_Q_KEY, QPT_UC, QPT_XRC_SEND};
 use crate::rdma_cm::events::fetch::complete;
-use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage, State};
+use crate::rdma_cm::id::identifier::{Id, IdPointer, IdStage, IdState};
 use crate::rdma_cm::id::objects::queue_pair_number;
 use crate::rdma_cm::id::queue_pair::{self, rd_atomic_limit};
-use crate::rdma_cm::id::registry::{Registry, registry};
+use crate::rdma_cm::id::registry::{IdRegistry, registry};
 use crate::rdma_cm::id::shared::SharedDevice;
+use crate::waits;
 
-/// `IBV_EVENT_COMM_EST`.
+/// The event `IBV_EVENT_COMM_EST`.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
-/// Retries of programs that name no number: the most, and for ever.
+/// Retries of programs that give no number: the largest number, which for RNR means for ever.
 const RETRIES: u8 = 7;
 
-/// Private data, and how long its program says that it is.
+/// Private data, and the length that the program gives for it.
 #[derive(Clone, Copy)]
-pub(crate) struct PrivateData<'a> {
+pub(crate) struct ConnectPrivateData<'a> {
     bytes: &'a [u8],
     length: u8,
 }
 
-impl<'a> PrivateData<'a> {
-    /// What a program gives to a call.
-    fn given(data: *const c_void, length: u8) -> PrivateData<'a> {
-        // SAFETY: null, or the program's data, which has so many bytes as long as the call lasts.
+impl<'a> ConnectPrivateData<'a> {
+    /// Returns the private data that a program gives to a call.
+    fn given(data: *const c_void, length: u8) -> ConnectPrivateData<'a> {
+        // SAFETY: null, or the program's data, which has this many bytes until the call returns.
         let bytes = unsafe { bytes(data, length.into()) }.unwrap_or_default();
-        PrivateData { bytes, length }
+        ConnectPrivateData { bytes, length }
     }
 
-    /// The bytes, which have to fit a message.
+    /// Returns the bytes, if they fit a message.
     ///
     /// # Errors
-    /// EINVAL: they do not.
+    /// Fails with EINVAL if they do not.
     fn within(self, limit: usize) -> Result<&'a [u8], Errno> {
-        let PrivateData { bytes, length } = self;
+        let ConnectPrivateData { bytes, length } = self;
         if usize::from(length) > limit {
             return Err(
                 INVALID.because(|| format!("{length} bytes of private data: at most {limit} fit here"))
@@ -65,25 +64,25 @@ impl<'a> PrivateData<'a> {
     }
 }
 
-/// What a call says of a connection.
+/// Parameters of a call about a connection.
 #[derive(Clone, Copy)]
-pub(crate) struct Parameters<'a> {
+pub(crate) struct ConnectParameters<'a> {
     param: rdma_conn_param,
-    private_data: PrivateData<'a>,
-    /// The call named parameters.
+    private_data: ConnectPrivateData<'a>,
+    /// True if the call gave parameters.
     given: bool,
 }
 
-impl<'a> Parameters<'a> {
-    /// Those of a program, or the usual ones.
-    fn given(param: Option<&'a rdma_conn_param>) -> Parameters<'a> {
+impl<'a> ConnectParameters<'a> {
+    /// Returns the parameters of a program, or the usual ones.
+    fn given(param: Option<&'a rdma_conn_param>) -> ConnectParameters<'a> {
         match param {
-            Some(param) => Parameters {
+            Some(param) => ConnectParameters {
                 param: *param,
-                private_data: PrivateData::given(param.private_data, param.private_data_len),
+                private_data: ConnectPrivateData::given(param.private_data, param.private_data_len),
                 given: true,
             },
-            None => Parameters {
+            None => ConnectParameters {
                 param: rdma_conn_param {
                     responder_resources: AS_MUCH_AS_THERE_IS,
                     initiator_depth: AS_MUCH_AS_THERE_IS,
@@ -91,25 +90,26 @@ impl<'a> Parameters<'a> {
                     rnr_retry_count: RETRIES,
                     ..zeroed()
                 },
-                private_data: PrivateData { bytes: &[], length: 0 },
+                private_data: ConnectPrivateData { bytes: &[], length: 0 },
                 given: false,
             },
         }
     }
 
-    /// The usual retries and flow control, no READs and atomics, and this private data.
+    /// Returns parameters with the usual retries and flow control, no READs and atomics, and this private
+    /// data.
     ///
     /// # Errors
-    /// EINVAL: no message has room for so much.
-    pub(crate) fn with_private_data(bytes: &'a [u8]) -> Result<Parameters<'a>, Errno> {
+    /// Fails with EINVAL if no message has room for so much.
+    pub(crate) fn with_private_data(bytes: &'a [u8]) -> Result<ConnectParameters<'a>, Errno> {
         let param =
             rdma_conn_param { flow_control: 1, retry_count: RETRIES, rnr_retry_count: RETRIES, ..zeroed() };
         let length = u8::try_from(bytes.len()).map_err(|_| INVALID)?;
-        Ok(Parameters { param, private_data: PrivateData { bytes, length }, given: true })
+        Ok(ConnectParameters { param, private_data: ConnectPrivateData { bytes, length }, given: true })
     }
 
-    /// The queue pair of the connection, and whether it has a shared receive queue: the identifier's, or the
-    /// one that the parameters name.
+    /// Returns the queue pair of the connection, and whether it has a shared receive queue: the identifier's,
+    /// or the one that the parameters name.
     fn queue_pair(&self, id: &Id) -> Result<(Qpn, bool), Errno> {
         let (number, srq) = match id.c.qp() {
             qp if !qp.is_null() => queue_pair_number(qp)?,
@@ -129,7 +129,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// Says that an identifier is connected that has no queue pair, though its parameters name none.
+/// Logs that an identifier is connected that has no queue pair, though its parameters name none.
 #[cold]
 fn without_queue_pair() {
     log_warning(|| {
@@ -142,7 +142,8 @@ fn without_queue_pair() {
     }
 }
 
-/// READs and atomics: what is `wanted`, if the device has it; `otherwise`, if it is as much as there is.
+/// Returns a number of READs and atomics: `wanted`, if the device allows it; `otherwise`, if the program
+/// wants the maximum.
 fn depth(hca: &Hca, wanted: u8, otherwise: u8) -> Result<u8, Errno> {
     let limit = rd_atomic_limit(hca);
     match wanted {
@@ -157,69 +158,74 @@ fn depth(hca: &Hca, wanted: u8, otherwise: u8) -> Result<u8, Errno> {
 
 pub(crate) extern "C" fn rdma_connect(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
     number_of(Call::rdma_connect, id.about(), || {
-        waits::connects();
-        connect(&id.id()?, Parameters::given(conn_param))
+        waits::note_connect();
+        connect(&id.id()?, ConnectParameters::given(conn_param))
     })
 }
 
 /// Sends a request to the peer; waits for the answer if the identifier is synchronous.
 ///
 /// # Errors
-/// Those of `rdma_connect`.
-pub(crate) fn connect(own: &Arc<Id>, parameters: Parameters<'_>) -> Result<c_int, Errno> {
+/// Fails with the errors of `rdma_connect`.
+pub(crate) fn connect(own: &Arc<Id>, parameters: ConnectParameters<'_>) -> Result<c_int, Errno> {
     {
         let mut registry = registry();
         let mut state = own.state();
         let shared = own.shared()?;
         let connection = send_request(own, shared, &mut state, &parameters)?;
-        note_connection(&mut registry, own, &mut state, shared.index(), connection);
+        record_connection(&mut registry, own, &mut state, shared.index(), connection);
     }
     complete(own)
 }
 
-fn note_connection(
-    registry: &mut Registry,
+fn record_connection(
+    registry: &mut IdRegistry,
     id: &Arc<Id>,
-    state: &mut State,
+    state: &mut IdState,
     device: usize,
     connection: CommId,
 ) {
     state.connection = Some(connection);
-    state.stage = Stage::Connecting;
+    state.stage = IdStage::Connecting;
     registry.connections.insert((device, connection), Arc::clone(id));
 }
 
 fn send_request(
     id: &Id,
     shared: &SharedDevice,
-    state: &mut State,
-    parameters: &Parameters<'_>,
+    state: &mut IdState,
+    parameters: &ConnectParameters<'_>,
 ) -> Result<CommId, Errno> {
     let (Some(path), Some(local), Some(remote)) =
-        (state.path.filter(|_| state.stage == Stage::RouteResolved), state.local, state.remote)
+        (state.path.filter(|_| state.stage == IdStage::RouteResolved), state.local, state.remote)
     else {
         return Err(INVALID.because(|| "connecting comes after the route is resolved, and once".to_owned()));
     };
     let (hca, channel) = (shared.hca(), Arc::clone(state.channel.device(shared.index())));
     let service_id = ServiceId::rdma_cm(id.port_space(), remote.port());
     let header = IpHeader { source_port: local.port(), source: local.ip(), destination: remote.ip() };
-    let mut private_data = header.emit().to_vec();
-    let &Parameters { ref param, private_data: given, .. } = parameters;
+    //= linux:cma.c#cma_user_data_offset
+    //| A request by GID (AF_IB) has no header: its program has all of the room.
+    let mut private_data = if state.by_gid { Vec::new() } else { header.emit().to_vec() };
+    let header_bytes = private_data.len();
+    let &ConnectParameters { ref param, private_data: given, .. } = parameters;
     if id.is_datagram() {
         //= man:rdma_connect
         //| A service lookup has room for 180 bytes of private data.
-        private_data.extend(given.within(SidrReq::PRIVATE_DATA_BYTES - IP_HEADER_BYTES)?);
+        private_data.extend(given.within(SidrReq::PRIVATE_DATA_BYTES - header_bytes)?);
+        mark_version(&mut private_data);
         let resolution = ResolveParams::new(service_id, path.route, &private_data);
         return Ok(hca.cm_resolve(&resolution, &channel)?);
     }
     //= man:rdma_connect
     //| A request has room for 56 bytes of private data.
-    let given = given.within(Req::PRIVATE_DATA_BYTES - IP_HEADER_BYTES)?;
+    let given = given.within(Req::PRIVATE_DATA_BYTES - header_bytes)?;
     let (qpn, srq) = parameters.queue_pair(id)?;
     let most = rd_atomic_limit(hca);
     state.responder_resources = depth(hca, param.responder_resources, most)?;
     state.initiator_depth = depth(hca, param.initiator_depth, most)?;
     private_data.extend(if parameters.given { given } else { &state.connect_data });
+    mark_version(&mut private_data);
     let transport = match id.c.qp_type() {
         QPT_UC => TransportType::Uc,
         QPT_XRC_SEND => TransportType::Xrc,
@@ -242,49 +248,59 @@ fn send_request(
     Ok(hca.cm_connect(&params, &channel)?)
 }
 
-pub(crate) extern "C" fn rdma_accept(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
-    number_of(Call::rdma_accept, id.about(), || accept(&id.id()?, Parameters::given(conn_param)))
+/// Sets the version 0 at the beginning of a request's private data, which is needed even without a header:
+/// Linux accepts no other.
+fn mark_version(private_data: &mut [u8]) {
+    //= linux:cma.c#cma_format_hdr
+    //| The first byte of a request is the version, also without a header.
+    if let Some(version) = private_data.first_mut() {
+        *version = 0;
+    }
 }
 
-/// Answers a request; waits until the connection is there if the identifier is synchronous.
+pub(crate) extern "C" fn rdma_accept(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
+    number_of(Call::rdma_accept, id.about(), || accept(&id.id()?, ConnectParameters::given(conn_param)))
+}
+
+/// Answers a request; waits until the connection is established if the identifier is synchronous.
 ///
 /// # Errors
-/// Those of `rdma_accept`.
-pub(crate) fn accept(own: &Arc<Id>, parameters: Parameters<'_>) -> Result<c_int, Errno> {
+/// Fails with the errors of `rdma_accept`.
+pub(crate) fn accept(own: &Arc<Id>, parameters: ConnectParameters<'_>) -> Result<c_int, Errno> {
     {
         let mut state = own.state();
         let connection = state.connection.ok_or_else(|| not_a_request(&state))?;
         let shared = own.shared()?;
         let hca = shared.hca();
-        if state.stage == Stage::Connecting && hca.cm_state(connection) == Some(DeviceState::RepReceived) {
-            // What programs call where `rdma_establish` is not known.
+        if state.stage == IdStage::Connecting && hca.cm_state(connection) == Some(DeviceState::RepReceived) {
+            // Programs that do not know `rdma_establish` call this instead.
             hca.cm_send_rtu(connection, &[])?;
-            state.stage = Stage::Connected;
+            state.stage = IdStage::Connected;
             return Ok(0);
         }
         //= man:rdma_accept
         //| A request is accepted on the identifier that came with it.
-        if state.stage != Stage::Requested {
+        if state.stage != IdStage::Requested {
             return Err(INVALID.because(|| "there is no request that is not answered yet".to_owned()));
         }
-        // From then on its events are the program's.
+        // From here on its events are delivered to the program.
         if own.is_datagram() {
             accept_service_request(own, hca, connection, &parameters)?;
-            // It fails if the peer has gone again.
+            // This fails if the peer has already gone.
             let _ = hca.cm_migrate(connection, state.channel.device(shared.index()));
         } else {
             accept_request(own, &mut state, shared, connection, &parameters)?;
         }
-        state.stage = Stage::Accepted;
+        state.stage = IdStage::Accepted;
     }
     if own.is_datagram() { Ok(0) } else { complete(own) }
 }
 
-/// An identifier is to be accepted or rejected that no request came with.
-fn not_a_request(state: &State) -> Errno {
+/// Returns the error for accepting or rejecting an identifier that no request came with.
+fn not_a_request(state: &IdState) -> Errno {
     INVALID.because(|| {
         let what =
-            if state.stage == Stage::Listening { "this identifier listens" } else { "no request came" };
+            if state.stage == IdStage::Listening { "this identifier listens" } else { "no request came" };
         format!(
             "{what}: a request is accepted or rejected on the identifier that came with its event \
              RDMA_CM_EVENT_CONNECT_REQUEST"
@@ -296,30 +312,30 @@ fn accept_service_request(
     id: &Id,
     hca: &Hca,
     connection: CommId,
-    parameters: &Parameters<'_>,
+    parameters: &ConnectParameters<'_>,
 ) -> Result<(), Errno> {
     let (qpn, _) = parameters.queue_pair(id)?;
-    let answered = parameters.private_data.within(SidrRep::PRIVATE_DATA_BYTES).and_then(|said| {
-        Ok(hca.cm_sidr_reply(connection, &SidrReply::queue_pair(qpn, DATAGRAM_Q_KEY, said))?)
+    let answered = parameters.private_data.within(SidrRep::PRIVATE_DATA_BYTES).and_then(|reply_data| {
+        Ok(hca.cm_sidr_reply(connection, &SidrReply::queue_pair(qpn, DATAGRAM_Q_KEY, reply_data))?)
     });
     answered.inspect_err(|_| {
-        // The peer is told, as by Linux, unless it has gone.
+        // The peer is notified, as by Linux, unless it has gone.
         let _ = hca.cm_sidr_reply(connection, &SidrReply::refused(SidrStatus::REJECT, &[]));
     })
 }
 
 fn accept_request(
     id: &Id,
-    state: &mut State,
+    state: &mut IdState,
     shared: &SharedDevice,
     connection: CommId,
-    parameters: &Parameters<'_>,
+    parameters: &ConnectParameters<'_>,
 ) -> Result<(), Errno> {
     let hca = shared.hca();
     let ((qpn, srq), param) = (parameters.queue_pair(id)?, &parameters.param);
     state.responder_resources = depth(hca, param.responder_resources, state.responder_resources)?;
     state.initiator_depth = depth(hca, param.initiator_depth, state.initiator_depth)?;
-    // Data may come as soon as the peer has the answer.
+    // Data may arrive as soon as the peer has the answer.
     //= linux:cma.c#cma_accept_ib
     //| The queue pair is in RTS before the answer leaves.
     queue_pair::connect(id, state, Some((state.responder_resources, state.initiator_depth)))?;
@@ -340,7 +356,7 @@ fn accept_request(
     });
     accepted.inspect_err(|_| {
         queue_pair::to_error(id);
-        // As in Linux: who asked is told that it failed, unless it has gone.
+        // As in Linux, the requesting peer is notified of the failure, unless it has gone.
         let _ = hca.cm_reject(connection, &RejectParams::consumer(&[]));
     })
 }
@@ -350,7 +366,7 @@ pub(crate) extern "C" fn rdma_reject(
     private_data: *const c_void,
     private_data_len: u8,
 ) -> c_int {
-    let private_data = PrivateData::given(private_data, private_data_len);
+    let private_data = ConnectPrivateData::given(private_data, private_data_len);
     number_of(Call::rdma_reject, id.on(), || reject(&*id.id()?, private_data, RejectReason::CONSUMER))
 }
 
@@ -360,21 +376,21 @@ pub(crate) extern "C" fn rdma_reject_ece(
     private_data: *const c_void,
     private_data_len: u8,
 ) -> c_int {
-    /// "Vendor option is not supported."
+    /// Reason "vendor option is not supported".
     const OPTION_NOT_SUPPORTED: RejectReason = RejectReason(35);
-    let private_data = PrivateData::given(private_data, private_data_len);
+    let private_data = ConnectPrivateData::given(private_data, private_data_len);
     number_of(Call::rdma_reject_ece, id.on(), || reject(&*id.id()?, private_data, OPTION_NOT_SUPPORTED))
 }
 
 /// Rejects a request without private data.
 ///
 /// # Errors
-/// EINVAL: the identifier is no request. The peer may have gone.
+/// Fails with EINVAL if the identifier is no request. The peer may have gone.
 pub(crate) fn reject_silently(own: &Id) -> Result<c_int, Errno> {
-    reject(own, PrivateData { bytes: &[], length: 0 }, RejectReason::CONSUMER)
+    reject(own, ConnectPrivateData { bytes: &[], length: 0 }, RejectReason::CONSUMER)
 }
 
-fn reject(own: &Id, private_data: PrivateData<'_>, reason: RejectReason) -> Result<c_int, Errno> {
+fn reject(own: &Id, private_data: ConnectPrivateData<'_>, reason: RejectReason) -> Result<c_int, Errno> {
     let room = if own.is_datagram() { SidrRep::PRIVATE_DATA_BYTES } else { Rej::PRIVATE_DATA_BYTES };
     let data = private_data.within(room)?;
     let mut state = own.state();
@@ -385,11 +401,11 @@ fn reject(own: &Id, private_data: PrivateData<'_>, reason: RejectReason) -> Resu
     } else {
         hca.cm_reject(connection, &RejectParams { reason, ..RejectParams::consumer(data) })?;
     }
-    state.stage = Stage::Ended;
+    state.stage = IdStage::Ended;
     Ok(0)
 }
 
-/// The program has brought its own queue pair to RTS.
+/// Establishes the connection, because the program has brought its own queue pair to RTS.
 pub(crate) extern "C" fn rdma_establish(id: IdPointer) -> c_int {
     number_of(Call::rdma_establish, id.on(), || {
         let own = id.id()?;
@@ -400,12 +416,12 @@ pub(crate) extern "C" fn rdma_establish(id: IdPointer) -> c_int {
         }
         let mut state = own.state();
         own.shared()?.hca().cm_send_rtu(state.connection.ok_or(INVALID)?, &[])?;
-        state.stage = Stage::Connected;
+        state.stage = IdStage::Connected;
         Ok(0)
     })
 }
 
-/// An asynchronous event of the queue pair, from the program that received it.
+/// Handles an asynchronous event of the queue pair that the program received.
 pub(crate) extern "C" fn rdma_notify(id: IdPointer, event: u32) -> c_int {
     number_of(Call::rdma_notify, id.on(), || {
         let own = id.id()?;
@@ -428,15 +444,16 @@ pub(crate) extern "C" fn rdma_disconnect(id: IdPointer) -> c_int {
     number_of(Call::rdma_disconnect, id.on(), || disconnect(&*id.id()?))
 }
 
-/// Takes the queue pair to ERR and tells the peer; waits until that is done if the identifier is synchronous.
+/// Moves the queue pair to ERR and disconnects from the peer; waits until that is done if the identifier is
+/// synchronous.
 ///
 /// # Errors
-/// EINVAL: the identifier is not connected, and never was. Those of waiting.
+/// Fails with EINVAL if the identifier is not connected, and never was, and with the errors of waiting.
 pub(crate) fn disconnect(own: &Id) -> Result<c_int, Errno> {
     let (connection, disconnect_reported) = {
         let state = own.state();
-        // As in Linux: one that listens has something to do with the connection manager, and ends nothing.
-        if state.stage == Stage::Listening {
+        // As in Linux, a listener uses the connection manager too, so the call succeeds without an effect.
+        if state.stage == IdStage::Listening {
             return Ok(0);
         }
         (state.connection, state.disconnect_reported)
@@ -446,10 +463,10 @@ pub(crate) fn disconnect(own: &Id) -> Result<c_int, Errno> {
     //= man:rdma_disconnect
     //| Disconnecting moves the queue pair to ERR.
     queue_pair::to_error(own);
-    // As in Linux: an identifier whose connection has ended, or that resolved a service, is disconnected. No
-    // event of it is to be waited for.
+    // As in Linux, an identifier whose connection has ended, or that resolved a service, is disconnected. It
+    // has no event to wait for.
     let begun = own.shared()?.hca().cm_disconnect(connection, &[]);
-    let connects = !own.is_datagram()
-        && (begun.is_ok() || matches!(own.state().stage, Stage::Accepted | Stage::Connected));
-    if disconnect_reported || !connects { Ok(0) } else { complete(own) }
+    let note_connect = !own.is_datagram()
+        && (begun.is_ok() || matches!(own.state().stage, IdStage::Accepted | IdStage::Connected));
+    if disconnect_reported || !note_connect { Ok(0) } else { complete(own) }
 }

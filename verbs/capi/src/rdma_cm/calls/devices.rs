@@ -7,20 +7,20 @@ use std::ptr;
 use pumice_calls::Call;
 use pumice_device::settings::MAX_DEVICES;
 
-use crate::ground::abi::ibv_context;
-use crate::ground::allocation::{Allocation, free};
-use crate::ground::outcome::pointer;
+use crate::abi::ibv_context;
+use crate::entry::outcome::pointer;
+use crate::platform::allocation::{Allocation, free};
 use crate::rdma_cm::id::shared::up_to_date;
 
-/// The contexts that identifiers can be on, ending with NULL.
+/// Returns the contexts that identifiers can be on, ending with NULL.
 pub(crate) extern "C" fn rdma_get_devices(
     num_devices: Option<&mut MaybeUninit<c_int>>,
 ) -> *mut *mut ibv_context {
     let mut count = 0;
     let list: *mut *mut ibv_context = pointer(Call::rdma_get_devices, || {
-        // All elements are null: also the last, where the list ends.
+        // All elements begin as null, also the last, which ends the list.
         let mut list = [ptr::null_mut(); MAX_DEVICES + 1];
-        let devices = up_to_date()?.iter().filter(|device| !device.is_gone()).take(MAX_DEVICES);
+        let devices = up_to_date()?.iter().filter(|device| !device.is_removed()).take(MAX_DEVICES);
         for (element, device) in list.iter_mut().zip(devices) {
             *element = device.context();
             count += 1;
@@ -28,13 +28,14 @@ pub(crate) extern "C" fn rdma_get_devices(
         Ok(Allocation::new(list)?.into_raw().cast())
     });
     if let Some(number) = num_devices {
-        // Also when there is none: some programs look at nothing else.
+        // The number is written even if there is no list: some programs read only the number.
         number.write(if list.is_null() { 0 } else { count });
     }
     list
 }
 
 pub(crate) unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
-    // SAFETY: NULL, or the program gives back what `rdma_get_devices` gave it. The context itself stays.
+    // SAFETY: NULL, or the program gives back a list of `rdma_get_devices`. The contexts themselves are not
+    // freed.
     unsafe { free(list.cast()) }
 }

@@ -1,4 +1,4 @@
-//! Endpoints: synchronous identifiers, as far on their way as an address says.
+//! Endpoints: synchronous identifiers, prepared as far as an address allows.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -11,11 +11,11 @@ use pumice_calls::Call;
 use super::identifier::destroy;
 use super::resolve::{resolve_address, resolve_route};
 use super::{path_option, queue_pair, shared_receive_queue};
-use crate::ground::abi::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
-use crate::ground::cancellation::blocking;
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::{TRY_AGAIN, attempt, number, value};
-use crate::ground::plain::PassedOn;
+use crate::abi::plain::ForwardedStruct;
+use crate::abi::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
+use crate::entry::outcome::{TRY_AGAIN, attempt, number, value};
+use crate::platform::cancellation::blocking;
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::address::lookup::{connect_data, route};
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rdma_cm::constants::{CONNECT_REQUEST, RAI_PASSIVE};
@@ -23,12 +23,12 @@ use crate::rdma_cm::events::fetch::next_of;
 use crate::rdma_cm::id::binding::bind;
 use crate::rdma_cm::id::identifier::{Id, IdPointer};
 use crate::rdma_cm::id::queue_pair::destroy as destroy_queue_pair;
-use crate::rdma_cm::id::removal::tell_identifiers;
+use crate::rdma_cm::id::removal::register_loss_callbacks;
 
-/// How long an endpoint looks for the host of its peer, as in rdma-core.
+/// Longest time that an endpoint searches for the host of its peer, as in rdma-core.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A synchronous identifier, as far on its way as the address says.
+/// Creates a synchronous identifier, and prepares it as far as the address allows.
 pub(crate) extern "C" fn rdma_create_ep(
     id: Option<&mut MaybeUninit<*mut rdma_cm_id>>,
     res: Option<&rdma_addrinfo>,
@@ -38,7 +38,7 @@ pub(crate) extern "C" fn rdma_create_ep(
     number(Call::rdma_create_ep, || {
         let (info, id) = (res.ok_or(INVALID)?, id.ok_or(INVALID)?);
         let (ps, kind) = (info.ai_port_space as u32, info.ai_qp_type as u32);
-        tell_identifiers();
+        register_loss_callbacks();
         let own = Id::create(None, ptr::null_mut(), ps, (kind != 0).then_some(kind))?;
         match prepare(&own, info, pd, qp_init_attr) {
             Ok(()) => {
@@ -47,7 +47,7 @@ pub(crate) extern "C" fn rdma_create_ep(
             }
             Err(errno) => {
                 destroy_queue_pair(&own);
-                // The call fails for the reason that it has already.
+                // The call fails for the first reason.
                 let _ = destroy(&own, Call::rdma_create_ep);
                 Err(errno)
             }
@@ -73,7 +73,8 @@ fn prepare(
         if !pd.is_null() {
             own.c.set_pd(pd);
         }
-        state.queue_pair = qp_init_attr.map(|wanted| PassedOn(ibv_qp_init_attr { qp_type, ..*wanted }));
+        state.queue_pair =
+            qp_init_attr.map(|wanted| ForwardedStruct(ibv_qp_init_attr { qp_type, ..*wanted }));
         return Ok(());
     }
     resolve_address(own, source, AddressPointer::destination_of(info), PATIENCE)?;
@@ -93,7 +94,7 @@ fn prepare(
 
 pub(crate) extern "C" fn rdma_destroy_ep(id: IdPointer) {
     value((), || {
-        let Ok(own) = id.id() else { return };
+        let Ok(own) = id.known() else { return };
         destroy_queue_pair(&own);
         shared_receive_queue::destroy(&own);
         if destroy(&own, Call::rdma_destroy_ep).is_ok() {
@@ -102,7 +103,7 @@ pub(crate) extern "C" fn rdma_destroy_ep(id: IdPointer) {
     });
 }
 
-/// The next request of a synchronous listener. A thread that waits for it can be cancelled.
+/// Returns the next request of a synchronous listener. A thread that waits for it can be cancelled.
 pub(crate) extern "C-unwind" fn rdma_get_request(
     listen: IdPointer,
     mut id: Option<&mut MaybeUninit<*mut rdma_cm_id>>,
@@ -129,7 +130,7 @@ pub(crate) extern "C-unwind" fn rdma_get_request(
 /// Waits for the next request of a synchronous listener, and gives its identifier to the program.
 ///
 /// # Errors
-/// Those of `rdma_get_request`. [`crate::ground::cancellation::RESTART`].
+/// Fails with the errors of `rdma_get_request`, and with [`crate::platform::cancellation::RESTART`].
 fn next_request(own: &Arc<Id>) -> Result<*mut rdma_cm_id, Errno> {
     let event = next_of(own)?;
     let (kind, status) = event.facts();
@@ -141,14 +142,14 @@ fn next_request(own: &Arc<Id>) -> Result<*mut rdma_cm_id, Errno> {
     }
     let request = Arc::clone(event.id());
     let wanted = own.state().queue_pair;
-    if let Some(PassedOn(mut wanted)) = wanted
+    if let Some(ForwardedStruct(mut wanted)) = wanted
         && let Err(errno) = queue_pair::create(&request, own.c.pd(), &mut wanted)
     {
         drop(event);
         let _ = destroy(&request, Call::rdma_get_request);
         return Err(errno);
     }
-    // The event is the request's from here on.
+    // The event belongs to the request from here on.
     request.c.set_event(event.hand_out());
     Ok(request.as_ptr())
 }

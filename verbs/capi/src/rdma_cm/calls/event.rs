@@ -1,13 +1,13 @@
-//! Acknowledging, naming and writing events.
+//! Acknowledgement, names and writing of events.
 
 use std::ffi::{c_char, c_int};
 
 use pumice_calls::Call;
 
-use crate::ground::abi::rdma_cm_event;
-use crate::ground::check;
-use crate::ground::errno::INVALID;
-use crate::ground::outcome::{number, number_of};
+use crate::abi::rdma_cm_event;
+use crate::check;
+use crate::entry::outcome::{number, number_of};
+use crate::platform::errno::INVALID;
 use crate::rdma_cm::constants::{USER, event_name};
 use crate::rdma_cm::events::event::acknowledge;
 use crate::rdma_cm::id::channel::EventParameters;
@@ -27,7 +27,8 @@ pub(crate) extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
     event_name(event).as_ptr()
 }
 
-/// Wakes the threads that wait at the identifier's channel: RDMA_CM_EVENT_USER with this status and number.
+/// Queues RDMA_CM_EVENT_USER with this status and number, which wakes the threads that wait at the
+/// identifier's channel.
 pub(crate) extern "C" fn rdma_write_cm_event(id: IdPointer, event: u32, status: c_int, arg: u64) -> c_int {
     number_of(Call::rdma_write_cm_event, id.on(), || {
         let id = id.id()?;

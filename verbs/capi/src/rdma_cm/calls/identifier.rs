@@ -1,4 +1,4 @@
-//! Making, moving and destroying identifiers.
+//! Creation, migration and destruction of identifiers.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -6,32 +6,32 @@ use std::sync::Arc;
 
 use pumice_calls::Call;
 
-use crate::ground::abi::rdma_cm_id;
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::{number, number_of};
+use crate::abi::rdma_cm_id;
+use crate::entry::outcome::{number, number_of};
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::events::fetch::acknowledge_last;
-use crate::rdma_cm::id::identifier::{Channel, ChannelPointer, Id, IdPointer, Stage};
+use crate::rdma_cm::id::identifier::{EventChannel, EventChannelPointer, Id, IdPointer, IdStage};
 use crate::rdma_cm::id::ports;
 use crate::rdma_cm::id::registry::registry;
-use crate::rdma_cm::id::removal::tell_identifiers;
+use crate::rdma_cm::id::removal::register_loss_callbacks;
 use crate::rdma_cm::id::shared::shared_at;
 
 pub(crate) extern "C" fn rdma_create_id(
-    channel: ChannelPointer,
+    channel: EventChannelPointer,
     id: Option<&mut MaybeUninit<*mut rdma_cm_id>>,
     context: *mut c_void,
     ps: u32,
 ) -> c_int {
     number(Call::rdma_create_id, || {
         let id = id.ok_or(INVALID)?;
-        tell_identifiers();
+        register_loss_callbacks();
         id.write(Id::create(channel.channel()?, context, ps, None)?.hand_out());
         Ok(0)
     })
 }
 
-/// The peer is told that the connection ends. The call waits until all events that the program has fetched
-/// are acknowledged.
+/// Destroys an identifier; the peer is notified that the connection ends. The call waits until all events
+/// that the program has fetched are acknowledged.
 pub(crate) extern "C" fn rdma_destroy_id(id: IdPointer) -> c_int {
     number_of(Call::rdma_destroy_id, id.about(), || {
         destroy(&id.id()?, Call::rdma_destroy_id)?;
@@ -40,17 +40,17 @@ pub(crate) extern "C" fn rdma_destroy_id(id: IdPointer) -> c_int {
     })
 }
 
-/// Ends what an identifier does, and waits until its events are acknowledged; `call`: what waits. Its memory
-/// stays until the last reference goes.
+/// Ends the activity of an identifier, and waits until its events are acknowledged; `call` is the call that
+/// waits. Its memory is freed with the last reference.
 ///
 /// # Errors
-/// Those of opening the device.
+/// Fails with the errors of opening the device.
 pub(crate) fn destroy(id: &Arc<Id>, call: Call) -> Result<(), Errno> {
     let shared = id.shared()?;
     let (connection, bindings) = {
         let mut registry = registry();
         let mut state = id.state();
-        state.stage = Stage::Ended;
+        state.stage = IdStage::Ended;
         state.channel.retract(id, |_| true);
         if let Some(connection) = state.connection {
             registry.connections.remove(&(shared.index(), connection));
@@ -63,7 +63,7 @@ pub(crate) fn destroy(id: &Arc<Id>, call: Call) -> Result<(), Errno> {
         }
         (state.connection.take(), std::mem::take(&mut state.bindings))
     };
-    // Both fail for what the device has ended already.
+    // Both fail for objects that the device has ended already.
     if let Some(connection) = connection {
         let _ = shared.hca().cm_destroy(connection);
     }
@@ -79,14 +79,14 @@ pub(crate) fn destroy(id: &Arc<Id>, call: Call) -> Result<(), Errno> {
 
 /// Moves an identifier and its waiting events to another channel; without one it becomes synchronous. The
 /// call waits until all events that the program has fetched are acknowledged.
-pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer) -> c_int {
+pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: EventChannelPointer) -> c_int {
     number_of(Call::rdma_migrate_id, id.on(), || {
         let (own, given) = (id.id()?, channel.channel()?);
         let (synchronous, was_synchronous) = (given.is_none(), own.state().synchronous);
         if synchronous && was_synchronous {
             return Err(INVALID.because(|| "this identifier is synchronous already".to_owned()));
         }
-        let channel = given.map_or_else(Channel::new, Ok)?;
+        let channel = given.map_or_else(EventChannel::new, Ok)?;
         migrate(&own, channel, synchronous)?;
         if was_synchronous {
             acknowledge_last(&own);
@@ -101,16 +101,16 @@ pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer)
 /// Moves an identifier and its waiting events to another channel.
 ///
 /// # Errors
-/// Those of opening the device.
-pub(crate) fn migrate(id: &Arc<Id>, channel: Arc<Channel>, synchronous: bool) -> Result<(), Errno> {
+/// Fails with the errors of opening the device.
+pub(crate) fn migrate(id: &Arc<Id>, channel: Arc<EventChannel>, synchronous: bool) -> Result<(), Errno> {
     let _registry = registry();
     id.migrate(channel, synchronous)
 }
 
 pub(crate) extern "C" fn rdma_get_src_port(id: IdPointer) -> u16 {
-    id.id().ok().and_then(|id| id.state().local).map_or(0, |local| local.port().to_be())
+    id.known().ok().and_then(|id| id.state().local).map_or(0, |local| local.port().to_be())
 }
 
 pub(crate) extern "C" fn rdma_get_dst_port(id: IdPointer) -> u16 {
-    id.id().ok().and_then(|id| id.state().remote).map_or(0, |remote| remote.port().to_be())
+    id.known().ok().and_then(|id| id.state().remote).map_or(0, |remote| remote.port().to_be())
 }

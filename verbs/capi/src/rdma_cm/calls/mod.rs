@@ -1,5 +1,5 @@
 //! The functions that programs call, one file per family. Each file has the exported functions, and the safe
-//! ones behind them that rsockets use as well.
+//! ones that implement them, which rsockets use as well.
 
 pub(crate) mod address_info;
 pub(crate) mod bind;

@@ -9,36 +9,36 @@ use pumice_calls::Call;
 use pumice_transport::cm::MadRoute;
 use pumice_transport::types::Gid;
 
-use crate::ground::abi::{ibv_ah_attr, rdma_cm_join_mc_attr_ex, rdma_ud_param};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number_of;
-use crate::ground::plain::PassedOn;
-use crate::ground::zeroed::zeroed;
+use crate::abi::plain::ForwardedStruct;
+use crate::abi::zeroed::zeroed;
+use crate::abi::{ibv_ah_attr, rdma_cm_join_mc_attr_ex, rdma_ud_param};
+use crate::entry::outcome::number_of;
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::address::local;
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rdma_cm::constants::{DATAGRAM_Q_KEY, HOP_LIMIT, MULTICAST_ERROR, MULTICAST_JOIN};
 use crate::rdma_cm::events::fetch::{acknowledge_last, complete};
-use crate::rdma_cm::id::acknowledgement::Unacknowledged;
+use crate::rdma_cm::id::acknowledgement::UnacknowledgedEvents;
 use crate::rdma_cm::id::channel::EventParameters;
-use crate::rdma_cm::id::identifier::{Id, IdPointer, LocalEvent, Membership, Stage, State};
+use crate::rdma_cm::id::identifier::{GroupMembership, Id, IdPointer, IdStage, IdState, LocalEvent};
 use crate::rdma_cm::id::memberships::detach;
 use crate::rdma_cm::id::objects;
 use crate::rdma_cm::id::queue_pair::address_vector;
 
-/// `enum rdma_cm_join_mc_attr_mask`, and what is beyond it.
+/// Bits of `enum rdma_cm_join_mc_attr_mask`, and the unknown ones.
 const MASK_ADDRESS: u32 = 1;
 const MASK_JOIN_FLAGS: u32 = 1 << 1;
 const MASK_END: u32 = 1 << 2;
-/// `enum rdma_cm_mc_join_flags`: to receive and send, to send only, and what is beyond them.
+/// Values of `enum rdma_cm_mc_join_flags`: to receive and send, to send only, and the unknown ones.
 const FULL_MEMBER: u32 = 0;
 const SEND_ONLY: u32 = 1;
 const FLAGS_END: u32 = 2;
-/// The queue pair number that means all members.
+/// Queue pair number that stands for all members.
 const ALL_MEMBERS: u32 = 0xff_ffff;
-/// Groups of one identifier at most; the device has fewer in all.
+/// Largest number of groups of one identifier; the device has fewer in all.
 const LIMIT: usize = 1024;
 
-/// Joins, to receive as well as to send.
+/// Joins a group, to receive as well as to send.
 pub(crate) extern "C" fn rdma_join_multicast(
     id: IdPointer,
     addr: AddressPointer,
@@ -47,7 +47,7 @@ pub(crate) extern "C" fn rdma_join_multicast(
     number_of(Call::rdma_join_multicast, id.on(), || join(&id.id()?, addr, FULL_MEMBER, context))
 }
 
-/// Joins, perhaps to send only.
+/// Joins a group, perhaps to send only.
 pub(crate) extern "C" fn rdma_join_multicast_ex(
     id: IdPointer,
     mc_join_attr: Option<&rdma_cm_join_mc_attr_ex>,
@@ -86,18 +86,18 @@ fn join(own: &Arc<Id>, address: AddressPointer, flags: u32, context: *mut c_void
             Some(Err(Errno(errno))) => (MULTICAST_ERROR, -errno),
             _ => (MULTICAST_JOIN, 0),
         };
-        // As in Linux, the program leaves a group also if the queue pair could not be attached.
-        let unacknowledged = Arc::<Unacknowledged>::default();
-        let parameters = EventParameters::Group(PassedOn(member), Arc::clone(&unacknowledged));
+        // As in Linux, the program leaves a group even if the queue pair could not be attached.
+        let unacknowledged = Arc::<UnacknowledgedEvents>::default();
+        let parameters = EventParameters::Group(ForwardedStruct(member), Arc::clone(&unacknowledged));
         let attached = attached.is_some_and(|attached| attached.is_ok());
-        state.memberships.push(Membership { address, group, attached, unacknowledged });
+        state.memberships.push(GroupMembership { address, group, attached, unacknowledged });
         state.channel.push(LocalEvent { id: Arc::clone(own), event, status, parameters });
     }
     complete(own)
 }
 
-/// The address vector of packets to the group.
-fn vector(own: &Id, state: &State, group: Gid) -> Result<ibv_ah_attr, Errno> {
+/// Returns the address vector of packets to the group.
+fn vector(own: &Id, state: &IdState, group: Gid) -> Result<ibv_ah_attr, Errno> {
     if !own.is_datagram() {
         return Err(INVALID.because(|| "only identifiers of datagrams (RDMA_PS_UDP) join groups".to_owned()));
     }
@@ -107,7 +107,7 @@ fn vector(own: &Id, state: &State, group: Gid) -> Result<ibv_ah_attr, Errno> {
     let bound = state.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
     //= man:rdma_join_multicast
     //| An identifier that joins a group has an address.
-    let Some(ip) = bound.filter(|_| matches!(state.stage, Stage::Bound | Stage::AddressResolved)) else {
+    let Some(ip) = bound.filter(|_| matches!(state.stage, IdStage::Bound | IdStage::AddressResolved)) else {
         return Err(INVALID
             .because(|| "a group is joined from an address: bind, or resolve, the identifier".to_owned()));
     };
@@ -141,7 +141,7 @@ pub(crate) extern "C" fn rdma_leave_multicast(id: IdPointer, addr: AddressPointe
         let is_synchronous = state.synchronous;
         drop(state);
         if is_synchronous {
-            // The event of joining is this library's to acknowledge. librdmacm does not, and waits for ever.
+            // This library acknowledges the event of joining. librdmacm does not, and waits for ever.
             acknowledge_last(&own);
         }
         member.unacknowledged.wait(Call::rdma_leave_multicast, own.as_ptr().addr());
@@ -149,8 +149,8 @@ pub(crate) extern "C" fn rdma_leave_multicast(id: IdPointer, addr: AddressPointe
     })
 }
 
-/// Whether an event is one of joining by this membership.
-fn is_of(parameters: &EventParameters, member: &Membership) -> bool {
+/// Reports whether an event is the one of joining by this membership.
+fn is_of(parameters: &EventParameters, member: &GroupMembership) -> bool {
     let EventParameters::Group(_, count) = parameters else { return false };
     Arc::ptr_eq(count, &member.unacknowledged)
 }

@@ -7,14 +7,14 @@ use pumice_calls::Call;
 use pumice_transport::mad::Ece;
 
 use super::path_option;
-use crate::ground::abi::ibv_ece;
-use crate::ground::arguments::Bytes;
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number_of;
-use crate::ground::plain::Plain as _;
+use crate::abi::ibv_ece;
+use crate::abi::plain::Plain as _;
+use crate::entry::arguments::Bytes;
+use crate::entry::outcome::number_of;
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::constants::{ACK_TIMEOUT, LEVEL_ID, ONE_FAMILY, REUSE_ADDRESS, TYPE_OF_SERVICE};
-use crate::rdma_cm::id::binding::share_anew;
-use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage};
+use crate::rdma_cm::id::binding::update_port_sharing;
+use crate::rdma_cm::id::identifier::{Id, IdPointer, IdStage};
 
 pub(crate) extern "C" fn rdma_set_option(
     id: IdPointer,
@@ -40,7 +40,8 @@ pub(crate) extern "C" fn rdma_set_option(
 /// Sets an option of the level RDMA_OPTION_ID.
 ///
 /// # Errors
-/// ENOSYS: there is no such option. EINVAL: the value has another length, is out of range, or comes too late.
+/// Fails with ENOSYS if there is no such option, and with EINVAL if the value has another length, is out of
+/// range, or comes too late.
 pub(crate) fn set(own: &Id, option: c_int, given: Option<&[u8]>) -> Result<(), Errno> {
     let length = given.map_or(0, <[u8]>::len);
     let wanted = match option {
@@ -64,14 +65,15 @@ pub(crate) fn set(own: &Id, option: c_int, given: Option<&[u8]>) -> Result<(), E
         TYPE_OF_SERVICE => state.options.type_of_service = value as u8,
         ACK_TIMEOUT if value > 31 => return Err(INVALID),
         ACK_TIMEOUT => state.options.ack_timeout = (value != 0).then_some(value as u8),
-        // As in Linux: a port may be shared until a listener has it; families count until there is a peer.
-        REUSE_ADDRESS if state.stage == Stage::Idle || value != 0 && state.stage != Stage::Listening => {
+        // As in Linux, a port may be shared until a listener has it; the family option counts until there is
+        // a peer.
+        REUSE_ADDRESS if state.stage == IdStage::Idle || value != 0 && state.stage != IdStage::Listening => {
             state.options.reuse_address = value != 0;
-            return share_anew(own, &mut state);
+            return update_port_sharing(own, &mut state);
         }
-        ONE_FAMILY if matches!(state.stage, Stage::Idle | Stage::Bound) => {
+        ONE_FAMILY if matches!(state.stage, IdStage::Idle | IdStage::Bound) => {
             state.options.one_family = Some(value != 0);
-            return share_anew(own, &mut state);
+            return update_port_sharing(own, &mut state);
         }
         _ => {
             return Err(INVALID.because(|| format!("option {option} is set before the address is used")));
@@ -80,10 +82,10 @@ pub(crate) fn set(own: &Id, option: c_int, given: Option<&[u8]>) -> Result<(), E
     Ok(())
 }
 
-/// What the peer is told of this side's options.
+/// Sets the options of this side that the peer gets.
 pub(crate) extern "C" fn rdma_set_local_ece(id: IdPointer, ece: Option<&ibv_ece>) -> c_int {
     number_of(Call::rdma_set_local_ece, id.on(), || {
-        let (own, ece) = (id.id()?, ece.ok_or(INVALID)?);
+        let (own, ece) = (id.known()?, ece.ok_or(INVALID)?);
         if ece.comp_mask != 0 {
             return Err(INVALID);
         }
@@ -92,10 +94,10 @@ pub(crate) extern "C" fn rdma_set_local_ece(id: IdPointer, ece: Option<&ibv_ece>
     })
 }
 
-/// What the peer said of its options.
+/// Returns the options of the peer.
 pub(crate) extern "C" fn rdma_get_remote_ece(id: IdPointer, ece: Option<&mut MaybeUninit<ibv_ece>>) -> c_int {
     number_of(Call::rdma_get_remote_ece, id.on(), || {
-        let (own, ece) = (id.id()?, ece.ok_or(INVALID)?);
+        let (own, ece) = (id.known()?, ece.ok_or(INVALID)?);
         let remote = own.state().remote_ece;
         ece.write(ibv_ece { vendor_id: remote.vendor_id, options: remote.options, comp_mask: 0 });
         Ok(0)

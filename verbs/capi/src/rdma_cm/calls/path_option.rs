@@ -1,4 +1,4 @@
-//! RDMA_OPTION_IB_PATH: a path that the program names itself, instead of resolving a route.
+//! The option RDMA_OPTION_IB_PATH: a path that the program gives itself, instead of resolving a route.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use pumice_transport::cm::CmPath;
 use pumice_transport::types::{Gid, Mtu};
 
-use crate::ground::abi::{ibv_path_data, ibv_path_record};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::plain::Plain as _;
+use crate::abi::plain::Plain as _;
+use crate::abi::{ibv_path_data, ibv_path_record};
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::constants::ROUTE_RESOLVED;
 use crate::rdma_cm::events::fetch::complete;
-use crate::rdma_cm::id::identifier::{Id, LocalEvent, Stage};
+use crate::rdma_cm::id::identifier::{Id, IdStage, LocalEvent};
 
-/// `RDMA_OPTION_IB`, and `RDMA_OPTION_IB_PATH`.
+/// The level `RDMA_OPTION_IB`, and the option `RDMA_OPTION_IB_PATH`.
 pub(crate) const LEVEL: c_int = 1;
 pub(crate) const PATH: c_int = 1;
-/// `IBV_PATH_FLAG_GMP`, `..._PRIMARY`, and both directions: the path that connections are made over.
+/// Flags `IBV_PATH_FLAG_GMP`, `..._PRIMARY`, and both directions: the path of connections.
 const PRIMARY: u32 = 1 | 1 << 1 | 1 << 3 | 1 << 5;
 
-/// Takes the identifier's path from `ibv_path_data` structures of so many bytes together; the route is
-/// resolved by that.
+/// Sets the identifier's path from `ibv_path_data` structures, of this total length; this resolves the route.
 ///
 /// # Errors
-/// EINVAL: none of them is the primary path both ways, or it is not one between the identifier's addresses.
+/// Fails with EINVAL if none of them is the primary path both ways, or if it is not one between the
+/// identifier's addresses.
 pub(crate) fn set(own: &Arc<Id>, paths: Option<&[u8]>) -> Result<c_int, Errno> {
     let (size, paths) = (size_of::<ibv_path_data>(), paths.ok_or(INVALID)?);
     if paths.is_empty() || !paths.len().is_multiple_of(size) {
@@ -36,12 +36,12 @@ pub(crate) fn set(own: &Arc<Id>, paths: Option<&[u8]>) -> Result<c_int, Errno> {
     })?;
     {
         let mut state = own.state();
-        let Some(path) = state.path.filter(|_| state.stage == Stage::AddressResolved) else {
+        let Some(path) = state.path.filter(|_| state.stage == IdStage::AddressResolved) else {
             return Err(INVALID.because(|| "a path is set after the peer's address is resolved".to_owned()));
         };
         let path = from_record(&primary.path, &path)?;
         state.path = Some(path);
-        state.stage = Stage::RouteResolved;
+        state.stage = IdStage::RouteResolved;
         own.show_path(&path);
         state.channel.push(LocalEvent::new(Arc::clone(own), ROUTE_RESOLVED, 0));
     }
@@ -66,7 +66,7 @@ fn from_record(record: &ibv_path_record, known: &CmPath) -> Result<CmPath, Errno
     let mut path = *known;
     path.mtu = mtu.min(known.mtu);
     path.route.flow_label = label >> 8 & 0xf_ffff;
-    // As everywhere in RoCEv2: 1 at the least.
+    // As everywhere in RoCEv2, the hop limit is at least 1.
     path.route.hop_limit = if label as u8 == 0 { known.route.hop_limit } else { label as u8 };
     path.route.traffic_class = record.tclass;
     path.sl = (u16::from_be(record.qosclass_sl) & 0xf) as u8;

@@ -1,13 +1,13 @@
-//! Queue pairs of identifiers: made with their completion queues, and initialised.
+//! Queue pairs of identifiers: created with their completion queues, and initialised.
 
 use std::ffi::c_int;
 
 use pumice_calls::Call;
 
-use crate::ground::abi::{ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::{number_of, value};
-use crate::ground::zeroed::zeroed;
+use crate::abi::zeroed::zeroed;
+use crate::abi::{ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex};
+use crate::entry::outcome::{number_of, value};
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::constants::{QPT_UD, QPT_XRC_RECV};
 use crate::rdma_cm::id::identifier::{Id, IdPointer};
 use crate::rdma_cm::id::objects;
@@ -16,7 +16,7 @@ use crate::rdma_cm::id::queue_pair::{
 };
 use crate::rdma_cm::id::xrc_domain::xrc_domain;
 
-/// `IBV_QP_INIT_ATTR_PD`, `..._XRCD`.
+/// Flags `IBV_QP_INIT_ATTR_PD`, `..._XRCD`.
 const MASK_PD: u32 = 1;
 const MASK_XRCD: u32 = 1 << 1;
 
@@ -29,7 +29,7 @@ pub(crate) extern "C" fn rdma_init_qp_attr(
         let (own, attr, mask) = (id.id()?, qp_attr.ok_or(INVALID)?, qp_attr_mask.ok_or(INVALID)?);
         let wanted = attr.qp_state;
         let state = own.state();
-        // As in Linux, which looks at nothing else as long as there is no connection, and for datagrams.
+        // Linux, too, checks only this as long as there is no connection, and for datagrams.
         let unconnected = state.connection.is_none() || own.is_datagram();
         if unconnected && own.c.verbs().is_null() {
             return Err(INVALID.because(|| "this identifier has no device yet".to_owned()));
@@ -54,10 +54,10 @@ pub(crate) extern "C" fn rdma_create_qp(
     })
 }
 
-/// Makes the identifier's queue pair in a domain, or in the identifier's if that is null.
+/// Creates the identifier's queue pair in a domain, or in the identifier's if that is null.
 ///
 /// # Errors
-/// Those of `rdma_create_qp`.
+/// Fails with the errors of `rdma_create_qp`.
 pub(crate) fn create(id: &Id, pd: *mut ibv_pd, given: &mut ibv_qp_init_attr) -> Result<(), Errno> {
     let mut all = ibv_qp_init_attr_ex {
         qp_context: given.qp_context,
@@ -91,7 +91,7 @@ pub(crate) extern "C" fn rdma_create_qp_ex(
     })
 }
 
-/// Makes the identifier's queue pair, and the completion queues that the attributes lack.
+/// Creates the identifier's queue pair, and the completion queues that the attributes lack.
 fn create_extended(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
     if id.c.verbs().is_null() {
         return Err(INVALID.because(|| "an identifier without an address is on no device yet".to_owned()));
@@ -131,7 +131,7 @@ fn create_extended(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno>
     Ok(())
 }
 
-/// Takes a new queue pair as far as it gets without a peer: to INIT, and one of datagrams to RTS.
+/// Moves a new queue pair as far as possible without a peer: to INIT, and one of datagrams to RTS.
 fn initialise(id: &Id) -> Result<(), Errno> {
     let state = id.state();
     //= man:rdma_create_qp
@@ -144,7 +144,7 @@ fn initialise(id: &Id) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Makes the completion queues that are not given, with a channel each.
+/// Creates the completion queues that are not given, with a channel each.
 fn complete_queues(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
     //= man:rdma_create_qp
     //| Completion queues that are missing are made.
@@ -156,7 +156,7 @@ fn complete_queues(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno>
         let depth = attr.cap.max_recv_wr;
         attr.recv_cq = if depth > 0 { receive_completion_queue(id, depth)? } else { id.c.recv_cq() };
     }
-    // One that neither sends nor receives still names a queue for it.
+    // A queue pair that only receives still names a queue for sending.
     if attr.send_cq.is_null() {
         attr.send_cq = attr.recv_cq;
     }
@@ -171,7 +171,7 @@ fn complete_queues(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno>
 
 pub(crate) extern "C" fn rdma_destroy_qp(id: IdPointer) {
     value((), || {
-        if let Ok(own) = id.id() {
+        if let Ok(own) = id.known() {
             destroy(&own);
         }
     });

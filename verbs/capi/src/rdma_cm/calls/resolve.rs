@@ -1,5 +1,6 @@
-//! From a peer's address to a path. In RoCE no subnet administration is asked: the routing table tells the
-//! source address, the neighbour table whether the first host on the way is there, and the path follows.
+//! Resolution of a peer's address to a path. RoCE has no subnet administrator to ask: the routing table gives
+//! the source address, the neighbour table shows whether the first host on the way is there, and the path
+//! follows.
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
@@ -9,16 +10,16 @@ use std::time::Duration;
 use pumice_calls::Call;
 use pumice_transport::cm::{CmPath, MadRoute};
 
-use crate::ground::check::{self, misuse};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number_of;
+use crate::check::{self, misuse};
+use crate::entry::outcome::number_of;
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::address::local;
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rdma_cm::constants::{HOP_LIMIT, ROUTE_RESOLVED};
 use crate::rdma_cm::events::fetch::complete;
 use crate::rdma_cm::id::binding::{bind, ephemeral_port};
-use crate::rdma_cm::id::identifier::{Id, IdPointer, LocalEvent, Stage, State};
-use crate::rdma_cm::id::neighbours::{ResolvedPath, no_way, take_when_found};
+use crate::rdma_cm::id::identifier::{Id, IdPointer, IdStage, IdState, LocalEvent};
+use crate::rdma_cm::id::neighbours::{ResolvedCmPath, apply_when_found, fail_resolution};
 use crate::rdma_cm::id::shared::{shared_towards, shared_with};
 
 pub(crate) extern "C" fn rdma_resolve_addr(
@@ -27,28 +28,32 @@ pub(crate) extern "C" fn rdma_resolve_addr(
     dst_addr: AddressPointer,
     timeout_ms: c_int,
 ) -> c_int {
-    // As to the kernel, less than nothing is very long.
+    // As for the kernel, a negative number stands for a very long time.
     let limit = Duration::from_millis(u64::from(timeout_ms as u32));
     number_of(Call::rdma_resolve_addr, id.about(), || {
         let own = id.id()?;
-        noted(&own, misuse::ADDRESS, || resolve_address(&own, src_addr, dst_addr, limit))
+        run_step(&own, misuse::ADDRESS, || resolve_address(&own, src_addr, dst_addr, limit))
     })
 }
 
-/// Does a step after which the program gets this event, and tells the checker.
-fn noted(own: &Id, event: &'static str, step: impl FnOnce() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
+/// Runs a step after which the program gets this event, and notifies the checker.
+fn run_step(
+    own: &Id,
+    event: &'static str,
+    step: impl FnOnce() -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
     if !check::is_on() || own.state().synchronous {
         return step();
     }
     // Another thread of the program may get the event at once.
-    misuse::asks(own.as_ptr().addr(), event);
-    step().inspect_err(|_| misuse::asks_in_vain(own.as_ptr().addr()))
+    misuse::step_requested(own.as_ptr().addr(), event);
+    step().inspect_err(|_| misuse::step_failed(own.as_ptr().addr()))
 }
 
-/// `rdma_resolve_addr`, with its event if the identifier is synchronous.
+/// Runs `rdma_resolve_addr`, and waits for its event if the identifier is synchronous.
 ///
 /// # Errors
-/// Those of the call.
+/// Fails with the errors of the call.
 pub(crate) fn resolve_address(
     own: &Arc<Id>,
     source: AddressPointer,
@@ -62,11 +67,12 @@ pub(crate) fn resolve_address(
     complete(own)
 }
 
-/// Finds the path to a peer, and queues the event of it. `by_gid`: the program writes the address as a GID.
-/// `limit`: how long the peer's host may be looked for; none: it is not.
+/// Finds the path to a peer, and queues its event. `by_gid` says that the program writes the address as a
+/// GID. `limit` is the longest search for the peer's host; `None` for no search.
 ///
 /// # Errors
-/// EINVAL: the identifier has a peer, or listens. ENETUNREACH and others: there is no way to the peer.
+/// Fails with EINVAL if the identifier has a peer, or listens, and with ENETUNREACH and others if there is no
+/// way to the peer.
 pub(crate) fn find_path(
     own: &Arc<Id>,
     source: Option<SocketAddr>,
@@ -74,33 +80,33 @@ pub(crate) fn find_path(
     by_gid: bool,
     limit: Option<Duration>,
 ) -> Result<(), Errno> {
-    // As for sockets and in Linux: any address of a peer is this host's.
+    // As for sockets and in Linux, the unspecified address of a peer stands for this host.
     if peer.ip().is_unspecified() {
         peer.set_ip(local::loopback(peer.is_ipv4()));
     }
     let mut state = own.state();
     state.by_gid |= by_gid;
     if let Some(source) = source
-        && state.stage == Stage::Idle
+        && state.stage == IdStage::Idle
     {
         bind(own, &mut state, source)?;
     }
-    if !matches!(state.stage, Stage::Idle | Stage::Bound) {
+    if !matches!(state.stage, IdStage::Idle | IdStage::Bound) {
         return Err(INVALID.because(|| "this identifier has a peer already, or listens".to_owned()));
     }
     if let Some(local) = state.local.filter(|local| local.is_ipv4() != peer.is_ipv4()) {
         return Err(INVALID.because(|| format!("{} and {peer} are of different IP versions", local.ip())));
     }
-    match (way_to(&state, peer), limit) {
-        (Ok(way), Some(limit)) => take_when_found(own, &mut state, way, limit),
-        (Ok(way), None) => way.take(own, &mut state),
-        (Err(Errno(libc::ENODEV)), _) => no_way(own, &mut state, peer, -libc::ENODEV),
+    match (resolve_path(&state, peer), limit) {
+        (Ok(resolved), Some(limit)) => apply_when_found(own, &mut state, resolved, limit),
+        (Ok(resolved), None) => resolved.take(own, &mut state),
+        (Err(Errno(libc::ENODEV)), _) => fail_resolution(own, &mut state, peer, -libc::ENODEV),
         (Err(other), _) => return Err(other),
     }
     Ok(())
 }
 
-fn way_to(state: &State, peer: SocketAddr) -> Result<ResolvedPath, Errno> {
+fn resolve_path(state: &IdState, peer: SocketAddr) -> Result<ResolvedCmPath, Errno> {
     let bound = state.local.filter(|local| !local.ip().is_unspecified());
     let shared = match bound {
         Some(address) => shared_with(address.ip())?,
@@ -126,7 +132,7 @@ fn way_to(state: &State, peer: SocketAddr) -> Result<ResolvedPath, Errno> {
         hop_limit: HOP_LIMIT,
         flow_label: flow_label(port, peer.port()),
     };
-    Ok(ResolvedPath {
+    Ok(ResolvedCmPath {
         device: shared.index(),
         port_num: entry.port_num,
         local: SocketAddr::new(shown, port),
@@ -136,7 +142,7 @@ fn way_to(state: &State, peer: SocketAddr) -> Result<ResolvedPath, Errno> {
     })
 }
 
-/// Spreads connections over paths, as Linux does: 20 bits of both ports.
+/// Computes a flow label that spreads connections over paths, as Linux does: 20 bits of both ports.
 fn flow_label(source_port: u16, destination_port: u16) -> u32 {
     let mixed = u32::from(source_port) * 31 + u32::from(destination_port);
     (mixed ^ mixed >> 20) & 0xf_ffff
@@ -145,26 +151,26 @@ fn flow_label(source_port: u16, destination_port: u16) -> u32 {
 pub(crate) extern "C" fn rdma_resolve_route(id: IdPointer, _timeout_ms: c_int) -> c_int {
     number_of(Call::rdma_resolve_route, id.about(), || {
         let own = id.id()?;
-        noted(&own, misuse::ROUTE, || resolve_route(&own))
+        run_step(&own, misuse::ROUTE, || resolve_route(&own))
     })
 }
 
-/// `rdma_resolve_route`, with its event if the identifier is synchronous.
+/// Runs `rdma_resolve_route`, and waits for its event if the identifier is synchronous.
 ///
 /// # Errors
-/// EINVAL: the peer's address is not resolved.
+/// Fails with EINVAL if the peer's address is not resolved.
 pub(crate) fn resolve_route(own: &Arc<Id>) -> Result<c_int, Errno> {
     {
         let mut state = own.state();
         //= man:rdma_resolve_route
         //| The address is resolved before the route.
-        let Some(mut path) = state.path.filter(|_| state.stage == Stage::AddressResolved) else {
+        let Some(mut path) = state.path.filter(|_| state.stage == IdStage::AddressResolved) else {
             return Err(INVALID.because(|| "a route is resolved after the peer's address".to_owned()));
         };
-        // The option may have been set since.
+        // The option may have been set since the address was resolved.
         path.route.traffic_class = state.options.type_of_service;
         state.path = Some(path);
-        state.stage = Stage::RouteResolved;
+        state.stage = IdStage::RouteResolved;
         own.show_path(&path);
         state.channel.push(LocalEvent::new(Arc::clone(own), ROUTE_RESOLVED, 0));
     }

@@ -1,4 +1,4 @@
-//! `rdma_resolve_addrinfo`: an `rdma_getaddrinfo` whose answer is an event.
+//! The call `rdma_resolve_addrinfo`: an `rdma_getaddrinfo` whose answer is an event.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use pumice_calls::Call;
 
-use crate::ground::abi::rdma_addrinfo;
-use crate::ground::arguments::Text;
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number_of;
-use crate::rdma_cm::address::lookup::{LookupAnswer, look_up};
+use crate::abi::rdma_addrinfo;
+use crate::entry::arguments::Text;
+use crate::entry::outcome::number_of;
+use crate::platform::errno::{Errno, INVALID};
+use crate::rdma_cm::address::lookup::{LookupResult, look_up};
 use crate::rdma_cm::constants::{ADDRINFO_ERROR, ADDRINFO_RESOLVED, RAI_SA};
 use crate::rdma_cm::events::fetch::complete;
 use crate::rdma_cm::id::channel::LocalEvent;
 use crate::rdma_cm::id::identifier::IdPointer;
 
-/// Looks the names up at once, by the C library; a name that does not exist is ADDRINFO_ERROR with the
+/// Resolves the names at once, with the C library; a name that does not exist causes ADDRINFO_ERROR with the
 /// `EAI_*` as its status.
 pub(crate) extern "C" fn rdma_resolve_addrinfo(
     id: IdPointer,
@@ -39,8 +39,8 @@ pub(crate) extern "C" fn rdma_resolve_addrinfo(
         {
             let mut state = own.state();
             let (info, event, status) = match answer {
-                LookupAnswer::Found(info) => (Some(info), ADDRINFO_RESOLVED, 0),
-                LookupAnswer::NotFound(code) => (None, ADDRINFO_ERROR, code),
+                LookupResult::Found(info) => (Some(info), ADDRINFO_RESOLVED, 0),
+                LookupResult::NotFound(code) => (None, ADDRINFO_ERROR, code),
             };
             state.address_info = info;
             state.channel.push(LocalEvent::new(Arc::clone(&own), event, status));

@@ -6,34 +6,34 @@ use std::ptr;
 
 use pumice_calls::Call;
 
-use crate::ground::abi::{ibv_pd, ibv_srq_init_attr, ibv_srq_init_attr_ex};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::{number_of, value};
-use crate::ground::zeroed::zeroed;
+use crate::abi::zeroed::zeroed;
+use crate::abi::{ibv_pd, ibv_srq_init_attr, ibv_srq_init_attr_ex};
+use crate::entry::outcome::{number_of, value};
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::constants::QPT_XRC_RECV;
 use crate::rdma_cm::id::identifier::{Id, IdPointer};
 use crate::rdma_cm::id::objects;
 use crate::rdma_cm::id::queue_pair::{destroy_completion_queues, receive_completion_queue};
 use crate::rdma_cm::id::xrc_domain::xrc_domain;
 
-/// `IBV_SRQ_INIT_ATTR_*`.
+/// Flags `IBV_SRQ_INIT_ATTR_*`.
 const MASK_TYPE: u32 = 1;
 const MASK_PD: u32 = 1 << 1;
 const MASK_XRCD: u32 = 1 << 2;
 const MASK_CQ: u32 = 1 << 3;
-/// `IBV_SRQT_*`.
+/// Values of `IBV_SRQT_*`.
 const TYPE_BASIC: u32 = 0;
 const TYPE_XRC: u32 = 1;
 
-/// A shared receive queue of an identifier: its queue pairs use it. Of one that receives by XRC, it is an XRC
-/// one.
+/// Creates a shared receive queue of an identifier, which its queue pairs use. An identifier that receives by
+/// XRC gets an XRC one.
 pub(crate) extern "C" fn rdma_create_srq(
     id: IdPointer,
     pd: *mut ibv_pd,
     attr: Option<&mut ibv_srq_init_attr>,
 ) -> c_int {
     number_of(Call::rdma_create_srq, id.on(), || {
-        let (own, given) = (id.id()?, attr.ok_or(INVALID)?);
+        let (own, given) = (id.known()?, attr.ok_or(INVALID)?);
         let mut all = ibv_srq_init_attr_ex {
             srq_context: given.srq_context,
             attr: given.attr,
@@ -48,10 +48,11 @@ pub(crate) extern "C" fn rdma_create_srq(
     })
 }
 
-/// As `rdma_create_srq`; a domain or a completion queue that is not named is the identifier's.
+/// Creates a shared receive queue as `rdma_create_srq` does; a domain or a completion queue that is not given
+/// is the identifier's.
 pub(crate) extern "C" fn rdma_create_srq_ex(id: IdPointer, attr: Option<&mut ibv_srq_init_attr_ex>) -> c_int {
     number_of(Call::rdma_create_srq_ex, id.on(), || {
-        let (own, given) = (id.id()?, attr.ok_or(INVALID)?);
+        let (own, given) = (id.known()?, attr.ok_or(INVALID)?);
         if given.comp_mask & MASK_TYPE == 0 {
             return Err(INVALID);
         }
@@ -98,7 +99,7 @@ fn create(id: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno> {
 
 pub(crate) extern "C" fn rdma_destroy_srq(id: IdPointer) {
     value((), || {
-        if let Ok(own) = id.id() {
+        if let Ok(own) = id.known() {
             destroy(&own);
         }
     });
@@ -111,7 +112,8 @@ pub(crate) fn destroy(id: &Id) {
     }
     objects::destroy_shared_receive_queue(id.c.srq());
     id.c.set_srq(ptr::null_mut());
-    // An XRC one had the identifier's completion queue, unless a queue pair still has it.
+    // An XRC one used the identifier's completion queue, which is destroyed unless a queue pair still uses
+    // it.
     if id.c.qp().is_null() {
         destroy_completion_queues(id);
     }

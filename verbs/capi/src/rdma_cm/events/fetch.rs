@@ -1,28 +1,28 @@
-//! Fetching events: by the calls that do it, and by the calls of synchronous identifiers, which wait for
-//! their event.
+//! Fetching of events: by the calls for it, and by the calls of synchronous identifiers, which wait for their
+//! event.
 
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 
-use super::event::{Event, acknowledge};
+use super::event::{RdmaCmEvent, acknowledge};
 use super::translation::translate;
-use crate::ground::cancellation::RESTART;
-use crate::ground::errno::Errno;
-use crate::ground::waits::{self, Waiting};
+use crate::platform::cancellation::RESTART;
+use crate::platform::errno::Errno;
 use crate::rdma_cm::constants::REJECTED;
-use crate::rdma_cm::id::identifier::{Channel, Id, channels};
+use crate::rdma_cm::id::identifier::{EventChannel, Id, channels};
 use crate::rdma_cm::id::registry::registry;
 use crate::rdma_cm::id::shared::all;
+use crate::waits::{self, ThreadWait};
 
-/// The next event of a channel, if there is one.
+/// Returns the next event of a channel, if there is one.
 ///
 /// # Errors
-/// Those of opening the device.
-pub(crate) fn take(channel: &Channel) -> Result<Option<Event>, Errno> {
+/// Fails with the errors of opening the device.
+pub(crate) fn take(channel: &EventChannel) -> Result<Option<RdmaCmEvent>, Errno> {
     let mut registry = registry();
     if let Some(event) = channel.pop_local() {
-        return Ok(Some(Event::local(event)));
+        return Ok(Some(RdmaCmEvent::local(event)));
     }
     for shared in all()? {
         while let Some(event) = shared.hca().cm_event(channel.device(shared.index())) {
@@ -34,13 +34,13 @@ pub(crate) fn take(channel: &Channel) -> Result<Option<Event>, Errno> {
     Ok(None)
 }
 
-/// The next event of a channel, which the calling thread has fetched: waits for it unless the program has
-/// made the channel's descriptor O_NONBLOCK.
+/// Fetches the next event of a channel for the calling thread: waits for it unless the program has made the
+/// channel's descriptor O_NONBLOCK.
 ///
 /// # Errors
-/// EAGAIN, EINTR. [`crate::ground::cancellation::RESTART`]: no event has come within the slice of the
-/// attempt.
-pub(crate) fn next_event(channel: &Channel) -> Result<Event, Errno> {
+/// Fails with EAGAIN, EINTR, and with [`crate::platform::cancellation::RESTART`] if no event has arrived
+/// within the slice of the attempt.
+pub(crate) fn next_event(channel: &EventChannel) -> Result<RdmaCmEvent, Errno> {
     loop {
         let taken = take(channel)?;
         let is_empty = taken.is_none() && !channel.is_nonblocking();
@@ -49,7 +49,7 @@ pub(crate) fn next_event(channel: &Channel) -> Result<Event, Errno> {
             Some(taken) => return Ok(taken.fetched()),
             None if is_empty => channel.sleep().inspect_err(|errno| {
                 if *errno == RESTART {
-                    waits::sleeps(|| sleeps_for_connections(channel));
+                    waits::note_sleep(|| sleeps_for_connections(channel));
                 }
             })?,
             None => return Err(Errno(libc::EAGAIN)),
@@ -57,19 +57,19 @@ pub(crate) fn next_event(channel: &Channel) -> Result<Event, Errno> {
     }
 }
 
-/// What a thread waits for that sleeps on this channel.
-fn sleeps_for_connections(channel: &Channel) -> Waiting {
+/// Returns what a thread waits for that sleeps on this channel.
+fn sleeps_for_connections(channel: &EventChannel) -> ThreadWait {
     let others = channels();
     let has_none = others.iter().all(|other| other.as_ptr() != channel.as_ptr());
     let waiting = others.iter().fold(0_u32, |sum, other| sum.saturating_add(other.waiting()));
-    Waiting::SleepsForConnections { has_none, elsewhere: if has_none { waiting } else { 0 } }
+    ThreadWait::SleepsForConnections { has_none, elsewhere: if has_none { waiting } else { 0 } }
 }
 
 /// Acknowledges the event in `id->event`, and waits for the next of a synchronous identifier.
 ///
 /// # Errors
-/// Those of [`next_event`].
-pub(crate) fn next_of(id: &Id) -> Result<Event, Errno> {
+/// Fails as [`next_event`].
+pub(crate) fn next_of(id: &Id) -> Result<RdmaCmEvent, Errno> {
     acknowledge_last(id);
     let channel = Arc::clone(&id.state().channel);
     next_event(&channel)
@@ -85,10 +85,11 @@ pub(crate) fn acknowledge_last(id: &Id) {
     }
 }
 
-/// Of a synchronous identifier: waits for the event that a call has asked for, and leaves it in `id->event`.
+/// Waits for the event that a call of a synchronous identifier has asked for, and leaves it in `id->event`.
 ///
 /// # Errors
-/// What the event says; ECONNREFUSED: the peer does not want to; EINTR: a signal came first.
+/// Fails with the event's error, with ECONNREFUSED if the peer refuses, and with EINTR if a signal came
+/// first.
 pub(crate) fn complete(id: &Id) -> Result<c_int, Errno> {
     if !id.state().synchronous {
         return Ok(0);

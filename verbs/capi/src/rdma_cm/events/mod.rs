@@ -1,5 +1,5 @@
-//! Events as programs get them ([`event`]), made of the device's ([`translation`]) when a program fetches
-//! them ([`fetch`]).
+//! Events as programs get them ([`event`]), converted from the device's ([`translation`]) when a program
+//! fetches them ([`fetch`]).
 
 pub(crate) mod event;
 pub(crate) mod fetch;

@@ -1,32 +1,36 @@
-//! The device's events, translated to those of librdmacm.
+//! Translation of the device's events to those of librdmacm.
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pumice_device::hca::Hca;
-use pumice_transport::cm::{CmPath, Event as DeviceEvent, ListenerId, MadRoute, RejectParams};
+use pumice_transport::cm::{CmEvent as DeviceEvent, CmPath, ListenerId, MadRoute, RejectParams};
 use pumice_transport::mad::{
-    CommId, IP_HEADER_BYTES, IpHeader, Rej, Rep, Req, ServiceId, SidrRep, SidrReq, SidrStatus, TransportType,
+    CommId, IpHeader, Rej, Rep, Req, ServiceId, SidrRep, SidrReq, SidrStatus, TransportType,
 };
 use pumice_transport::types::Mtu;
 
-use super::event::{Event, of_connection, of_datagrams};
-use crate::ground::abi::{rdma_conn_param, rdma_ud_param};
-use crate::ground::zeroed::zeroed;
+use super::event::{RdmaCmEvent, of_connection, of_datagrams};
+use crate::abi::zeroed::zeroed;
+use crate::abi::{rdma_conn_param, rdma_ud_param};
 use crate::rdma_cm::address::local;
 use crate::rdma_cm::constants::{
     CONNECT_ERROR, CONNECT_RESPONSE, DISCONNECTED, ESTABLISHED, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV,
     REJECTED, TIMEWAIT_EXIT, UNREACHABLE,
 };
 use crate::rdma_cm::id::channel::EventParameters;
-use crate::rdma_cm::id::identifier::{Channel, Id, Stage};
+use crate::rdma_cm::id::identifier::{EventChannel, Id, IdStage};
 use crate::rdma_cm::id::queue_pair;
-use crate::rdma_cm::id::registry::Registry;
+use crate::rdma_cm::id::registry::IdRegistry;
 use crate::rdma_cm::id::shared::SharedDevice;
 
-/// The program's event that an event of the device's becomes. `None`: the program is not told of it.
-pub(crate) fn translate(registry: &mut Registry, shared: &SharedDevice, event: DeviceEvent) -> Option<Event> {
+/// Translates an event of the device to the program's; `None` if the program does not get it.
+pub(crate) fn translate(
+    registry: &mut IdRegistry,
+    shared: &SharedDevice,
+    event: DeviceEvent,
+) -> Option<RdmaCmEvent> {
     let hca = shared.hca();
     match event {
         DeviceEvent::ConnectRequest { listener, id, route, request } => {
@@ -44,17 +48,17 @@ pub(crate) fn translate(registry: &mut Registry, shared: &SharedDevice, event: D
     }
 }
 
-fn connection_event(hca: &Hca, id: &Arc<Id>, event: DeviceEvent) -> Option<Event> {
-    let plain = |event, status| Some(Event::new(id, event, status, EventParameters::None, &[]));
+fn connection_event(hca: &Hca, id: &Arc<Id>, event: DeviceEvent) -> Option<RdmaCmEvent> {
+    let plain = |event, status| Some(RdmaCmEvent::new(id, event, status, EventParameters::None, &[]));
     match event {
         DeviceEvent::ConnectResponse { id: connection, reply } => Some(response(hca, id, connection, &reply)),
         DeviceEvent::Established { .. } => {
-            id.state().stage = Stage::Connected;
+            id.state().stage = IdStage::Connected;
             plain(ESTABLISHED, 0)
         }
         DeviceEvent::Rejected { rejection, .. } => Some(rejected(id, &rejection)),
         DeviceEvent::Unreachable { .. } => {
-            id.state().stage = Stage::Ended;
+            id.state().stage = IdStage::Ended;
             //= linux:cma.c#cma_ib_handler
             //| A request without an answer is reported with -ETIMEDOUT.
             plain(UNREACHABLE, -libc::ETIMEDOUT)
@@ -65,7 +69,7 @@ fn connection_event(hca: &Hca, id: &Arc<Id>, event: DeviceEvent) -> Option<Event
             if std::mem::replace(&mut state.disconnect_reported, true) {
                 return None;
             }
-            state.stage = Stage::Ended;
+            state.stage = IdStage::Ended;
             plain(DISCONNECTED, if unanswered { -libc::ETIMEDOUT } else { 0 })
         }
         //= linux:cma.c#cma_ib_handler
@@ -86,9 +90,17 @@ struct RequestEvent {
     service: ServiceId,
 }
 
-/// A new identifier for a request.
+/// Splits private data into the addresses of a request, and the data of its program. At a listener that is
+/// bound by GID all data is the program's, and the path has the addresses.
+fn split(by_gid: bool, private_data: &[u8]) -> (Option<IpHeader>, &[u8]) {
+    //= linux:cma.c#cma_user_data_offset
+    //| A listener by GID (AF_IB) looks for no header.
+    if by_gid { (None, private_data) } else { IpHeader::split(private_data) }
+}
+
+/// Creates the identifier for a request.
 fn identifier_of_request(
-    registry: &mut Registry,
+    registry: &mut IdRegistry,
     shared: &SharedDevice,
     event: &RequestEvent,
     kind: u32,
@@ -96,37 +108,43 @@ fn identifier_of_request(
 ) -> Option<(Arc<Id>, Arc<Id>)> {
     let hca = shared.hca();
     let made = registry.listeners.get(&(shared.index(), event.listener)).and_then(|listener| {
-        let header = IpHeader::parse(private_data).ok()?;
         let (channel, synchronous, by_gid) = {
             let state = listener.state();
             (Arc::clone(&state.channel), state.synchronous, state.by_gid)
         };
+        let (addresses, _) = split(by_gid, private_data);
         let id = Id::new(channel, false, listener.c.context(), listener.c.ps(), kind);
         let (_, port) = event.service.to_rdma_cm()?;
         {
             let mut state = id.state();
-            state.stage = Stage::Requested;
+            state.stage = IdStage::Requested;
             state.by_gid = by_gid;
             state.connection = Some(event.connection);
-            state.local = Some(SocketAddr::new(header.destination, port));
-            state.remote = Some(SocketAddr::new(header.source, header.source_port));
+            let requested_address =
+                addresses.map_or_else(|| event.route.local.into(), |header| header.destination);
+            state.local = Some(SocketAddr::new(requested_address, port));
+            // A request by GID names no port of the peer.
+            state.remote = Some(match addresses {
+                Some(header) => SocketAddr::new(header.source, header.source_port),
+                None => SocketAddr::new(event.route.remote.into(), 0),
+            });
             let mtu = hca.cm_qp_parameters(event.connection).map_or(Mtu::Mtu1024, |qp| qp.path_mtu);
             let path = CmPath::new(event.route, mtu);
             state.path = Some(path);
-            // Until it is accepted.
+            // Events go there until the request is accepted.
             let _ = hca.cm_migrate(event.connection, shared.unaccepted());
             id.attach(shared, local::port_of(hca, event.route.local));
             id.show_addresses(&state);
             id.show_path(&path);
         }
         if synchronous {
-            let own = Channel::new().ok()?;
+            let own = EventChannel::new().ok()?;
             id.migrate(own, true).ok()?;
         }
         Some((id, Arc::clone(listener)))
     });
     let Some((id, listener)) = made else {
-        // The listener is gone, or the request has no addresses of RDMA-CM.
+        // The program has destroyed the listener.
         let _ = hca.cm_destroy(event.connection);
         return None;
     };
@@ -135,11 +153,11 @@ fn identifier_of_request(
 }
 
 fn connect_request(
-    registry: &mut Registry,
+    registry: &mut IdRegistry,
     shared: &SharedDevice,
     event: &RequestEvent,
     request: &Req,
-) -> Option<Event> {
+) -> Option<RdmaCmEvent> {
     let kind = match request.transport {
         TransportType::Uc => QPT_UC,
         TransportType::Xrc => QPT_XRC_RECV,
@@ -164,23 +182,26 @@ fn connect_request(
         state.initiator_depth = param.initiator_depth;
         state.remote_ece = request.ece;
     }
-    let said = request.private_data.0.get(IP_HEADER_BYTES..).unwrap_or_default();
-    Some(Event::request(&id, listener, of_connection(param), said))
+    let by_gid = id.state().by_gid;
+    let (_, program_data) = split(by_gid, &request.private_data.0);
+    Some(RdmaCmEvent::request(&id, listener, of_connection(param), program_data))
 }
 
 fn service_request(
-    registry: &mut Registry,
+    registry: &mut IdRegistry,
     shared: &SharedDevice,
     event: &RequestEvent,
     request: &SidrReq,
-) -> Option<Event> {
+) -> Option<RdmaCmEvent> {
     let (id, listener) = identifier_of_request(registry, shared, event, QPT_UD, &request.private_data.0)?;
-    let said = request.private_data.0.get(IP_HEADER_BYTES..).unwrap_or_default();
-    Some(Event::request(&id, listener, of_datagrams(zeroed()), said))
+    let by_gid = id.state().by_gid;
+    let (_, program_data) = split(by_gid, &request.private_data.0);
+    Some(RdmaCmEvent::request(&id, listener, of_datagrams(zeroed()), program_data))
 }
 
-/// The peer accepts. A queue pair that belongs to the identifier is brought to RTS, and the peer told.
-fn response(hca: &Hca, id: &Arc<Id>, connection: CommId, reply: &Rep) -> Event {
+/// Handles the peer's acceptance. A queue pair that belongs to the identifier is brought to RTS, and the peer
+/// is notified.
+fn response(hca: &Hca, id: &Arc<Id>, connection: CommId, reply: &Rep) -> RdmaCmEvent {
     let param = rdma_conn_param {
         responder_resources: reply.initiator_depth,
         initiator_depth: reply.responder_resources,
@@ -195,45 +216,45 @@ fn response(hca: &Hca, id: &Arc<Id>, connection: CommId, reply: &Rep) -> Event {
     //= man:rdma_establish
     //| An identifier without a queue pair gets CONNECT_RESPONSE, and the program confirms it.
     if id.c.qp().is_null() {
-        return Event::new(id, CONNECT_RESPONSE, 0, of_connection(param), &reply.private_data.0);
+        return RdmaCmEvent::new(id, CONNECT_RESPONSE, 0, of_connection(param), &reply.private_data.0);
     }
     let up = queue_pair::connect(id, &state, None).and_then(|()| Ok(hca.cm_send_rtu(connection, &[])?));
     match up {
         Ok(()) => {
-            state.stage = Stage::Connected;
-            Event::new(id, ESTABLISHED, 0, of_connection(param), &reply.private_data.0)
+            state.stage = IdStage::Connected;
+            RdmaCmEvent::new(id, ESTABLISHED, 0, of_connection(param), &reply.private_data.0)
         }
         Err(errno) => {
-            state.stage = Stage::Ended;
-            // It fails if the peer has ended the connection in the meantime.
+            state.stage = IdStage::Ended;
+            // This fails if the peer has ended the connection in the meantime.
             let _ = hca.cm_reject(connection, &RejectParams::consumer(&[]));
             queue_pair::to_error(id);
-            Event::new(id, CONNECT_ERROR, -errno.0, EventParameters::None, &[])
+            RdmaCmEvent::new(id, CONNECT_ERROR, -errno.0, EventParameters::None, &[])
         }
     }
 }
 
-fn rejected(id: &Arc<Id>, rejection: &Rej) -> Event {
-    id.state().stage = Stage::Ended;
+fn rejected(id: &Arc<Id>, rejection: &Rej) -> RdmaCmEvent {
+    id.state().stage = IdStage::Ended;
     queue_pair::to_error(id);
     //= linux:cma.c#cma_ib_handler
     //| The status of a rejection is the reason of the REJ.
     let status = c_int::from(rejection.reason.0);
-    Event::new(id, REJECTED, status, of_connection(zeroed()), &rejection.private_data.0)
+    RdmaCmEvent::new(id, REJECTED, status, of_connection(zeroed()), &rejection.private_data.0)
 }
 
-/// The peer's answer to the resolution of a service to a datagram queue pair.
-fn resolved(hca: &Hca, id: &Arc<Id>, reply: &SidrRep) -> Event {
+/// Handles the peer's answer to the resolution of a service to a datagram queue pair.
+fn resolved(hca: &Hca, id: &Arc<Id>, reply: &SidrRep) -> RdmaCmEvent {
     let mut state = id.state();
     if reply.status != SidrStatus::SUCCESS {
-        state.stage = Stage::Ended;
+        state.stage = IdStage::Ended;
         let status = c_int::from(reply.status.0);
         //= linux:cma.c#cma_sidr_rep_handler
         //| A refused service lookup is reported with the status of the SIDR_REP.
-        return Event::new(id, UNREACHABLE, status, of_datagrams(zeroed()), &reply.private_data.0);
+        return RdmaCmEvent::new(id, UNREACHABLE, status, of_datagrams(zeroed()), &reply.private_data.0);
     }
-    state.stage = Stage::Connected;
+    state.stage = IdStage::Connected;
     let ah_attr = state.path.map(|path| queue_pair::address_vector(hca, &path.route)).unwrap_or_default();
     let param = rdma_ud_param { ah_attr, qp_num: reply.qpn.value(), qkey: reply.q_key, ..zeroed() };
-    Event::new(id, ESTABLISHED, 0, of_datagrams(param), &reply.private_data.0)
+    RdmaCmEvent::new(id, ESTABLISHED, 0, of_datagrams(param), &reply.private_data.0)
 }

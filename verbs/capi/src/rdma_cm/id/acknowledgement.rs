@@ -1,29 +1,29 @@
-//! Events that programs have fetched: destroying an identifier, leaving a group and moving an identifier wait
+//! Acknowledgement of fetched events: destroying an identifier, leaving a group and moving an identifier wait
 //! until they are acknowledged, and a channel is not destroyed while a thread sleeps in it.
 
 use std::time::Duration;
 
 use pumice_calls::Call;
-use pumice_device::ground::awaited::Awaited;
 use pumice_device::outside;
-use pumice_device::settings::Log;
+use pumice_device::platform::awaited::Awaited;
+use pumice_device::settings::LogLevel;
 
-use crate::ground::check;
-use crate::ground::log::log_at;
-use crate::ground::process::{Thread, is_alive, own_thread};
+use crate::check;
+use crate::log::log_at;
+use crate::platform::process::{ThreadNumber, is_alive, own_thread};
 use crate::rdma_cm::constants::{EVENT_KINDS, event_name};
 
-/// Events, of an identifier or of its membership in a group, that the program has fetched and not
-/// acknowledged: how many of each `RDMA_CM_EVENT_*`.
+/// Numbers of events, of each `RDMA_CM_EVENT_*`, of an identifier or of its membership in a group, that the
+/// program has fetched and not acknowledged.
 #[derive(Default)]
-pub(crate) struct Unacknowledged {
+pub(crate) struct UnacknowledgedEvents {
     left: Awaited<[u32; EVENT_KINDS]>,
 }
 
-impl Unacknowledged {
-    /// When the checker is told that a call waits, and how much later the log.
-    const UNTIL_FOUND: Duration = Duration::from_secs(1);
-    const UNTIL_SAID: Duration = Duration::from_secs(1);
+impl UnacknowledgedEvents {
+    /// Time after which the checker is notified that a call waits, and further time after which it is logged.
+    const REPORT_AFTER: Duration = Duration::from_secs(1);
+    const LOG_AFTER: Duration = Duration::from_secs(1);
 
     pub(crate) fn fetched(&self, event: u32) {
         self.change(event, |count| count.saturating_add(1));
@@ -41,22 +41,23 @@ impl Unacknowledged {
         });
     }
 
-    /// Waits, for ever if need be, until all are acknowledged, as rdma-core does: a thread of the program may
-    /// still look at one. After a while it says so. `call`: what waits; `id`: the address of the identifier.
+    /// Waits without a limit, as rdma-core does, until all are acknowledged, because a thread of the program
+    /// may still read one. After a while it logs that it waits. `call` is the call that waits, `id` the
+    /// address of the identifier.
     ///
-    /// No lock may be held.
+    /// The caller must hold no lock.
     pub(crate) fn wait(&self, call: Call, id: usize) {
         let all = |left: &[u32; EVENT_KINDS]| left.iter().all(|count| *count == 0);
-        if self.left.wait_for(Unacknowledged::UNTIL_FOUND, all) {
+        if self.left.wait_for(UnacknowledgedEvents::REPORT_AFTER, all) {
             return;
         }
         let names = self.left.look(named);
-        check::tell(|checker| checker.waits_for_cm_acknowledgements(id as u64, &names));
-        if self.left.wait_for(Unacknowledged::UNTIL_SAID, all) {
+        check::with_checker(|checker| checker.waits_for_cm_acknowledgements(id as u64, &names));
+        if self.left.wait_for(UnacknowledgedEvents::LOG_AFTER, all) {
             return;
         }
         let names = self.left.look(named);
-        log_at(Log::Error, || {
+        log_at(LogLevel::Error, || {
             format!(
                 "{call} waits, as librdmacm's does, until the program has called rdma_ack_cm_event for what \
                  rdma_get_cm_event gave it of identifier {id:#x}: {names}"
@@ -66,7 +67,7 @@ impl Unacknowledged {
     }
 }
 
-/// As in "RDMA_CM_EVENT_ESTABLISHED, 2 of RDMA_CM_EVENT_CONNECT_REQUEST".
+/// Returns the names, as in "RDMA_CM_EVENT_ESTABLISHED, 2 of RDMA_CM_EVENT_CONNECT_REQUEST".
 fn named(left: &[u32; EVENT_KINDS]) -> String {
     let some = left.iter().zip(0..).filter(|(count, _)| **count > 0);
     let words = some.map(|(count, event)| match (count, event_name(event).to_string_lossy()) {
@@ -78,34 +79,35 @@ fn named(left: &[u32; EVENT_KINDS]) -> String {
 
 /// The thread that fetches a channel's events.
 #[derive(Default)]
-pub(crate) struct Reader {
-    state: Awaited<Reading>,
+pub(crate) struct ChannelReader {
+    state: Awaited<ReaderState>,
 }
 
 #[derive(Default, Clone, Copy)]
-struct Reading {
-    thread: Option<Thread>,
-    /// It waits in the channel.
+struct ReaderState {
+    thread: Option<ThreadNumber>,
+    /// True if it waits in the channel.
     waits: bool,
 }
 
-impl Reader {
-    /// How long a thread that has just handled an event may take until it waits for the next.
+impl ChannelReader {
+    /// Longest time that a thread that has just handled an event may take until it waits for the next.
     const TIMEOUT: Duration = Duration::from_millis(50);
 
-    /// The calling thread begins to wait, or returns to the program.
+    /// Records that the calling thread begins to wait, or returns to the program.
     pub(crate) fn is_at(&self, waits: bool) {
-        self.state.change(|state| *state = Reading { thread: Some(own_thread()), waits });
+        self.state.change(|state| *state = ReaderState { thread: Some(own_thread()), waits });
     }
 
-    /// Whether another thread waits in the channel: one that fetched an event is about to come back.
-    pub(crate) fn stays(&self) -> bool {
+    /// Reports whether another thread waits in the channel: one that fetched an event is expected to come
+    /// back.
+    pub(crate) fn still_waits(&self) -> bool {
         let begun = outside::now();
         let reader = self.state.look(|state| state.thread);
         let Some(thread) = reader.filter(|thread| *thread != own_thread() && is_alive(*thread)) else {
             return false;
         };
-        let left = Reader::TIMEOUT.saturating_sub(outside::since(begun));
+        let left = ChannelReader::TIMEOUT.saturating_sub(outside::since(begun));
         self.state.wait_for(left, |state| state.waits) && is_alive(thread)
     }
 }
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn waiting_ends_with_the_last_acknowledgement() {
-        let unacknowledged = Arc::new(Unacknowledged::default());
+        let unacknowledged = Arc::new(UnacknowledgedEvents::default());
         unacknowledged.wait(Call::rdma_destroy_id, 1);
         [9, 4, 4].into_iter().for_each(|event| unacknowledged.fetched(event));
         assert_eq!(
@@ -138,7 +140,7 @@ mod tests {
         });
         unacknowledged.acknowledged(4);
         unacknowledged.acknowledged(9);
-        // The waiter cannot be through: one event is open.
+        // The waiter cannot have finished: one event is not acknowledged.
         assert!(is_done.try_recv().is_err());
         unacknowledged.acknowledged(4);
         assert_eq!(is_done.recv().unwrap(), 0);
@@ -150,12 +152,12 @@ mod tests {
 
     #[test]
     fn a_reader_stays_while_it_waits_and_lives() {
-        let reader = Arc::new(Reader::default());
-        assert!(!reader.stays());
+        let reader = Arc::new(ChannelReader::default());
+        assert!(!reader.still_waits());
         reader.is_at(true);
-        assert!(!reader.stays(), "one that destroys its channel does not wait in it");
+        assert!(!reader.still_waits(), "one that destroys its channel does not wait in it");
         let (end, ended) = mpsc::channel::<()>();
-        let (waits, came) = mpsc::channel();
+        let (waits, is_waiting) = mpsc::channel();
         let other = thread::spawn({
             let reader = Arc::clone(&reader);
             move || {
@@ -164,13 +166,13 @@ mod tests {
                 let _ = ended.recv();
             }
         });
-        came.recv().unwrap();
-        assert!(reader.stays());
+        is_waiting.recv().unwrap();
+        assert!(reader.still_waits());
         drop(end);
         other.join().unwrap();
-        // Joined means that its memory is free; the kernel forgets it a moment later.
+        // After the join its memory is free; the kernel removes the thread a moment later.
         let begun = Instant::now();
-        while reader.stays() {
+        while reader.still_waits() {
             assert!(begun.elapsed() < Duration::from_secs(10), "it has ended");
         }
     }

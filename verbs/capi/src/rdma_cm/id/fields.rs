@@ -2,27 +2,27 @@
 //! at.
 //!
 //! Its fields are read and written one by one and by value, so that no reference to the program's memory
-//! exists: the program reads the structure at any time and writes some fields itself.
+//! exists: the program may read the structure at any time and writes some fields itself.
 
 use std::ffi::c_void;
 
-use crate::ground::abi::{
+use crate::abi::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_sa_path_rec, ibv_srq, rdma_cm_event,
     rdma_cm_id, rdma_event_channel, rdma_route,
 };
-use crate::ground::handles::{Shown, show, shown};
+use crate::entry::handles::{SharedStruct, show, shown};
 
-/// The program's structure.
+/// The structure that the program's pointer leads to.
 #[repr(C)]
-pub(crate) struct Fields {
-    c: Shown<rdma_cm_id>,
-    /// What `route.path_rec` points at once there is a path.
-    path: Shown<ibv_sa_path_rec>,
+pub(crate) struct IdFields {
+    c: SharedStruct<rdma_cm_id>,
+    /// Path record that `route.path_rec` points at once there is a path.
+    path: SharedStruct<ibv_sa_path_rec>,
 }
 
 macro_rules! readable {
     ($($field:ident: $type:ty;)*) => {
-        impl Fields {
+        impl IdFields {
             $(
                 pub(crate) fn $field(&self) -> $type {
                     shown!(self.c, $field)
@@ -34,7 +34,7 @@ macro_rules! readable {
 
 macro_rules! writable {
     ($($field:ident, $set:ident: $type:ty;)*) => {
-        impl Fields {
+        impl IdFields {
             $(
                 pub(crate) fn $set(&self, value: $type) {
                     show!(self.c, $field = value)
@@ -76,15 +76,15 @@ writable! {
     pd, set_pd: *mut ibv_pd;
 }
 
-impl Fields {
-    pub(crate) fn new(c: rdma_cm_id) -> Fields {
-        Fields { c: Shown::new(c), path: Shown::new(ibv_sa_path_rec::default()) }
+impl IdFields {
+    pub(crate) fn new(c: rdma_cm_id) -> IdFields {
+        IdFields { c: SharedStruct::new(c), path: SharedStruct::new(ibv_sa_path_rec::default()) }
     }
 
-    /// Shows the program a path.
+    /// Writes a path into the structure.
     pub(crate) fn set_path(&self, record: ibv_sa_path_rec) {
         let path = self.path.as_ptr();
-        // SAFETY: the cell is live as long as `self`, to which the program's pointer to it is bound as well.
+        // SAFETY: the cell lives as long as `self`, which also limits the use of the program's pointer to it.
         unsafe { path.write(record) };
         self.set_route(rdma_route { path_rec: path, num_paths: 1, ..self.route() });
     }

@@ -6,39 +6,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use libc::sockaddr_storage;
 use pumice_device::gsi::BindingId;
-use pumice_device::outside::lineage::{Generation, PerProcess};
+use pumice_device::outside::fork_generation::{Generation, PerProcess};
 use pumice_transport::cm::{CmPath, ListenerId, Served};
 use pumice_transport::mad::{CommId, Ece, PortSpace, TransportType};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Psn;
 
-use super::acknowledgement::Unacknowledged;
+use super::acknowledgement::UnacknowledgedEvents;
 use super::channel;
-use super::fields::Fields;
+use super::fields::IdFields;
 use super::shared::{self, SharedDevice, random, shared_at, shared_of};
-use crate::ground::abi::{ibv_gid, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_ib_addr};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::gate::{About, given_back, handed_out};
-use crate::ground::inherited;
-use crate::ground::plain::PassedOn;
-use crate::ground::zeroed::zeroed;
+use crate::abi::plain::ForwardedStruct;
+use crate::abi::zeroed::zeroed;
+use crate::abi::{ibv_gid, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_ib_addr};
+use crate::gate::{CallSubject, given_back, handed_out};
+use crate::log::inherited;
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::address::lookup::AddressInfo;
 use crate::rdma_cm::address::{infiniband, socket_address};
 use crate::rdma_cm::constants::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV};
 
 /// A channel of identifiers.
-pub(crate) type Channel = channel::Channel<Id>;
-pub(crate) type ChannelPointer = channel::ChannelPointer<Id>;
+pub(crate) type EventChannel = channel::EventChannel<Id>;
+pub(crate) type EventChannelPointer = channel::EventChannelPointer<Id>;
 pub(crate) type LocalEvent = channel::LocalEvent<Id>;
 
 /// An identifier.
 #[repr(C)]
 pub(crate) struct Id {
-    /// The structure that the program's pointer points at.
-    pub(crate) c: Fields,
+    /// Structure that the program's pointer points at.
+    pub(crate) c: IdFields,
     generation: Generation,
-    state: Mutex<State>,
-    unacknowledged: Unacknowledged,
+    state: Mutex<IdState>,
+    unacknowledged: UnacknowledgedEvents,
 }
 
 /// A program's pointer to an identifier, as a call gets it: null, or an identifier that is not destroyed.
@@ -47,28 +47,39 @@ pub(crate) struct Id {
 pub(crate) struct IdPointer(*mut rdma_cm_id);
 
 impl IdPointer {
-    /// For the gate: a call is about this identifier.
-    pub(crate) fn about(self) -> About {
-        self.with_device(About::of(self.0))
+    /// Tells the gate that a call is about this identifier.
+    pub(crate) fn about(self) -> CallSubject {
+        self.with_device(CallSubject::of(self.0))
     }
 
-    /// For the gate: a call is about the device of this identifier.
-    pub(crate) fn on(self) -> About {
-        self.with_device(About::NOTHING)
+    /// Tells the gate that a call is about the device of this identifier.
+    pub(crate) fn on(self) -> CallSubject {
+        self.with_device(CallSubject::NOTHING)
     }
 
-    fn with_device(self, about: About) -> About {
+    fn with_device(self, about: CallSubject) -> CallSubject {
         about.owned_by(self.0.cast_const().cast(), |pointer| {
-            let id = IdPointer(pointer.cast_mut().cast()).id();
+            let id = IdPointer(pointer.cast_mut().cast()).known();
             id.map_or(0, |id| id.c.verbs().addr())
         })
     }
 
-    /// The identifier.
+    /// Returns the identifier, for a call that is a command to the kernel in librdmacm.
     ///
     /// # Errors
-    /// EINVAL: the pointer is null, or the identifier is of the process that this one was forked from.
+    /// Fails as [`IdPointer::known`], and with EACCES as [`EventChannel::check_opener`].
     pub(crate) fn id(self) -> Result<Arc<Id>, Errno> {
+        let id = self.known()?;
+        id.state().channel.check_opener()?;
+        Ok(id)
+    }
+
+    /// Returns the identifier.
+    ///
+    /// # Errors
+    /// Fails with EINVAL if the pointer is null, or if the identifier is of the process that this one was
+    /// forked from.
+    pub(crate) fn known(self) -> Result<Arc<Id>, Errno> {
         if self.0.is_null() {
             return Err(INVALID.because(|| "a null pointer was given where an identifier belongs".to_owned()));
         }
@@ -76,7 +87,7 @@ impl IdPointer {
             return Err(inherited::refuse("connection identifier"));
         }
         let id = self.0.cast_const().cast::<Id>();
-        // SAFETY: the program's pointer came from `Id::hand_out`, and what that counted is not given back
+        // SAFETY: the program's pointer came from `Id::hand_out`, whose reference has not been given back
         // yet.
         Ok(unsafe {
             Arc::increment_strong_count(id);
@@ -84,15 +95,16 @@ impl IdPointer {
         })
     }
 
-    /// Whether this process made the identifier. The pointer is not null.
+    /// Reports whether this process made the identifier. The pointer is not null.
     fn is_own(self) -> bool {
         let id = self.0.cast_const().cast::<Id>();
-        // SAFETY: the program's pointer came from `Id::hand_out`, and what that counted is not given back
+        // SAFETY: the program's pointer came from `Id::hand_out`, whose reference has not been given back
         // yet; a child has a copy.
         unsafe { (*id).generation }.is_own()
     }
 
-    /// Takes the program's identifier back, if the pointer is not null and the identifier is this process's.
+    /// Takes the program's reference to the identifier back, if the pointer is not null and the identifier is
+    /// this process's.
     pub(crate) fn take_back(self) -> Option<Arc<Id>> {
         if !self.0.is_null() && !self.is_own() {
             return None;
@@ -104,102 +116,102 @@ impl IdPointer {
     }
 }
 
-/// How far an identifier is.
+/// Progress of an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Nothing yet.
+pub(crate) enum IdStage {
+    /// The identifier is new.
     Idle,
-    /// It has an address.
+    /// The identifier has an address.
     Bound,
-    /// It looks for the host of a peer.
+    /// The identifier searches for the host of a peer.
     Resolving,
-    /// It has a peer's address.
+    /// The identifier has a peer's address.
     AddressResolved,
-    /// It has a path.
+    /// The identifier has a path.
     RouteResolved,
-    /// Requests come to it.
+    /// The identifier listens for requests.
     Listening,
-    /// It has sent a request that is not answered yet.
+    /// The identifier has sent a request that is not answered yet.
     Connecting,
-    /// It is a request of a peer, not answered yet.
+    /// The identifier is a request of a peer, not answered yet.
     Requested,
     /// The request was accepted.
     Accepted,
-    /// Connected, or the service is resolved.
+    /// The connection is established, or the service is resolved.
     Connected,
     /// The connection has ended, or was refused.
     Ended,
 }
 
-/// `rdma_set_option`.
+/// Options of `rdma_set_option`.
 #[derive(Default)]
-pub(crate) struct Options {
+pub(crate) struct IdOptions {
     pub(crate) type_of_service: u8,
     pub(crate) reuse_address: bool,
-    /// Whether all addresses are those of one family, if the program says so.
+    /// True if all addresses are those of one family; `None` if the program has not chosen.
     pub(crate) one_family: Option<bool>,
     /// Time code of the transport timeout.
     pub(crate) ack_timeout: Option<u8>,
 }
 
-/// What changes of an identifier.
-pub(crate) struct State {
-    pub(crate) channel: Arc<Channel>,
-    /// Calls wait for their event.
+/// The part of an identifier that changes.
+pub(crate) struct IdState {
+    pub(crate) channel: Arc<EventChannel>,
+    /// True if calls wait for their event.
     pub(crate) synchronous: bool,
-    pub(crate) stage: Stage,
+    pub(crate) stage: IdStage,
     pub(crate) connection: Option<CommId>,
-    /// What is bound of its service, and what listens there, each with the index of the device.
+    /// Bindings of its service, and listeners there, each with the index of the device.
     pub(crate) bindings: Vec<(usize, BindingId)>,
     pub(crate) listeners: Vec<(usize, ListenerId)>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) path: Option<CmPath>,
-    /// Where the peer's PSNs begin.
+    /// First PSN of the peer's packets.
     pub(crate) psn: Psn,
-    pub(crate) options: Options,
-    /// READs and atomics to serve, and to have outstanding.
+    pub(crate) options: IdOptions,
+    /// Numbers of READs and atomics to serve, and to have outstanding.
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
-    /// Of an endpoint: what queue pairs its requests get, and the private data that it connects with.
-    pub(crate) queue_pair: Option<PassedOn<ibv_qp_init_attr>>,
+    /// Attributes of the queue pairs of an endpoint's requests, and the private data with which it connects.
+    pub(crate) queue_pair: Option<ForwardedStruct<ibv_qp_init_attr>>,
     pub(crate) connect_data: Vec<u8>,
     pub(crate) local_ece: Ece,
     pub(crate) remote_ece: Ece,
-    /// The program was told of the disconnection.
+    /// True if the program was notified of the disconnection.
     pub(crate) disconnect_reported: bool,
-    pub(crate) memberships: Vec<Membership>,
-    /// The program writes its addresses as GIDs (AF_IB).
+    pub(crate) memberships: Vec<GroupMembership>,
+    /// True if the program writes its addresses as GIDs (AF_IB).
     pub(crate) by_gid: bool,
-    /// The answer of `rdma_resolve_addrinfo` that the program has not asked for yet.
+    /// Answer of `rdma_resolve_addrinfo` that the program has not fetched yet.
     pub(crate) address_info: Option<AddressInfo>,
 }
 
 /// A multicast group that an identifier has joined.
-pub(crate) struct Membership {
-    /// As the program wrote it: it leaves by the same.
+pub(crate) struct GroupMembership {
+    /// Address of the group as the program wrote it: it leaves with the same one.
     pub(crate) address: Vec<u8>,
     pub(crate) group: Gid,
-    /// A queue pair was attached.
+    /// True if a queue pair was attached.
     pub(crate) attached: bool,
-    /// Events of it that the program has fetched and not acknowledged.
-    pub(crate) unacknowledged: Arc<Unacknowledged>,
+    /// Events of the group that the program has fetched and not acknowledged.
+    pub(crate) unacknowledged: Arc<UnacknowledgedEvents>,
 }
 
 impl Id {
-    /// A new identifier.
+    /// Creates an identifier from its parts.
     pub(crate) fn new(
-        channel: Arc<Channel>,
+        channel: Arc<EventChannel>,
         synchronous: bool,
         context: *mut c_void,
         ps: u32,
         kind: u32,
     ) -> Arc<Id> {
         let c = rdma_cm_id { channel: channel.as_ptr(), context, ps, qp_type: kind, ..zeroed() };
-        let state = State {
+        let state = IdState {
             channel,
             synchronous,
-            stage: Stage::Idle,
+            stage: IdStage::Idle,
             connection: None,
             bindings: Vec::new(),
             listeners: Vec::new(),
@@ -207,7 +219,7 @@ impl Id {
             remote: None,
             path: None,
             psn: Psn::new(random()),
-            options: Options::default(),
+            options: IdOptions::default(),
             responder_resources: 0,
             initiator_depth: 0,
             queue_pair: None,
@@ -219,24 +231,25 @@ impl Id {
             by_gid: false,
             address_info: None,
         };
-        let unacknowledged = Unacknowledged::default();
+        let unacknowledged = UnacknowledgedEvents::default();
         let id = Arc::new(Id {
-            c: Fields::new(c),
+            c: IdFields::new(c),
             generation: Generation::own(),
             state: Mutex::new(state),
             unacknowledged,
         });
-        note(&id);
+        register_id(&id);
         id
     }
 
-    /// An identifier on a channel, or, without one, a synchronous one with a channel of its own. `kind`: of
-    /// queue pair, if it is not the usual one of the port space.
+    /// Creates an identifier on a channel, or, without one, a synchronous one with a channel of its own.
+    /// `kind` is the type of queue pair, if it is not the usual one of the port space.
     ///
     /// # Errors
-    /// EINVAL: there is no such port space. Those of opening the device; there are no descriptors.
+    /// Fails with EINVAL if there is no such port space, with the errors of opening the device, and if there
+    /// are no descriptors.
     pub(crate) fn create(
-        channel: Option<Arc<Channel>>,
+        channel: Option<Arc<EventChannel>>,
         context: *mut c_void,
         ps: u32,
         kind: Option<u32>,
@@ -244,7 +257,7 @@ impl Id {
         let kind = kind_of(ps).map(|usual| kind.unwrap_or(usual))?;
         shared::up_to_date()?;
         let synchronous = channel.is_none();
-        let channel = channel.map_or_else(Channel::new, Ok)?;
+        let channel = channel.map_or_else(EventChannel::new, Ok)?;
         Ok(Id::new(channel, synchronous, context, ps, kind))
     }
 
@@ -254,28 +267,28 @@ impl Id {
         Arc::into_raw(Arc::clone(self)).cast_mut().cast()
     }
 
-    /// The program's pointer.
+    /// Returns the program's pointer.
     pub(crate) const fn as_ptr(&self) -> *mut rdma_cm_id {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Its events that the program has fetched and not acknowledged.
-    pub(crate) const fn unacknowledged(&self) -> &Unacknowledged {
+    /// Returns its events that the program has fetched and not acknowledged.
+    pub(crate) const fn unacknowledged(&self) -> &UnacknowledgedEvents {
         &self.unacknowledged
     }
 
-    /// Its state, locked.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks its state and returns it.
+    pub(crate) fn state(&self) -> MutexGuard<'_, IdState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it exchanges datagrams.
+    /// Reports whether it exchanges datagrams.
     pub(crate) fn is_datagram(&self) -> bool {
         self.c.qp_type() == QPT_UD
     }
 
-    /// What it serves when it listens: what its type of queue pair is for, anything if it has none, as in
-    /// Linux.
+    /// Returns the kinds of requests that it serves when it listens: those of its type of queue pair, or any
+    /// if it has none, as in Linux.
     pub(crate) fn served(&self) -> Served {
         match self.c.qp_type() {
             0 => Served::Anything,
@@ -283,26 +296,26 @@ impl Id {
             QPT_RC => Served::Connections(TransportType::Rc),
             QPT_UC => Served::Connections(TransportType::Uc),
             QPT_XRC_RECV => Served::Connections(TransportType::Xrc),
-            // No request asks for it.
+            // No request can ask for this one.
             _ => Served::Connections(TransportType::Rd),
         }
     }
 
-    /// Its port space.
+    /// Returns its port space.
     pub(crate) fn port_space(&self) -> PortSpace {
-        // `Id::create` has checked it.
+        // `Id::create` has checked the number.
         u16::try_from(self.c.ps()).ok().and_then(PortSpace::from_number).unwrap_or(PortSpace::Tcp)
     }
 
-    /// What the identifiers share of its device: of the first one if it is on none yet.
+    /// Returns the shared objects of its device: of the first one if it is on none yet.
     ///
     /// # Errors
-    /// Those of opening the devices.
+    /// Fails with the errors of opening the devices.
     pub(crate) fn shared(&self) -> Result<&'static SharedDevice, Errno> {
         shared_of(self.c.verbs())
     }
 
-    /// It is on this port of the device from now on.
+    /// Puts the identifier on this port of the device.
     pub(crate) fn attach(&self, shared: &SharedDevice, port_num: u8) {
         self.c.set_verbs(shared.context());
         self.c.set_port_num(port_num);
@@ -311,8 +324,8 @@ impl Id {
         }
     }
 
-    /// Shows the program its addresses.
-    pub(crate) fn show_addresses(&self, state: &State) {
+    /// Writes its addresses into the program's structure.
+    pub(crate) fn show_addresses(&self, state: &IdState) {
         let mut route = self.c.route();
         if let Some(local) = state.local {
             route.addr.src_storage = self.to_c(local, state.by_gid);
@@ -329,7 +342,7 @@ impl Id {
         self.c.set_route(route);
     }
 
-    /// An address as the program writes addresses.
+    /// Converts an address to the form in which the program writes addresses.
     fn to_c(&self, address: SocketAddr, by_gid: bool) -> sockaddr_storage {
         if by_gid {
             socket_address::storage(&infiniband::bytes(&infiniband::to_c(address, self.port_space())))
@@ -338,7 +351,7 @@ impl Id {
         }
     }
 
-    /// Shows the program its path.
+    /// Writes its path into the program's structure.
     pub(crate) fn show_path(&self, path: &CmPath) {
         let mut record = ibv_sa_path_rec {
             flow_label: path.route.flow_label.to_be(),
@@ -348,7 +361,7 @@ impl Id {
             numb_path: 1,
             pkey: path.pkey.to_be(),
             sl: path.sl,
-            // "Exactly".
+            // The selector 2 stands for "exactly".
             mtu_selector: 2,
             mtu: path.mtu as u8,
             rate_selector: 2,
@@ -365,13 +378,17 @@ impl Id {
     /// Moves to another channel, under the registry's lock.
     ///
     /// # Errors
-    /// Those of opening the device.
-    pub(crate) fn migrate(self: &Arc<Id>, channel: Arc<Channel>, synchronous: bool) -> Result<(), Errno> {
+    /// Fails with the errors of opening the device.
+    pub(crate) fn migrate(
+        self: &Arc<Id>,
+        channel: Arc<EventChannel>,
+        synchronous: bool,
+    ) -> Result<(), Errno> {
         let mut state = self.state();
-        // Those of a request that is not accepted are nowhere.
-        if let Some(connection) = state.connection.filter(|_| state.stage != Stage::Requested) {
+        // Events of a request that is not accepted are on no channel.
+        if let Some(connection) = state.connection.filter(|_| state.stage != IdStage::Requested) {
             let own = self.shared()?;
-            // One that is over on the device has no events to move.
+            // A connection that is over on the device has no events to move.
             let _ = own.hca().cm_migrate(connection, channel.device(own.index()));
         }
         for (index, listener) in &state.listeners {
@@ -385,30 +402,30 @@ impl Id {
     }
 }
 
-/// All identifiers, and how many there may be before those that are gone are forgotten.
+/// All identifiers, and the number at which those that are gone are removed.
 static ALL: PerProcess<Mutex<(Vec<Weak<Id>>, usize)>> =
-    PerProcess::new(|_| Mutex::new((Vec::new(), LEAST_KNOWN)));
+    PerProcess::new(|_| Mutex::new((Vec::new(), MIN_LISTED)));
 
-const LEAST_KNOWN: usize = 64;
+const MIN_LISTED: usize = 64;
 
-/// An identifier was made.
-fn note(id: &Arc<Id>) {
+/// Records a new identifier.
+fn register_id(id: &Arc<Id>) {
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     if all.0.len() >= all.1 {
         all.0.retain(|known| known.strong_count() > 0);
-        all.1 = LEAST_KNOWN.max(all.0.len() * 2);
+        all.1 = MIN_LISTED.max(all.0.len() * 2);
     }
     all.0.push(Arc::downgrade(id));
 }
 
-/// The identifiers that were made, those that are gone among them.
+/// Returns the identifiers that were made, including those that are gone.
 pub(crate) fn known() -> Vec<Weak<Id>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
 }
 
-/// The channels that identifiers have, each once.
-pub(crate) fn channels() -> Vec<Arc<Channel>> {
-    let mut found: Vec<Arc<Channel>> = Vec::new();
+/// Returns the channels that identifiers use, each once.
+pub(crate) fn channels() -> Vec<Arc<EventChannel>> {
+    let mut found: Vec<Arc<EventChannel>> = Vec::new();
     for id in known().iter().filter_map(Weak::upgrade) {
         let channel = Arc::clone(&id.state().channel);
         if found.iter().all(|one| !Arc::ptr_eq(one, &channel)) {
@@ -418,9 +435,9 @@ pub(crate) fn channels() -> Vec<Arc<Channel>> {
     found
 }
 
-impl ChannelPointer {
-    /// The addresses of the identifiers that have this channel, destroyed ones of which something is left
-    /// among them.
+impl EventChannelPointer {
+    /// Returns the addresses of the identifiers that use this channel, including destroyed ones that still
+    /// have references.
     pub(crate) fn identifiers(self) -> Vec<usize> {
         let all = known().into_iter().filter_map(|known| known.upgrade());
         let own = all.filter(|id| id.state().channel.as_ptr().addr() == self.addr());
@@ -428,7 +445,7 @@ impl ChannelPointer {
     }
 }
 
-/// The kind of queue pair of a port space.
+/// Returns the type of queue pair of a port space.
 fn kind_of(ps: u32) -> Result<u32, Errno> {
     match u16::try_from(ps).ok().and_then(PortSpace::from_number) {
         //= man:rdma_create_id

@@ -1,9 +1,9 @@
-//! Multicast groups that identifiers are members of: their queue pairs are attached to them.
+//! Memberships of identifiers in multicast groups, to which their queue pairs are attached.
 
-use super::identifier::{Id, Membership};
+use super::identifier::{GroupMembership, Id};
 use super::objects;
 
-/// Takes the queue pair, which is about to be destroyed, out of its groups.
+/// Detaches the queue pair, which is about to be destroyed, from its groups.
 pub(crate) fn detach_all(id: &Id) {
     for member in &mut id.state().memberships {
         detach(id, member);
@@ -11,8 +11,8 @@ pub(crate) fn detach_all(id: &Id) {
     }
 }
 
-/// Takes the queue pair, if it was attached, out of the group of one membership.
-pub(crate) fn detach(id: &Id, member: &Membership) {
+/// Detaches the queue pair, if it was attached, from the group of one membership.
+pub(crate) fn detach(id: &Id, member: &GroupMembership) {
     if member.attached && !id.c.qp().is_null() {
         // The program may have detached it itself.
         let _ = objects::detach(id.c.qp(), member.group);

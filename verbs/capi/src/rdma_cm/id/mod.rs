@@ -1,4 +1,4 @@
-//! Identifiers, the channels that their events come to, and the verbs objects that they make.
+//! Identifiers, their event channels, and the verbs objects that they make.
 
 pub(crate) mod acknowledgement;
 pub(crate) mod binding;

@@ -1,6 +1,6 @@
-//! Identifiers that look for the host of their peer: as in Linux, an address is resolved when the kernel
-//! knows where the next hop on the way is, and is an error when a time limit passes before. A thread waits
-//! for that while there are such identifiers.
+//! Identifiers that search for the host of their peer: as in Linux, an address is resolved when the kernel
+//! knows the next hop's link address, and fails when a time limit passes before. A thread waits for that
+//! while there are such identifiers.
 
 use std::mem;
 use std::net::SocketAddr;
@@ -9,101 +9,115 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use pumice_device::outside;
-use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::fork_generation::PerProcess;
 use pumice_device::outside::neighbour::{Neighbour, NeighbourChanges, Neighbours};
 use pumice_device::outside::thread::start_without_signals;
 use pumice_transport::cm::CmPath;
 
 use super::binding::ephemeral_port;
-use super::identifier::{Id, LocalEvent, Stage, State};
+use super::identifier::{Id, IdStage, IdState, LocalEvent};
 use super::shared::shared_at;
-use crate::ground::errno::Errno;
-use crate::ground::gate::quietly;
+use crate::call_sites::current_call::run_internally;
+use crate::objects::peer_host;
+use crate::platform::errno::Errno;
 
-use crate::ground::system_call;
+use crate::platform::system_call;
 use crate::rdma_cm::constants::{ADDR_ERROR, ADDR_RESOLVED};
 
-/// After which time the kernel is made to look for a host again: it gives up after three attempts, a second
+/// Time after which the kernel is made to search for a host again: it gives up after three attempts, a second
 /// each.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The way to a peer: what an identifier has when the peer's address is resolved.
-pub(crate) struct ResolvedPath {
-    /// The index of the device among the devices.
+/// The path to a peer, which an identifier gets when the peer's address is resolved.
+pub(crate) struct ResolvedCmPath {
+    /// Index of the device among the devices.
     pub(crate) device: usize,
     pub(crate) port_num: u8,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) path: CmPath,
-    /// The host that has to be found first.
+    /// Host that has to be found first.
     pub(crate) neighbour: Option<Neighbour>,
 }
 
-impl ResolvedPath {
-    /// The identifier goes this way; its program is told.
-    pub(crate) fn take(&self, id: &Arc<Id>, state: &mut State) {
+impl ResolvedCmPath {
+    /// Gives the identifier this path, and notifies its program.
+    pub(crate) fn take(&self, id: &Arc<Id>, state: &mut IdState) {
         let Ok(shared) = shared_at(self.device) else {
-            return no_way(id, state, self.remote, -libc::ENODEV);
+            return fail_resolution(id, state, self.remote, -libc::ENODEV);
         };
         (state.local, state.remote, state.path) = (Some(self.local), Some(self.remote), Some(self.path));
-        state.stage = Stage::AddressResolved;
+        state.stage = IdStage::AddressResolved;
         id.attach(shared, self.port_num);
         id.show_addresses(state);
         state.channel.push(LocalEvent::new(Arc::clone(id), ADDR_RESOLVED, 0));
     }
 }
 
-/// There is no way to the peer: the program is told by a negative errno, and may try again. As in Linux, the
-/// identifier has an address now, if only that of no device.
-pub(crate) fn no_way(id: &Arc<Id>, state: &mut State, peer: SocketAddr, status: i32) {
+/// Notifies the program with a negative errno that there is no path to the peer; it may try again. As in
+/// Linux, the identifier has an address now, even if it is that of no device.
+pub(crate) fn fail_resolution(id: &Arc<Id>, state: &mut IdState, peer: SocketAddr, status: i32) {
     let any = if peer.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
     state.local.get_or_insert_with(|| SocketAddr::new(any, ephemeral_port()));
-    state.stage = Stage::Bound;
+    state.stage = IdStage::Bound;
     state.channel.push(LocalEvent::new(Arc::clone(id), ADDR_ERROR, status));
 }
 
-/// Goes a way as soon as its first host is found, if one has to be, within `limit`.
-pub(crate) fn take_when_found(id: &Arc<Id>, state: &mut State, way: ResolvedPath, limit: Duration) {
-    let tables = way.neighbour.and_then(|neighbour| Some((neighbour, Neighbours::new().ok()?)));
+/// Takes a path as soon as its first host is found, if one has to be, within `limit`.
+pub(crate) fn apply_when_found(id: &Arc<Id>, state: &mut IdState, resolved: ResolvedCmPath, limit: Duration) {
+    let is_own = resolved.local.ip() == resolved.remote.ip();
+    if let Err(Errno(errno)) =
+        if is_own { Ok(()) } else { peer_host::check_answers_arp(resolved.remote.ip()) }
+    {
+        return fail_resolution(id, state, resolved.remote, -errno);
+    }
+    let tables = resolved.neighbour.and_then(|neighbour| Some((neighbour, Neighbours::new().ok()?)));
     let Some((neighbour, _)) = tables.filter(|(neighbour, tables)| !tables.has(neighbour)) else {
-        return way.take(id, state);
+        return resolved.take(id, state);
     };
-    neighbour.look_for();
+    neighbour.start_resolution();
     let now = outside::now();
-    let search = Search { id: Arc::downgrade(id), way, neighbour, until: now + limit, again: now + AGAIN };
-    state.stage = Stage::Resolving;
-    // Without a thread that waits, the connection request finds out.
-    if let Some(way) = wait_for(search) {
-        way.take(id, state);
+    let search = NeighbourSearch {
+        id: Arc::downgrade(id),
+        resolved,
+        neighbour,
+        until: now + limit,
+        retry_at: now + RETRY_INTERVAL,
+    };
+    state.stage = IdStage::Resolving;
+    // Without a thread that waits, the connection request shows whether the host is there.
+    if let Some(resolved) = wait_for(search) {
+        resolved.take(id, state);
     }
 }
 
-/// An identifier that looks for a host.
-struct Search {
+/// An identifier that searches for a host.
+struct NeighbourSearch {
     id: Weak<Id>,
-    way: ResolvedPath,
+    resolved: ResolvedCmPath,
     neighbour: Neighbour,
     until: Instant,
-    again: Instant,
+    retry_at: Instant,
 }
 
-impl Search {
-    /// Looks whether the host is found, or the time over; then the search has ended, as it has for an
-    /// identifier that is gone.
+impl NeighbourSearch {
+    /// Checks whether the search has ended: the host is found, the time is over, or the identifier is gone.
     fn has_ended(&mut self, tables: &Neighbours) -> bool {
         let Some(id) = self.id.upgrade() else { return true };
         let (found, now) = (tables.has(&self.neighbour), outside::now());
         let mut state = id.state();
-        if state.stage != Stage::Resolving {
+        if state.stage != IdStage::Resolving {
             return true;
         }
         match () {
-            () if found => self.way.take(&id, &mut state),
-            () if now >= self.until => no_way(&id, &mut state, self.way.remote, -libc::ETIMEDOUT),
+            () if found => self.resolved.take(&id, &mut state),
+            () if now >= self.until => {
+                fail_resolution(&id, &mut state, self.resolved.remote, -libc::ETIMEDOUT)
+            }
             () => {
-                if now >= self.again {
-                    self.again = now + AGAIN;
-                    self.neighbour.look_for();
+                if now >= self.retry_at {
+                    self.retry_at = now + RETRY_INTERVAL;
+                    self.neighbour.start_resolution();
                 }
                 return false;
             }
@@ -112,30 +126,31 @@ impl Search {
     }
 }
 
-/// The searches of a process, and what wakes the thread that looks after them.
+/// The searches of a process, and the descriptor that wakes their thread.
 #[derive(Default)]
-struct Searches {
-    all: Vec<Search>,
-    /// While the thread runs.
+struct NeighbourSearches {
+    all: Vec<NeighbourSearch>,
+    /// Descriptor that wakes the thread, while it runs.
     wake: Option<OwnedFd>,
 }
 
-static SEARCHES: PerProcess<Mutex<Searches>> = PerProcess::new(|_| Mutex::default());
+static SEARCHES: PerProcess<Mutex<NeighbourSearches>> = PerProcess::new(|_| Mutex::default());
 
-/// The searches, locked. No identifier may be locked by the thread that looks after them meanwhile.
-fn searches() -> MutexGuard<'static, Searches> {
+/// Locks the searches and returns them. While the searching thread holds this lock, it must not lock an
+/// identifier.
+fn searches() -> MutexGuard<'static, NeighbourSearches> {
     SEARCHES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has a thread look after a search. The way, if there is no thread to be had.
-fn wait_for(search: Search) -> Option<ResolvedPath> {
+/// Hands a search to the thread. Returns the path if no thread is available.
+fn wait_for(search: NeighbourSearch) -> Option<ResolvedCmPath> {
     let mut searches = searches();
     if let Some(wake) = &searches.wake {
         system_call::signal(wake.as_fd());
         searches.all.push(search);
         return None;
     }
-    let Some(wake) = start() else { return Some(search.way) };
+    let Some(wake) = start() else { return Some(search.resolved) };
     searches.wake = Some(wake);
     searches.all.push(search);
     None
@@ -146,29 +161,30 @@ fn start() -> Option<OwnedFd> {
     let (tables, changes) = (Neighbours::new().ok()?, NeighbourChanges::new().ok()?);
     let wake = system_call::event(libc::EFD_CLOEXEC).ok()?;
     let own = wake.try_clone().ok()?;
-    // What it does is none of the program's calls.
-    start_without_signals("pumice-arp", move || quietly(|| run(&tables, &changes, own.as_fd()))).ok()?;
+    // Its calls do not count as the program's.
+    start_without_signals("pumice-arp", move || run_internally(|| run(&tables, &changes, own.as_fd())))
+        .ok()?;
     Some(wake)
 }
 
-/// Looks after the searches until there are none.
+/// Runs the searches until there are none.
 fn run(tables: &Neighbours, changes: &NeighbourChanges, wake: BorrowedFd<'_>) {
     loop {
         system_call::clear(wake);
         changes.drain();
-        // Taken out, so that others may add some while identifiers are told.
-        let mut looked_at = mem::take(&mut searches().all);
-        looked_at.retain_mut(|search| !search.has_ended(tables));
+        // The searches are taken out, so that others may be added while identifiers are notified.
+        let mut due = mem::take(&mut searches().all);
+        due.retain_mut(|search| !search.has_ended(tables));
         let mut searches = searches();
-        searches.all.append(&mut looked_at);
-        let Some(next) = searches.all.iter().map(|search| search.until.min(search.again)).min() else {
+        searches.all.append(&mut due);
+        let Some(next) = searches.all.iter().map(|search| search.until.min(search.retry_at)).min() else {
             searches.wake = None;
             return;
         };
         drop(searches);
         let entry = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
         let mut entries = [entry(wake.as_raw_fd()), entry(changes.as_fd().as_raw_fd())];
-        // However it ends, the tables are looked at again.
+        // The tables are checked again after every result of the wait.
         let _: Result<usize, Errno> = system_call::poll(&mut entries, Some(next));
     }
 }

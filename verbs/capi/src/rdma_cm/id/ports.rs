@@ -1,46 +1,47 @@
-//! Ports that identifiers of this process have, and which of them may have the same: the rules of Linux
-//! (`cma_check_port`). Other processes are the devices' business.
+//! Ports that identifiers of this process have, and the rules of Linux for sharing them (`cma_check_port`).
+//! The devices handle other processes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::fork_generation::PerProcess;
 use pumice_transport::mad::PortSpace;
 
-use crate::ground::errno::Errno;
+use crate::platform::errno::Errno;
 
 /// An identifier that has a port.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Owner {
-    /// Its address in memory, by which it is known here.
+pub(crate) struct PortOwner {
+    /// Address of the identifier in memory, which identifies it here.
     pub(crate) id: usize,
     pub(crate) address: SocketAddr,
-    /// All addresses are those of one family.
+    /// True if all addresses are those of one family.
     pub(crate) one_family: bool,
-    /// It shares the port with others that do.
+    /// True if it shares the port with others that do.
     pub(crate) reuses: bool,
 }
 
-type Key = (u16, u16);
+type PortKey = (u16, u16);
 
-/// Those that have each port.
-type Owners = BTreeMap<Key, Vec<Owner>>;
+/// Owners of each port.
+type PortOwners = BTreeMap<PortKey, Vec<PortOwner>>;
 
-static OWNERS: PerProcess<Mutex<Owners>> = PerProcess::new(|_| Mutex::default());
+static OWNERS: PerProcess<Mutex<PortOwners>> = PerProcess::new(|_| Mutex::default());
 
-fn owners() -> MutexGuard<'static, Owners> {
+fn owners() -> MutexGuard<'static, PortOwners> {
     OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const fn key(space: PortSpace, port: u16) -> Key {
+const fn key(space: PortSpace, port: u16) -> PortKey {
     (space as u16, port)
 }
 
-impl Owner {
+impl PortOwner {
     /// # Errors
-    /// EADDRNOTAVAIL: one of both has all addresses. EADDRINUSE: they have the same one.
-    fn beside(&self, other: &Owner) -> Result<(), Errno> {
+    /// Fails with EADDRNOTAVAIL if one of both has all addresses, and with EADDRINUSE if they have the same
+    /// one.
+    fn check_coexistence(&self, other: &PortOwner) -> Result<(), Errno> {
         let families_differ = self.address.is_ipv4() != other.address.is_ipv4();
         if self.one_family && other.one_family && families_differ {
             return Ok(());
@@ -63,34 +64,34 @@ impl Owner {
     }
 }
 
-/// An identifier gets a port.
+/// Claims a port for an identifier.
 ///
 /// # Errors
-/// Another one has it, and not both share it.
-pub(crate) fn claim(space: PortSpace, owner: Owner) -> Result<(), Errno> {
+/// Fails if another one has it, and not both share it.
+pub(crate) fn claim(space: PortSpace, owner: PortOwner) -> Result<(), Errno> {
     let mut owners = owners();
     let same = owners.entry(key(space, owner.address.port())).or_default();
     let mut others = same.iter().filter(|other| !(owner.reuses && other.reuses));
-    others.try_for_each(|other| owner.beside(other))?;
+    others.try_for_each(|other| owner.check_coexistence(other))?;
     same.push(owner);
     Ok(())
 }
 
-/// An identifier that shared its port listens: now it has to have it alone.
+/// Makes an identifier the only owner of a port that it shared, because it listens.
 ///
 /// # Errors
-/// Another one has it, too.
+/// Fails if another one has it, too.
 pub(crate) fn stop_sharing(space: PortSpace, id: usize, port: u16) -> Result<(), Errno> {
     let mut owners = owners();
     let Some(same) = owners.get_mut(&key(space, port)) else { return Ok(()) };
     let Some(own) = same.iter().find(|owner| owner.id == id).copied() else { return Ok(()) };
-    same.iter().filter(|other| other.id != id).try_for_each(|other| own.beside(other))?;
+    same.iter().filter(|other| other.id != id).try_for_each(|other| own.check_coexistence(other))?;
     same.iter_mut().filter(|owner| owner.id == id).for_each(|owner| owner.reuses = false);
     Ok(())
 }
 
-/// An identifier that is bound says anew how it shares its port.
-pub(crate) fn change(space: PortSpace, id: usize, port: u16, change: impl FnOnce(&mut Owner)) {
+/// Changes how a bound identifier shares its port.
+pub(crate) fn change(space: PortSpace, id: usize, port: u16, change: impl FnOnce(&mut PortOwner)) {
     let mut owners = owners();
     let same = owners.get_mut(&key(space, port));
     if let Some(own) = same.and_then(|same| same.iter_mut().find(|owner| owner.id == id)) {
@@ -98,12 +99,12 @@ pub(crate) fn change(space: PortSpace, id: usize, port: u16, change: impl FnOnce
     }
 }
 
-/// Whether no identifier has a port.
+/// Reports whether no identifier has a port.
 pub(crate) fn is_unused(space: PortSpace, port: u16) -> bool {
     !owners().contains_key(&key(space, port))
 }
 
-/// An identifier gives its port back, if it has one.
+/// Releases the port of an identifier, if it has one.
 pub(crate) fn release(space: PortSpace, id: usize, port: u16) {
     let mut owners = owners();
     if let Some(same) = owners.get_mut(&key(space, port)) {
@@ -118,9 +119,9 @@ pub(crate) fn release(space: PortSpace, id: usize, port: u16) {
 mod tests {
     use super::*;
 
-    fn owner(id: usize, address: &str, reuses: bool) -> Owner {
+    fn owner(id: usize, address: &str, reuses: bool) -> PortOwner {
         let address: SocketAddr = address.parse().unwrap();
-        Owner { id, address, one_family: address.is_ipv4(), reuses }
+        PortOwner { id, address, one_family: address.is_ipv4(), reuses }
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(claim(2, "127.0.0.2:7", false), None);
         assert_eq!(claim(3, "0.0.0.0:7", false), not_available);
         assert_eq!(claim(3, "[::]:7", false), not_available, "it has addresses of both families");
-        assert_eq!(super::claim(space, Owner { one_family: true, ..owner(3, "[::]:7", false) }), Ok(()));
+        assert_eq!(super::claim(space, PortOwner { one_family: true, ..owner(3, "[::]:7", false) }), Ok(()));
         assert_eq!(super::claim(PortSpace::Udp, owner(4, "127.0.0.1:7", false)), Ok(()));
         assert_eq!(claim(5, "127.0.0.1:8", true), None);
         assert_eq!(claim(6, "127.0.0.1:8", true), None);

@@ -1,39 +1,40 @@
-//! Queue pairs of identifiers: what they need to get from state to state, and what is destroyed with them.
+//! Queue pairs of identifiers: the attributes for their state transitions, and the objects that are destroyed
+//! with them.
 
 use std::ffi::c_int;
 use std::ptr;
 
 use pumice_device::hca::Hca;
-use pumice_transport::cm::{MadRoute, QpParameters, State as DeviceState};
+use pumice_transport::cm::{CmState as DeviceState, MadRoute, QpParameters};
 use pumice_transport::qp::AttributeMask;
 use pumice_transport::types::AddressVector;
 
-use super::identifier::{Id, State};
+use super::identifier::{Id, IdState};
 use super::memberships;
-use super::objects::{Completions, destroy_queue_pair, modify_queue_pair};
+use super::objects::{CompletionObjects, destroy_queue_pair, modify_queue_pair};
+use crate::abi::{ibv_ah_attr, ibv_cq, ibv_qp_attr};
 use crate::calls::address_handle::vector_to;
-use crate::ground::abi::{ibv_ah_attr, ibv_cq, ibv_qp_attr};
-use crate::ground::errno::{Errno, INVALID};
+use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::constants::{
     AS_MUCH_AS_THERE_IS, DATAGRAM_Q_KEY, HOP_LIMIT, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND,
 };
 
-/// `IBV_QPS_*`.
+/// Values of `IBV_QPS_*`.
 pub(crate) const INIT: u32 = 1;
 const RTR: u32 = 2;
 pub(crate) const RTS: u32 = 3;
 const ERROR: u32 = 6;
-/// `IBV_ACCESS_REMOTE_WRITE`, and with it READ and ATOMIC.
+/// Flags `IBV_ACCESS_REMOTE_WRITE`, and those of READ and ATOMIC.
 const ACCESS_WRITE: u32 = 2;
 //= linux:cm.c#cm_init_qp_init_attr
 //| READs and atomic operations are allowed if the connection serves any.
 const ACCESS_READ_ATOMIC: u32 = 4 | 8;
-/// READs and atomics that a queue pair of the device has at most.
+/// Returns the largest number of READs and atomics of a queue pair of the device.
 pub(crate) fn rd_atomic_limit(hca: &Hca) -> u8 {
     hca.limits().max_rd_atomic.min(AS_MUCH_AS_THERE_IS - 1)
 }
 
-/// The address vector of a route.
+/// Returns the address vector of a route.
 pub(crate) fn address_vector(hca: &Hca, route: &MadRoute) -> ibv_ah_attr {
     let found = hca.gids().into_iter().find(|(_, entry)| entry.gid == route.local);
     let (sgid_index, port_num) = found.map_or((0, 1), |(index, entry)| (index, entry.port_num));
@@ -49,15 +50,19 @@ pub(crate) fn address_vector(hca: &Hca, route: &MadRoute) -> ibv_ah_attr {
     })
 }
 
-/// What a queue pair of the identifier needs to get to a state.
+/// Returns the attributes that a queue pair of the identifier needs to move to a state.
 ///
 /// # Errors
-/// EINVAL: there is no connection yet that it could be ready for, or no such state.
-pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_attr, AttributeMask), Errno> {
+/// Fails with EINVAL if there is no connection yet that it could be ready for, or no such state.
+pub(crate) fn attributes(
+    id: &Id,
+    state: &IdState,
+    wanted: u32,
+) -> Result<(ibv_qp_attr, AttributeMask), Errno> {
     let hca = id.shared()?.hca();
     let known = state.connection.and_then(|connection| hca.cm_qp_parameters(connection));
     let kind = id.c.qp_type();
-    // One that has no address yet is on no port: the first stands for it.
+    // An identifier without an address is on no port: the first port is used.
     let port_num = id.c.port_num().max(1);
     let mut attr = ibv_qp_attr { qp_state: wanted, port_num, ..ibv_qp_attr::default() };
     let mut mask = AttributeMask::STATE;
@@ -72,11 +77,7 @@ pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_
         return Ok((attr, mask));
     }
     if state.connection.is_some_and(|connection| !hca.cm_state(connection).is_some_and(has_attributes)) {
-        return Err(INVALID.because(|| {
-            "the connection is over, or its peer has given the request up: a queue pair can be of use to \
-             another identifier only"
-                .to_owned()
-        }));
+        return Err(connection_is_over());
     }
     if wanted == INIT {
         mask |= AttributeMask::PKEY_INDEX | AttributeMask::PORT | AttributeMask::ACCESS_FLAGS;
@@ -123,6 +124,14 @@ pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_
     Ok((attr, mask))
 }
 
+fn connection_is_over() -> Errno {
+    INVALID.because(|| {
+        "the connection is over, or its peer has given the request up: a queue pair can be of use to another \
+         identifier only"
+            .to_owned()
+    })
+}
+
 fn peer_is_unknown() -> Errno {
     INVALID.because(|| {
         "the peer's queue pair is not known: the peer has not answered yet, or its program connected without \
@@ -131,8 +140,8 @@ fn peer_is_unknown() -> Errno {
     })
 }
 
-/// Whether a queue pair can get ready for a connection in this state: that of a connection that is over
-/// cannot, as in Linux.
+/// Reports whether a queue pair can get ready for a connection in this state: that of a connection that is
+/// over cannot, as in Linux.
 const fn has_attributes(state: DeviceState) -> bool {
     !matches!(
         state,
@@ -140,8 +149,8 @@ const fn has_attributes(state: DeviceState) -> bool {
     )
 }
 
-/// The route to the peer, with the traffic class of this side.
-fn route_of(qp: &QpParameters, state: &State) -> MadRoute {
+/// Returns the route to the peer, with the traffic class of this side.
+fn route_of(qp: &QpParameters, state: &IdState) -> MadRoute {
     let chosen = state.options.type_of_service;
     MadRoute {
         local: qp.local,
@@ -153,21 +162,21 @@ fn route_of(qp: &QpParameters, state: &State) -> MadRoute {
 }
 
 /// # Errors
-/// Those of the queue pair.
+/// Fails with the errors of the queue pair.
 pub(crate) fn modify(id: &Id, attr: &mut ibv_qp_attr, mask: AttributeMask) -> Result<(), Errno> {
     modify_queue_pair(id.c.qp(), attr, mask)
 }
 
-/// Takes the identifier's queue pair, if it has one, to RTS. `depths`: READs and atomics to serve, and to
-/// have outstanding, where the program has said it.
+/// Moves the identifier's queue pair, if it has one, to RTS. `depths` has the numbers of READs and atomics to
+/// serve, and to have outstanding, if the program gave them.
 ///
 /// # Errors
-/// Those of the queue pair.
-pub(crate) fn connect(id: &Id, state: &State, depths: Option<(u8, u8)>) -> Result<(), Errno> {
+/// Fails with the errors of the queue pair.
+pub(crate) fn connect(id: &Id, state: &IdState, depths: Option<(u8, u8)>) -> Result<(), Errno> {
     if id.c.qp().is_null() {
         return Ok(());
     }
-    // Now that the peer is known, so is what it may do.
+    // The access rights are known now that the peer is known.
     let (mut init, mask) = attributes(id, state, INIT)?;
     modify(id, &mut init, mask)?;
     let (mut ready, mask) = attributes(id, state, RTR)?;
@@ -184,19 +193,19 @@ pub(crate) fn connect(id: &Id, state: &State, depths: Option<(u8, u8)>) -> Resul
     modify(id, &mut sends, mask)
 }
 
-/// Takes the identifier's queue pair, if it has one, to ERR.
+/// Moves the identifier's queue pair, if it has one, to ERR.
 pub(crate) fn to_error(id: &Id) {
     if !id.c.qp().is_null() {
         let mut attr = ibv_qp_attr { qp_state: ERROR, ..ibv_qp_attr::default() };
-        // It may be in that state already.
+        // The queue pair may be in that state already.
         let _ = modify(id, &mut attr, AttributeMask::STATE);
     }
 }
 
-/// The identifier's completion queue for receives, made if there is none.
+/// Returns the identifier's completion queue for receives, made if there is none.
 ///
 /// # Errors
-/// Those of making it.
+/// Fails with the errors of making it.
 pub(crate) fn receive_completion_queue(id: &Id, depth: u32) -> Result<*mut ibv_cq, Errno> {
     if id.c.recv_cq().is_null() {
         let made = completion_queue(id, depth)?;
@@ -206,10 +215,10 @@ pub(crate) fn receive_completion_queue(id: &Id, depth: u32) -> Result<*mut ibv_c
     Ok(id.c.recv_cq())
 }
 
-/// The identifier's completion queue for sends, made if there is none.
+/// Returns the identifier's completion queue for sends, made if there is none.
 ///
 /// # Errors
-/// Those of making it.
+/// Fails with the errors of making it.
 pub(crate) fn send_completion_queue(id: &Id, depth: u32) -> Result<*mut ibv_cq, Errno> {
     if id.c.send_cq().is_null() {
         let made = completion_queue(id, depth)?;
@@ -219,9 +228,9 @@ pub(crate) fn send_completion_queue(id: &Id, depth: u32) -> Result<*mut ibv_cq, 
     Ok(id.c.send_cq())
 }
 
-fn completion_queue(id: &Id, depth: u32) -> Result<Completions, Errno> {
+fn completion_queue(id: &Id, depth: u32) -> Result<CompletionObjects, Errno> {
     let depth = c_int::try_from(depth).map_err(|_| INVALID)?;
-    Completions::create(id.c.verbs(), depth, id.as_ptr().cast())
+    CompletionObjects::create(id.c.verbs(), depth, id.as_ptr().cast())
 }
 
 /// Destroys the identifier's queue pair and the queues that were made for it.
@@ -231,18 +240,18 @@ pub(crate) fn destroy(id: &Id) {
         destroy_queue_pair(id.c.qp());
         id.c.set_qp(ptr::null_mut());
     }
-    // An XRC receive queue has the completion queue for as long as it is there.
+    // An XRC receive queue uses the completion queue as long as it exists.
     if id.c.qp_type() != QPT_XRC_RECV || id.c.srq().is_null() {
         destroy_completion_queues(id);
     }
 }
 
-/// Destroys the completion queues that were made for the identifier, once nothing uses them.
+/// Destroys the completion queues that were made for the identifier, once no object uses them.
 pub(crate) fn destroy_completion_queues(id: &Id) {
-    Completions::new(id.c.send_cq_channel(), id.c.send_cq()).destroy();
+    CompletionObjects::new(id.c.send_cq_channel(), id.c.send_cq()).destroy();
     id.c.set_send_cq(ptr::null_mut());
     id.c.set_send_cq_channel(ptr::null_mut());
-    Completions::new(id.c.recv_cq_channel(), id.c.recv_cq()).destroy();
+    CompletionObjects::new(id.c.recv_cq_channel(), id.c.recv_cq()).destroy();
     id.c.set_recv_cq(ptr::null_mut());
     id.c.set_recv_cq_channel(ptr::null_mut());
 }

@@ -1,26 +1,26 @@
-//! Which identifier a connection or a listener of a device belongs to.
+//! The registry of the identifiers that connections and listeners of devices belong to.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::fork_generation::PerProcess;
 use pumice_transport::cm::ListenerId;
 use pumice_transport::mad::CommId;
 
 use super::identifier::Id;
 
-/// The identifiers of a process that the devices know. Each device numbers what it has: the key begins with
+/// Identifiers of a process that the devices know. Each device numbers its own objects: the key begins with
 /// the device's index among the devices.
 #[derive(Default)]
-pub(crate) struct Registry {
+pub(crate) struct IdRegistry {
     pub(crate) connections: BTreeMap<(usize, CommId), Arc<Id>>,
     pub(crate) listeners: BTreeMap<(usize, ListenerId), Arc<Id>>,
 }
 
-static REGISTRY: PerProcess<Mutex<Registry>> = PerProcess::new(|_| Mutex::default());
+static REGISTRY: PerProcess<Mutex<IdRegistry>> = PerProcess::new(|_| Mutex::default());
 
-/// The registry, locked. Events are fetched and connections begun under it, so that no event is fetched
-/// of a connection that is not in it yet.
-pub(crate) fn registry() -> MutexGuard<'static, Registry> {
+/// Locks the registry and returns it. Events are fetched and connections begun under this lock, so that no
+/// event is fetched of a connection that is not in it yet.
+pub(crate) fn registry() -> MutexGuard<'static, IdRegistry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }

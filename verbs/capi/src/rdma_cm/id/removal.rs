@@ -1,20 +1,20 @@
-//! Devices that are pulled out, or whose addresses move: their identifiers get RDMA_CM_EVENT_DEVICE_REMOVAL
-//! or RDMA_CM_EVENT_ADDR_CHANGE.
+//! Devices that are removed, or whose addresses move: their identifiers get RDMA_CM_EVENT_DEVICE_REMOVAL or
+//! RDMA_CM_EVENT_ADDR_CHANGE.
 
 use std::sync::{Arc, Weak};
 
-use super::identifier::{LocalEvent, Stage, known};
+use super::identifier::{IdStage, LocalEvent, known};
 use super::registry::registry;
 use super::shared::if_open;
 use crate::objects::loss;
 use crate::rdma_cm::constants::{ADDR_CHANGE, DEVICE_REMOVAL};
 
-/// From now on identifiers are told. Calls that make the first ones ask for it.
-pub(crate) fn tell_identifiers() {
-    loss::tell(loss::Told { removed, address_changed });
+/// Registers the notification of identifiers. Calls that make the first identifiers call this.
+pub(crate) fn register_loss_callbacks() {
+    loss::set_callbacks(loss::LossCallbacks { removed, address_changed });
 }
 
-/// A device was pulled out: each of its identifiers is told, and knows nothing on it any more.
+/// Notifies each identifier of a removed device, and drops its objects on it.
 fn removed(index: usize) {
     let Some(shared) = if_open().and_then(|all| all.iter().find(|shared| shared.index() == index)) else {
         return;
@@ -35,11 +35,11 @@ fn removed(index: usize) {
         if is_on_it || is_listening {
             let mut state = id.state();
             if is_on_it {
-                (state.connection, state.stage) = (None, Stage::Ended);
+                (state.connection, state.stage) = (None, IdStage::Ended);
             }
             let channel = Arc::clone(&state.channel);
             drop(state);
-            // One that listens on all devices goes on listening on the others.
+            // One that listens on all devices continues on the others.
             if is_on_it {
                 channel.push(LocalEvent::new(Arc::clone(&id), DEVICE_REMOVAL, 0));
             }
@@ -47,7 +47,7 @@ fn removed(index: usize) {
     }
 }
 
-/// The addresses of a device lead to another adapter: each of its identifiers is told, and goes on.
+/// Notifies each identifier of a device whose addresses lead to another adapter; the identifiers continue.
 fn address_changed(index: usize) {
     let Some(shared) = if_open().and_then(|all| all.iter().find(|shared| shared.index() == index)) else {
         return;

@@ -5,14 +5,14 @@ use std::ffi::c_int;
 use libc::{msghdr, socklen_t};
 use pumice_calls::Call;
 
-use super::room::RoomPointer;
-use crate::ground::cancellation::blocking;
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::outcome::TRY_AGAIN;
-use crate::ground::outcome::sockets::attempt;
+use super::room::OutputPointer;
+use crate::entry::outcome::TRY_AGAIN;
+use crate::entry::outcome::sockets::attempt;
+use crate::platform::cancellation::blocking;
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rsocket::parts::buffers::{Buffers, DataPointer, Vector, VectorsPointer, check};
-use crate::rsocket::parts::reentry::Inside;
+use crate::rsocket::parts::reentry::ReentryGuard;
 use crate::rsocket::sockets::pieces::some_or;
 use crate::rsocket::sockets::table::{Socket, socket};
 
@@ -22,7 +22,7 @@ pub(crate) extern "C-unwind" fn rrecv(
     len: usize,
     flags: c_int,
 ) -> isize {
-    receive_one(Call::rrecv, descriptor, buf.vector(len), flags, RoomPointer::NULL, None)
+    receive_one(Call::rrecv, descriptor, buf.vector(len), flags, OutputPointer::NULL, None)
 }
 
 pub(crate) extern "C-unwind" fn rrecvfrom(
@@ -30,20 +30,20 @@ pub(crate) extern "C-unwind" fn rrecvfrom(
     buf: DataPointer,
     len: usize,
     flags: c_int,
-    src_addr: RoomPointer,
+    src_addr: OutputPointer,
     addrlen: Option<&mut socklen_t>,
 ) -> isize {
     receive_one(Call::rrecvfrom, descriptor, buf.vector(len), flags, src_addr, addrlen)
 }
 
-/// Receives into one buffer, by the call of this name.
+/// Receives into one buffer, for the call of this name.
 #[inline(always)]
 fn receive_one(
     call: Call,
     descriptor: c_int,
     into: Vector,
     flags: c_int,
-    src_addr: RoomPointer,
+    src_addr: OutputPointer,
     mut addrlen: Option<&mut socklen_t>,
 ) -> isize {
     in_attempts(call, |moved| {
@@ -60,9 +60,9 @@ pub(crate) extern "C-unwind" fn rrecvmsg(
     in_attempts(Call::rrecvmsg, |moved| {
         let msg = msg.as_deref_mut().ok_or(Errno(libc::EFAULT))?;
         let list = parts_of(msg)?;
-        let name = RoomPointer::of_name(msg);
+        let name = OutputPointer::of_name(msg);
         let received = receive(descriptor, list, moved, flags, name, Some(&mut msg.msg_namelen))?;
-        // No data of other kinds is ever received.
+        // Control data is never received.
         msg.msg_controllen = 0;
         msg.msg_flags = 0;
         Ok(received)
@@ -74,12 +74,12 @@ fn parts_of<'a>(msg: &msghdr) -> Result<&'a [Vector], Errno> {
 }
 
 pub(crate) extern "C-unwind" fn rread(descriptor: c_int, buf: DataPointer, count: usize) -> isize {
-    receive_one(Call::rread, descriptor, buf.vector(count), 0, RoomPointer::NULL, None)
+    receive_one(Call::rread, descriptor, buf.vector(count), 0, OutputPointer::NULL, None)
 }
 
 pub(crate) extern "C-unwind" fn rreadv(descriptor: c_int, iov: VectorsPointer, iovcnt: c_int) -> isize {
     in_attempts(Call::rreadv, |moved| {
-        receive(descriptor, iov.list(iovcnt)?, moved, 0, RoomPointer::NULL, None)
+        receive(descriptor, iov.list(iovcnt)?, moved, 0, OutputPointer::NULL, None)
     })
 }
 
@@ -103,7 +103,7 @@ pub(crate) extern "C-unwind" fn rsendto(
     send_one(Call::rsendto, descriptor, buf.vector(len), flags, dest_addr, addrlen)
 }
 
-/// Sends from one buffer, by the call of this name.
+/// Sends from one buffer, for the call of this name.
 #[inline(always)]
 fn send_one(
     call: Call,
@@ -119,7 +119,7 @@ fn send_one(
     })
 }
 
-/// Control data (credentials, descriptors) cannot be sent: EOPNOTSUPP.
+/// Sends a message. Control data (credentials, descriptors) cannot be sent: EOPNOTSUPP.
 pub(crate) extern "C-unwind" fn rsendmsg(descriptor: c_int, msg: Option<&msghdr>, flags: c_int) -> isize {
     in_attempts(Call::rsendmsg, |moved| {
         let msg = msg.ok_or(Errno(libc::EFAULT))?;
@@ -138,8 +138,8 @@ pub(crate) extern "C-unwind" fn rwritev(descriptor: c_int, iov: VectorsPointer, 
     in_attempts(Call::rwritev, |moved| send(descriptor, iov.list(iovcnt)?, moved, 0, AddressPointer::NULL, 0))
 }
 
-/// Makes attempts of the call of this name until one has an outcome; each gets how many bytes those before
-/// have moved.
+/// Makes attempts of the call of this name until one has a result; each gets the number of bytes that those
+/// before have moved.
 #[inline(always)]
 pub(super) fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(call: Call, mut one: F) -> isize {
     const { assert!(!std::mem::needs_drop::<F>(), "what the closure owns would be lost with the thread") };
@@ -147,10 +147,11 @@ pub(super) fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(call: Ca
     blocking(isize::from(TRY_AGAIN), || attempt(call, || one(&mut moved)))
 }
 
-/// Goes on with what earlier attempts have left of a list: how many bytes all of them have moved.
+/// Continues with the part of a list that earlier attempts have left; returns how many bytes all of them have
+/// moved.
 ///
 /// # Errors
-/// Those of `step`, unless bytes were moved. RESTART, also if bytes were moved.
+/// Fails with the errors of `step`, unless bytes were moved, and with RESTART even if bytes were moved.
 pub(super) fn go_on(
     list: &[Vector],
     moved: &mut usize,
@@ -176,9 +177,9 @@ fn send(
     address: AddressPointer,
     length: socklen_t,
 ) -> Result<isize, Errno> {
-    let _inside = Inside::enter();
+    let _inside = ReentryGuard::enter();
     let sent = match socket(descriptor)? {
-        // As for TCP: a stream has its peer already, and the address is not looked at.
+        // As for TCP, a stream has its peer already, and the address is ignored.
         Socket::Stream(stream) => go_on(list, moved, |from| stream.send(from, flags))?,
         Socket::Datagram(datagram) => {
             let to = if address.is_null() { None } else { Some(address.parse_within(length)?) };
@@ -189,16 +190,16 @@ fn send(
     Ok(sent as isize)
 }
 
-/// Receives into buffers: how much, and where from if it is a datagram.
+/// Receives into buffers; returns the length, and the source if it is a datagram.
 fn receive(
     descriptor: c_int,
     list: &[Vector],
     moved: &mut usize,
     flags: c_int,
-    address: RoomPointer,
+    address: OutputPointer,
     length: Option<&mut socklen_t>,
 ) -> Result<isize, Errno> {
-    let _inside = Inside::enter();
+    let _inside = ReentryGuard::enter();
     match socket(descriptor)? {
         Socket::Stream(stream) => {
             let received = go_on(list, moved, |into| stream.receive(into, flags))?;

@@ -1,4 +1,4 @@
-//! Sets of sockets to wait for: `repoll_create`, `repoll_ctl`, `repoll_wait`. Level-triggered, but for
+//! Sets of sockets to wait for: `repoll_create`, `repoll_ctl`, `repoll_wait`. Level-triggered, except
 //! EPOLLONESHOT.
 
 use std::ffi::c_int;
@@ -10,43 +10,43 @@ use libc::{epoll_event, pollfd};
 use pumice_calls::Call;
 use pumice_device::outside;
 
-use crate::ground::arguments::{OutArray, OutElements};
-use crate::ground::cancellation::blocking;
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::TRY_AGAIN;
-use crate::ground::outcome::sockets::{number, polled};
-use crate::ground::system_call;
-use crate::rsocket::parts::reentry::Inside;
+use crate::entry::arguments::{OutArray, OutElements};
+use crate::entry::outcome::TRY_AGAIN;
+use crate::entry::outcome::sockets::{number, polled};
+use crate::platform::cancellation::blocking;
+use crate::platform::errno::{Errno, INVALID};
+use crate::platform::system_call;
+use crate::rsocket::parts::reentry::ReentryGuard;
 use crate::rsocket::parts::waker::Waker;
-use crate::rsocket::sockets::interest::Interest;
+use crate::rsocket::sockets::interest::EpollInterest;
 use crate::rsocket::sockets::table::{self, Socket, socket};
 use crate::rsocket::sockets::waiting::{deadline, wait};
 
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 
-fn interest(epfd: c_int) -> Result<Arc<Interest>, Errno> {
+fn interest(epfd: c_int) -> Result<Arc<EpollInterest>, Errno> {
     match socket(epfd)? {
         Socket::Epoll(interest) => Ok(interest),
         _ => Err(INVALID),
     }
 }
 
-/// epoll_create1(2).
+/// Creates a set as epoll_create1(2) does.
 pub(crate) extern "C" fn repoll_create(flags: c_int) -> c_int {
     number(Call::repoll_create, || {
-        let _inside = Inside::enter();
+        let _inside = ReentryGuard::enter();
         let cloexec = if flags & libc::EPOLL_CLOEXEC != 0 { libc::EFD_CLOEXEC } else { 0 };
-        let interest = Arc::new(Interest::new(system_call::event(cloexec)?));
+        let interest = Arc::new(EpollInterest::new(system_call::event(cloexec)?));
         let descriptor = interest.descriptor();
         table::insert(descriptor, Socket::Epoll(interest));
         Ok(descriptor)
     })
 }
 
-/// epoll_ctl(2).
+/// Changes a set as epoll_ctl(2) does.
 pub(crate) extern "C" fn repoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: Option<&epoll_event>) -> c_int {
     number(Call::repoll_ctl, || {
-        let _inside = Inside::enter();
+        let _inside = ReentryGuard::enter();
         let interest = interest(epfd)?;
         if fd == epfd {
             return Err(INVALID);
@@ -73,7 +73,7 @@ pub(crate) extern "C" fn repoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: Op
     })
 }
 
-/// epoll_wait(2).
+/// Waits as epoll_wait(2) does.
 pub(crate) extern "C-unwind" fn repoll_wait(
     epfd: c_int,
     events: OutArray<'_, epoll_event>,
@@ -82,7 +82,7 @@ pub(crate) extern "C-unwind" fn repoll_wait(
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
         polled(Call::repoll_wait, || {
-            let _inside = Inside::enter();
+            let _inside = ReentryGuard::enter();
             let interest = interest(epfd)?;
             let count = usize::try_from(maxevents).ok().filter(|count| *count > 0).ok_or(INVALID)?;
             let mut room = events.elements(count).map_err(|_| Errno(libc::EFAULT))?;
@@ -97,7 +97,7 @@ pub(crate) extern "C-unwind" fn repoll_wait(
 }
 
 fn wait_for_members(
-    interest: &Interest,
+    interest: &EpollInterest,
     waker: &Waker,
     room: &mut OutElements<'_, epoll_event>,
     until: Option<Instant>,
@@ -105,7 +105,7 @@ fn wait_for_members(
     loop {
         let members: Vec<(RawFd, u32, u64)> =
             interest.members().iter().map(|(fd, (events, number))| (*fd, *events, *number)).collect();
-        // The first is this thread's own: a change of the set.
+        // The first entry is this thread's own, for changes of the set.
         let mut entries = vec![waker.entry()];
         // The names of events that exist for poll(2) have the same numbers.
         entries.extend(members.iter().map(|(fd, events, _)| pollfd {
@@ -115,17 +115,20 @@ fn wait_for_members(
         }));
         wait(&mut entries, until)?;
         waker.clear();
-        // Of a member without any event to wait for, the program was told once and is not to be told again.
-        let is_ready = |asked: u32, entry: &pollfd| entry.revents != 0 && asked & !ONE_SHOT != 0;
+        // The program was notified once about a member without any event to wait for, and must not be
+        // notified again.
+        let is_ready = |requested: u32, entry: &pollfd| entry.revents != 0 && requested & !ONE_SHOT != 0;
         let mut count = 0;
-        let ready =
-            members.iter().zip(entries.iter().skip(1)).filter(|((_, asked, _), e)| is_ready(*asked, e));
-        for ((fd, asked, number), entry) in ready {
+        let ready = members
+            .iter()
+            .zip(entries.iter().skip(1))
+            .filter(|((_, requested, _), e)| is_ready(*requested, e));
+        for ((fd, requested, number), entry) in ready {
             if !room.put(epoll_event { events: u32::from(entry.revents as u16), u64: *number }) {
                 break;
             }
             count += 1;
-            if asked & ONE_SHOT != 0 {
+            if requested & ONE_SHOT != 0 {
                 interest.members().entry(*fd).and_modify(|(events, _)| *events = ONE_SHOT);
             }
         }

@@ -1,4 +1,4 @@
-//! Mappings, and writing to the peer's.
+//! Mapping of memory for the peer, and writing to the peer's mappings.
 
 use std::ffi::c_int;
 
@@ -7,11 +7,11 @@ use pumice_calls::Call;
 
 use super::data::{go_on, in_attempts};
 use super::room::stream;
-use crate::ground::outcome::sockets::{count, number};
+use crate::entry::outcome::sockets::{count, number};
 use crate::rsocket::parts::buffers::{DataPointer, check};
-use crate::rsocket::parts::reentry::Inside;
+use crate::rsocket::parts::reentry::ReentryGuard;
 
-/// Maps a buffer for the peer to write to: the offset by which it is known there, or -1.
+/// Maps a buffer for the peer to write to; returns the offset by which it is known there, or -1.
 pub(crate) extern "C" fn riomap(
     descriptor: c_int,
     buf: DataPointer,
@@ -21,7 +21,7 @@ pub(crate) extern "C" fn riomap(
     offset: off_t,
 ) -> off_t {
     let mapped = count(Call::riomap, || {
-        let _inside = Inside::enter();
+        let _inside = ReentryGuard::enter();
         Ok(stream(descriptor)?.map(buf, len, prot, offset)? as isize)
     });
     mapped as off_t
@@ -29,7 +29,7 @@ pub(crate) extern "C" fn riomap(
 
 pub(crate) extern "C" fn riounmap(descriptor: c_int, buf: DataPointer, len: usize) -> c_int {
     number(Call::riounmap, || {
-        let _inside = Inside::enter();
+        let _inside = ReentryGuard::enter();
         stream(descriptor)?.unmap(buf, len)?;
         Ok(0)
     })
@@ -44,7 +44,7 @@ pub(crate) extern "C-unwind" fn riowrite(
     flags: c_int,
 ) -> usize {
     let written = in_attempts(Call::riowrite, |moved| {
-        let _inside = Inside::enter();
+        let _inside = ReentryGuard::enter();
         let from = [buf.vector(length)];
         let (stream, offset) = (stream(descriptor)?, (offset as u64).wrapping_add(*moved as u64));
         let written = go_on(check(&from)?, moved, |from| stream.write_mapped(from, offset, flags));

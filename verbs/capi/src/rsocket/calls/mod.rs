@@ -1,4 +1,4 @@
-//! The functions that programs call, and how they name sockets, addresses and values.
+//! The functions that programs call, and their types for sockets, addresses and values.
 
 pub(crate) mod connection;
 pub(crate) mod data;

@@ -6,21 +6,21 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::socklen_t;
 use pumice_calls::Call;
 
-use super::room::RoomPointer;
-use crate::ground::errno::Errno;
-use crate::ground::outcome::sockets::number;
-use crate::rsocket::sockets::stream::Stage;
+use super::room::OutputPointer;
+use crate::entry::outcome::sockets::number;
+use crate::platform::errno::Errno;
+use crate::rsocket::sockets::stream::StreamStage;
 use crate::rsocket::sockets::table::{Socket, socket};
 
 pub(crate) extern "C" fn rgetpeername(
     descriptor: c_int,
-    addr: RoomPointer,
+    addr: OutputPointer,
     addrlen: Option<&mut socklen_t>,
 ) -> c_int {
     number(Call::rgetpeername, || {
         let peer = match socket(descriptor)? {
             Socket::Stream(stream) => {
-                stream.addresses().1.filter(|_| stream.lock().stage == Stage::Connected)
+                stream.addresses().1.filter(|_| stream.lock().stage == StreamStage::Connected)
             }
             Socket::Datagram(datagram) => datagram.peer(),
             Socket::Epoll(_) => return Err(Errno(libc::ENOTSOCK)),
@@ -32,7 +32,7 @@ pub(crate) extern "C" fn rgetpeername(
 
 pub(crate) extern "C" fn rgetsockname(
     descriptor: c_int,
-    addr: RoomPointer,
+    addr: OutputPointer,
     addrlen: Option<&mut socklen_t>,
 ) -> c_int {
     number(Call::rgetsockname, || {
@@ -46,7 +46,7 @@ pub(crate) extern "C" fn rgetsockname(
     })
 }
 
-/// The unspecified address of a family.
+/// Returns the unspecified address of a family.
 fn unspecified(family: c_int) -> SocketAddr {
     if family == libc::AF_INET6 {
         (Ipv6Addr::UNSPECIFIED, 0).into()

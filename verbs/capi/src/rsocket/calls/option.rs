@@ -5,16 +5,16 @@ use std::ffi::{c_int, c_long};
 use libc::socklen_t;
 use pumice_calls::Call;
 
-use super::room::RoomPointer;
-use crate::ground::arguments::Bytes;
-use crate::ground::errno::{Errno, NOT_SUPPORTED};
-use crate::ground::outcome::sockets::number;
-use crate::ground::plain::Plain as _;
+use super::room::OutputPointer;
+use crate::abi::plain::Plain as _;
+use crate::entry::arguments::Bytes;
+use crate::entry::outcome::sockets::number;
+use crate::platform::errno::{Errno, NOT_SUPPORTED};
 use crate::rsocket::parts::event_thread::probe_peers;
-use crate::rsocket::parts::options::{Options, SOL_RDMA};
-use crate::rsocket::parts::reentry::Inside;
+use crate::rsocket::parts::options::{SOL_RDMA, SocketOptions};
+use crate::rsocket::parts::reentry::ReentryGuard;
 use crate::rsocket::sockets::connecting::HANDLERS;
-use crate::rsocket::sockets::stream::{Stage, StreamSocket};
+use crate::rsocket::sockets::stream::{StreamSocket, StreamStage};
 use crate::rsocket::sockets::table::{Socket, socket};
 
 pub(crate) extern "C" fn rsetsockopt(
@@ -25,7 +25,7 @@ pub(crate) extern "C" fn rsetsockopt(
     optlen: socklen_t,
 ) -> c_int {
     number(Call::rsetsockopt, || {
-        let _inside = Inside::enter();
+        let _inside = ReentryGuard::enter();
         let value = if optval.is_null() { None } else { optval.get(optlen as usize).ok() };
         match socket(descriptor)? {
             Socket::Stream(stream) => set_of_stream(&stream, level, optname, value)?,
@@ -43,9 +43,9 @@ fn set_of_stream(
     value: Option<&[u8]>,
 ) -> Result<(), Errno> {
     let mut state = stream.lock();
-    let connected = !matches!(state.stage, Stage::New | Stage::Listening);
+    let connected = !matches!(state.stage, StreamStage::New | StreamStage::Listening);
     state.options.set(level, option, value, connected)?;
-    let probes = state.options.keeps_alive;
+    let probes = state.options.keepalive_enabled;
     drop(state);
     if probes {
         probe_peers(HANDLERS)?;
@@ -53,7 +53,7 @@ fn set_of_stream(
     if let Some(value) = value.and_then(c_int::parse)
         && level != SOL_RDMA
     {
-        stream.tell_option(level, option, value);
+        stream.set_id_option(level, option, value);
     }
     Ok(())
 }
@@ -62,11 +62,11 @@ pub(crate) extern "C" fn rgetsockopt(
     descriptor: c_int,
     level: c_int,
     optname: c_int,
-    optval: RoomPointer,
+    optval: OutputPointer,
     optlen: Option<&mut socklen_t>,
 ) -> c_int {
     number(Call::rgetsockopt, || {
-        let _inside = Inside::enter();
+        let _inside = ReentryGuard::enter();
         let value = match socket(descriptor)? {
             Socket::Stream(stream) => show_of_stream(&stream, level, optname)?,
             Socket::Datagram(datagram) => {
@@ -80,22 +80,22 @@ pub(crate) extern "C" fn rgetsockopt(
     })
 }
 
-/// The bytes of an option's value.
+/// Returns the bytes of an option's value.
 fn show_of_stream(stream: &StreamSocket, level: c_int, option: c_int) -> Result<Vec<u8>, Errno> {
     let mut state = stream.lock();
     let number = match (level, option) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => {
-            state.told |= !matches!(state.stage, Stage::Connecting);
+            state.is_connect_reported |= !matches!(state.stage, StreamStage::Connecting);
             StreamSocket::take_error(&mut state).map_or(0, |Errno(errno)| errno)
         }
         (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
         (libc::SOL_SOCKET, libc::SO_DOMAIN) => stream.family,
         (libc::SOL_SOCKET, libc::SO_PROTOCOL) => libc::IPPROTO_TCP,
-        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => c_int::from(state.stage == Stage::Listening),
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => c_int::from(state.stage == StreamStage::Listening),
         (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-            /// Bytes of a `struct tcp_info`, of which the first is the state: established, closed.
+            /// Length in bytes of a `struct tcp_info`, whose first byte is the state: established, closed.
             const INFO_BYTES: usize = 104;
-            let mut info = vec![if state.stage == Stage::Connected { 1 } else { 7 }];
+            let mut info = vec![if state.stage == StreamStage::Connected { 1 } else { 7 }];
             info.resize(INFO_BYTES, 0);
             return Ok(info);
         }
@@ -104,10 +104,11 @@ fn show_of_stream(stream: &StreamSocket, level: c_int, option: c_int) -> Result<
     Ok(number.to_ne_bytes().to_vec())
 }
 
-/// fcntl(2), for the flags of descriptors and of files. The number comes as the first of any arguments.
+/// Calls fcntl(2) for the flags of descriptors and of files. The argument is the first of any variable
+/// arguments.
 pub(crate) extern "C" fn rfcntl(descriptor: c_int, cmd: c_int, arg: c_long) -> c_int {
     number(Call::rfcntl, || {
-        let change = |options: &mut Options| {
+        let change = |options: &mut SocketOptions| {
             let flags = arg as c_int;
             match cmd {
                 libc::F_GETFL => Ok(options.status_flags),

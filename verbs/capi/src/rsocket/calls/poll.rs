@@ -1,4 +1,4 @@
-//! Waiting for several sockets at once, and for descriptors that are none: `rpoll`, `rselect`.
+//! Waiting for several sockets at once, and for other descriptors: `rpoll`, `rselect`.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use libc::{fd_set, nfds_t, pollfd, timeval};
 use pumice_calls::Call;
 
-use crate::ground::cancellation::{begun, blocking};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::TRY_AGAIN;
-use crate::ground::outcome::sockets::polled;
-use crate::rsocket::parts::reentry::Inside;
+use crate::entry::outcome::TRY_AGAIN;
+use crate::entry::outcome::sockets::polled;
+use crate::platform::cancellation::{begun, blocking};
+use crate::platform::errno::{Errno, INVALID};
+use crate::rsocket::parts::reentry::ReentryGuard;
 use crate::rsocket::sockets::waiting::{deadline, wait};
 
-/// More descriptors than a process can have.
+/// Largest number of entries, more than a process can have descriptors.
 const MOST: usize = 1 << 20;
 
 /// A program's pointer to the entries of poll(2), as a call gets it.
@@ -22,10 +22,10 @@ const MOST: usize = 1 << 20;
 pub(crate) struct EntriesPointer(*mut pollfd);
 
 impl EntriesPointer {
-    /// So many entries.
+    /// Returns this number of entries.
     ///
     /// # Errors
-    /// EINVAL: there are more than descriptors. EFAULT: the pointer is null.
+    /// Fails with EINVAL if there are more than descriptors, and with EFAULT if the pointer is null.
     fn entries<'a>(self, count: nfds_t) -> Result<&'a mut [pollfd], Errno> {
         let count = usize::try_from(count).ok().filter(|count| *count <= MOST).ok_or(INVALID)?;
         if count == 0 {
@@ -34,22 +34,22 @@ impl EntriesPointer {
         if self.0.is_null() {
             return Err(Errno(libc::EFAULT));
         }
-        // SAFETY: the program's array of so many, which is the call's as long as it lasts.
+        // SAFETY: the program's array has this many entries, which only this call accesses until it returns.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0, count) })
     }
 }
 
-/// poll(2), for sockets and other descriptors.
+/// Waits as poll(2) does, for sockets and other descriptors.
 pub(crate) extern "C-unwind" fn rpoll(fds: EntriesPointer, nfds: nfds_t, timeout: c_int) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
         polled(Call::rpoll, || {
-            let _inside = Inside::enter();
+            let _inside = ReentryGuard::enter();
             Ok(wait(fds.entries(nfds)?, deadline(timeout))? as c_int)
         })
     })
 }
 
-/// select(2), for sockets and other descriptors.
+/// Waits as select(2) does, for sockets and other descriptors.
 pub(crate) extern "C-unwind" fn rselect(
     nfds: c_int,
     mut readfds: Option<&mut fd_set>,
@@ -59,14 +59,14 @@ pub(crate) extern "C-unwind" fn rselect(
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
         polled(Call::rselect, || {
-            let _inside = Inside::enter();
+            let _inside = ReentryGuard::enter();
             let sets = [readfds.as_deref_mut(), writefds.as_deref_mut(), exceptfds.as_deref_mut()];
             select(nfds, sets, timeout)
         })
     })
 }
 
-/// Whether a number, which is less than FD_SETSIZE, is in a set.
+/// Reports whether a number, which is less than FD_SETSIZE, is in a set.
 fn is_set(set: Option<&fd_set>, fd: c_int) -> bool {
     // SAFETY: a live set, which has room for the number.
     set.is_some_and(|set| unsafe { libc::FD_ISSET(fd, set) })
@@ -110,7 +110,7 @@ fn select(nfds: c_int, sets: [Option<&mut fd_set>; 3], timeout: Option<&timeval>
     Ok(count)
 }
 
-/// When the time of select(2) is over; none for ever.
+/// Returns the time at which select(2) has to end; `None` for ever.
 fn time_limit(timeout: Option<&timeval>) -> Result<Option<Instant>, Errno> {
     let Some(time) = timeout else { return Ok(None) };
     let (seconds, micros) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec));

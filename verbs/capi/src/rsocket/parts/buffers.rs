@@ -1,12 +1,12 @@
-//! The program's buffers, as calls name them.
+//! The program's buffers in the parameters of calls.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use libc::{iovec, msghdr};
 
-use super::region::Run;
-use crate::ground::errno::{Errno, INVALID};
+use super::region::ByteRun;
+use crate::platform::errno::{Errno, INVALID};
 
 /// A program's pointer to data or to room for data, as a call gets it.
 #[derive(Clone, Copy)]
@@ -18,13 +18,13 @@ pub(crate) struct DataPointer(*mut c_void);
 #[repr(transparent)]
 pub(crate) struct VectorsPointer(*const iovec);
 
-/// A buffer of the program's, which has as many bytes as it says.
+/// A buffer of the program, which has as many bytes as it says.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Vector(iovec);
 
 impl DataPointer {
-    /// The buffer of so many bytes.
+    /// Returns the buffer of this length.
     pub(crate) const fn vector(self, length: usize) -> Vector {
         Vector(iovec { iov_base: self.0, iov_len: length })
     }
@@ -35,17 +35,18 @@ impl DataPointer {
 }
 
 impl VectorsPointer {
-    /// The list of a message.
+    /// Returns the list of a message.
     pub(crate) const fn of_message(message: &msghdr) -> VectorsPointer {
         VectorsPointer(message.msg_iov)
     }
 
-    /// The list, of so many entries.
+    /// Returns the list of this number of entries.
     ///
     /// # Errors
-    /// EINVAL: a negative number, or more than any system takes; a null list of some. Those of [`check`].
+    /// Fails with EINVAL for a negative number, one beyond the limit of any system, or a null list of some,
+    /// and as [`check`].
     pub(crate) fn list<'a>(self, count: c_int) -> Result<&'a [Vector], Errno> {
-        /// `IOV_MAX`.
+        /// The limit `IOV_MAX`.
         const MOST: usize = 1024;
         let count = usize::try_from(count).ok().filter(|count| *count <= MOST).ok_or(INVALID)?;
         if count == 0 {
@@ -54,15 +55,15 @@ impl VectorsPointer {
         if self.0.is_null() {
             return Err(INVALID);
         }
-        // SAFETY: the program's list has so many entries as long as its call lasts.
+        // SAFETY: the program's list has this many entries until its call returns.
         check(unsafe { std::slice::from_raw_parts(self.0.cast::<Vector>(), count) })
     }
 }
 
-/// The list, if all of it can be.
+/// Checks a list, and returns it.
 ///
 /// # Errors
-/// EINVAL: lengths beyond all memory. EFAULT: a null buffer of some bytes.
+/// Fails with EINVAL for lengths beyond all memory, and with EFAULT for a null buffer of some bytes.
 pub(crate) fn check(list: &[Vector]) -> Result<&[Vector], Errno> {
     let mut all = 0_usize;
     for Vector(one) in list {
@@ -81,23 +82,24 @@ pub(crate) struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    /// A list that was checked.
+    /// Creates the buffers of a list that was checked.
     pub(crate) const fn new(list: &'a [Vector]) -> Buffers<'a> {
         Buffers { list, used: 0 }
     }
 
-    /// Bytes that are left.
+    /// Returns the number of bytes that are left.
     pub(crate) fn left(&self) -> usize {
         let all = self.list.iter().fold(0_usize, |sum, one| sum.saturating_add(one.0.iov_len));
         all.saturating_sub(self.used)
     }
 
-    /// Leaves out the next bytes: an earlier attempt of the call has moved them.
+    /// Skips the next bytes, which an earlier attempt of the call has moved.
     pub(crate) fn skip(&mut self, length: usize) {
         self.advance(length, |_, _, _| ());
     }
 
-    /// The next bytes, run by run: `each` gets a pointer, how many, and how many came before.
+    /// Advances over the next bytes, run by run: `each` gets a pointer, the length, and the number of bytes
+    /// before.
     fn advance(&mut self, length: usize, mut each: impl FnMut(*mut u8, usize, usize)) {
         let mut done = 0;
         while done < length {
@@ -115,7 +117,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// Copies the next bytes to a region.
-    pub(crate) fn gather(&mut self, to: Run<'_>) {
+    pub(crate) fn gather(&mut self, to: ByteRun<'_>) {
         self.advance(to.length(), |from, run, before| {
             // SAFETY: live bytes of the program's buffer, and a part of the run; they may overlap.
             unsafe { ptr::copy(from, to.start().wrapping_add(before), run) };
@@ -132,7 +134,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// Copies bytes of a region into the next buffers.
-    pub(crate) fn scatter(&mut self, from: Run<'_>) {
+    pub(crate) fn scatter(&mut self, from: ByteRun<'_>) {
         self.advance(from.length(), |to, run, before| {
             // SAFETY: a part of the run, and room in the program's buffer; they may overlap.
             unsafe { ptr::copy(from.start().wrapping_add(before), to, run) };

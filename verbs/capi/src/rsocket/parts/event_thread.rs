@@ -1,5 +1,5 @@
-//! The thread that waits for events of the connection manager on behalf of all sockets: it has requests
-//! accepted and ends of connections noticed, also while the program makes no calls.
+//! The thread that waits for events of the connection manager for all sockets: it makes them accept requests
+//! and notice the ends of connections, even while the program makes no calls.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -8,43 +8,43 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pumice_device::outside;
-use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::fork_generation::PerProcess;
 
 use super::reentry;
-use crate::ground::errno::Errno;
-use crate::ground::gate::quietly;
-use crate::ground::system_call;
+use crate::call_sites::current_call::run_internally;
+use crate::platform::errno::Errno;
+use crate::platform::system_call;
 
-/// What the thread does, which is the business of the sockets above.
+/// Callbacks of the thread, which the layer of sockets above implements.
 #[derive(Clone, Copy)]
-pub(crate) struct Handlers {
-    /// Takes the events of the socket of this descriptor. An error: there is no such socket, or no event can
-    /// be taken any more.
+pub(crate) struct EventHandlers {
+    /// Takes the events of the socket of this descriptor. Fails if there is no such socket, or if no event
+    /// can be taken any more.
     pub(crate) ready: fn(RawFd) -> Result<(), Errno>,
-    /// Probes the peers whose turn it is; whether peers are to be probed later.
+    /// Probes the peers whose turn it is; returns whether peers are to be probed later.
     pub(crate) probe: fn() -> bool,
 }
 
 /// The thread of a process, and the descriptors that it waits on.
 struct EventThread {
     epoll: OwnedFd,
-    /// Wakes the thread.
+    /// Descriptor that wakes the thread.
     wake: OwnedFd,
 }
 
 static THREAD: PerProcess<Mutex<Option<EventThread>>> = PerProcess::new(|_| Mutex::new(None));
-/// Stack of the thread; it calls into the device.
+/// Stack size of the thread in bytes; it calls into the device.
 const STACK_BYTES: usize = 1 << 20;
-/// There are sockets whose peers are probed.
+/// True if there are sockets whose peers are probed.
 static PROBING: AtomicBool = AtomicBool::new(false);
-/// How often the thread looks whose peer is to be probed.
+/// Interval in ms at which the thread checks whose peer is to be probed.
 const PROBING_MS: c_int = 1000;
 
-/// From now on the thread takes the events of the socket of this descriptor, until the descriptor is closed.
+/// Makes the thread take the events of the socket of this descriptor, until the descriptor is closed.
 ///
 /// # Errors
-/// There are no threads or descriptors to be had.
-pub(crate) fn watch(socket: RawFd, handlers: Handlers) -> Result<(), Errno> {
+/// Fails if no threads or descriptors are available.
+pub(crate) fn watch(socket: RawFd, handlers: EventHandlers) -> Result<(), Errno> {
     let thread = started(handlers)?;
     let Some(thread) = thread.as_ref() else { return Ok(()) };
     match system_call::epoll_change(thread.epoll.as_fd(), libc::EPOLL_CTL_ADD, socket) {
@@ -53,11 +53,11 @@ pub(crate) fn watch(socket: RawFd, handlers: Handlers) -> Result<(), Errno> {
     }
 }
 
-/// A socket wants its peer to be probed.
+/// Makes the thread probe peers, because a socket wants that.
 ///
 /// # Errors
-/// As of [`watch`].
-pub(crate) fn probe_peers(handlers: Handlers) -> Result<(), Errno> {
+/// Fails as [`watch`].
+pub(crate) fn probe_peers(handlers: EventHandlers) -> Result<(), Errno> {
     let thread = started(handlers)?;
     PROBING.store(true, Ordering::Relaxed);
     if let Some(thread) = thread.as_ref() {
@@ -66,7 +66,8 @@ pub(crate) fn probe_peers(handlers: Handlers) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The descriptor is about to be closed. Closing would not be enough: a fork child may have a copy of it.
+/// Stops watching a descriptor that is about to be closed. Closing would not be enough: a forked child may
+/// have a copy of it.
 pub(crate) fn unwatch(socket: RawFd) {
     let thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(own) = &*thread {
@@ -75,8 +76,8 @@ pub(crate) fn unwatch(socket: RawFd) {
     }
 }
 
-/// The thread, locked; it is there then.
-fn started(handlers: Handlers) -> Result<MutexGuard<'static, Option<EventThread>>, Errno> {
+/// Locks the thread's record, after starting the thread if it does not run.
+fn started(handlers: EventHandlers) -> Result<MutexGuard<'static, Option<EventThread>>, Errno> {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     if thread.is_none() {
         *thread = Some(EventThread::start(handlers)?);
@@ -85,17 +86,17 @@ fn started(handlers: Handlers) -> Result<MutexGuard<'static, Option<EventThread>
 }
 
 impl EventThread {
-    fn start(handlers: Handlers) -> Result<EventThread, Errno> {
+    fn start(handlers: EventHandlers) -> Result<EventThread, Errno> {
         let (epoll, wake) = (system_call::epoll()?, system_call::event(libc::EFD_CLOEXEC)?);
         system_call::epoll_change(epoll.as_fd(), libc::EPOLL_CTL_ADD, wake.as_raw_fd())?;
         let numbers = (epoll.as_raw_fd(), wake.as_raw_fd());
         let started = without_signals(|| {
             outside::thread::start("pumice-rsocket", Some(STACK_BYTES), move || {
-                // SAFETY: `THREAD` owns the descriptors, and keeps them as long as the process lives.
+                // SAFETY: `THREAD` owns the descriptors, and never closes them.
                 let (epoll, wake) =
                     unsafe { (BorrowedFd::borrow_raw(numbers.0), BorrowedFd::borrow_raw(numbers.1)) };
-                // What it does is none of the program's calls.
-                quietly(|| run(epoll, wake, handlers));
+                // Its calls do not count as the program's.
+                run_internally(|| run(epoll, wake, handlers));
             })
         });
         match started {
@@ -105,24 +106,24 @@ impl EventThread {
     }
 }
 
-/// A thread that is started here gets no signals but those of its own faults: they are the program's.
+/// Starts a thread that gets no signals except those of its own faults: all others are the program's.
 fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: live sets; the first call fills the one that the second reads.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
-        // What a copy of memory that has gone meets.
+        // These signals are raised when memory that is being copied was unmapped.
         libc::sigdelset(all.as_mut_ptr(), libc::SIGSEGV);
         libc::sigdelset(all.as_mut_ptr(), libc::SIGBUS);
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
     }
     let started = start();
-    // SAFETY: the set that the second call above has filled.
+    // SAFETY: the set was filled by the second call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     started
 }
 
-fn run(epoll: BorrowedFd<'_>, wake: BorrowedFd<'_>, handlers: Handlers) {
+fn run(epoll: BorrowedFd<'_>, wake: BorrowedFd<'_>, handlers: EventHandlers) {
     const BATCH: usize = 16;
     reentry::never_leave();
     let mut ready = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
@@ -134,7 +135,7 @@ fn run(epoll: BorrowedFd<'_>, wake: BorrowedFd<'_>, handlers: Handlers) {
             if socket == wake.as_raw_fd() {
                 system_call::clear(wake);
             } else if (handlers.ready)(socket).is_err() {
-                // There is no socket to take the events, now or later.
+                // No socket takes the events, now or later.
                 let _ = system_call::epoll_change(epoll, libc::EPOLL_CTL_DEL, socket);
             }
         }

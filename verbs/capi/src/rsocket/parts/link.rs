@@ -1,4 +1,4 @@
-//! A queue pair with its completion queue and its memory: what a stream's transfers are posted to.
+//! A queue pair with its completion queue and its memory, to which a stream's transfers are posted.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::ptr;
@@ -8,56 +8,57 @@ use std::time::Duration;
 use pumice_device::hca::Hca;
 use pumice_device::objects::completion_channel::CompletionChannel;
 use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::outside;
 use pumice_transport::types::{
     RecvRequest, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge, WcOpcode, WcStatus, WorkCompletion,
 };
 use pumice_transport::wire::Qpn;
 
 use super::buffers::Buffers;
-use super::identifier::Identifier;
-use super::region::{BIG_ENDIAN, LOCAL, Region, WRITTEN_BY_PEERS};
-use crate::ground::abi::ibv_qp_init_attr;
-use crate::ground::errno::Errno;
-use crate::ground::zeroed::zeroed;
+use super::identifier::SocketId;
+use super::region::{BIG_ENDIAN, BufferRegion, LOCAL, WRITTEN_BY_PEERS};
+use crate::abi::ibv_qp_init_attr;
+use crate::abi::zeroed::zeroed;
+use crate::platform::errno::Errno;
 use crate::rdma_cm::calls::queue_pair::create;
 use crate::rdma_cm::constants::QPT_RC;
-use crate::rdma_cm::id::objects::{Completions, queue_pair_number};
+use crate::rdma_cm::id::objects::{CompletionObjects, queue_pair_number};
 use crate::rdma_cm::id::queue_pair::destroy;
 use crate::rsocket::protocol::TABLE_ENTRIES;
 use crate::rsocket::protocol::connection_data::ConnectionData;
 use crate::rsocket::protocol::remote_buffer::{Mapping, RemoteBuffer};
 use crate::rsocket::protocol::sending::Transfer;
-use crate::rsocket::protocol::stream::{Control, Sizes};
-use crate::rsocket::protocol::word::Word;
+use crate::rsocket::protocol::stream::{ControlMessage, StreamSizes};
+use crate::rsocket::protocol::word::RsMessage;
 
-/// Most bytes that are copied into a request, also if the program asks for more.
-pub(crate) const MOST_INLINE: u32 = 512;
-/// Completions that are taken at a time.
+/// Largest number of bytes that are copied into a request, even if the program asks for more.
+pub(crate) const MAX_INLINE: u32 = 512;
+/// Number of completions that are taken at a time.
 const BATCH: usize = 16;
 
-/// What a completed request was, in its number: the kind, and the part of the ring that is free.
+/// Kind of a request, in its number, together with the length of the ring's part that it frees.
 const DATA: u64 = 1 << 32;
 const CONTROL: u64 = 2 << 32;
 const DISCONNECT: u64 = 3 << 32;
 
 /// A completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Done {
-    /// The peer has sent a word, by a message that wrote so many bytes.
-    Word(Word, u32),
-    /// Data has arrived at the peer, and so much of the ring is free.
+pub(crate) enum LinkCompletion {
+    /// The peer has sent a word, with a message that wrote this many bytes.
+    RsMessage(RsMessage, u32),
+    /// Data has arrived at the peer, and this many bytes of the ring are free.
     Data(u32),
-    /// A word of the protocol has arrived at the peer; whether it was the last.
-    Control(bool),
+    /// A word of the protocol has arrived at the peer; true if it was the last one.
+    ControlMessage(bool),
     /// A request failed, with this errno.
     Failed(i32),
-    /// A receive was given back.
+    /// A receive request was flushed.
     Flushed,
 }
 
-/// How a queue pair is made.
-pub(crate) struct Wanted {
-    /// `IBV_QPT_*`.
+/// Parameters of a queue pair.
+pub(crate) struct LinkParameters {
+    /// Type of the queue pair (`IBV_QPT_*`).
     pub(crate) kind: u32,
     pub(crate) sends: u16,
     pub(crate) receives: u16,
@@ -66,105 +67,112 @@ pub(crate) struct Wanted {
 }
 
 /// Completion queue and channel, which are destroyed after the queue pair.
-struct OwnCompletions(Completions);
+struct OwnedCompletions(CompletionObjects);
 
-impl Drop for OwnCompletions {
+impl Drop for OwnedCompletions {
     fn drop(&mut self) {
+        self.0.acknowledge_all();
         self.0.destroy();
     }
 }
 
 /// The queue pair of an identifier.
-struct OwnQueuePair(Arc<Identifier>);
+struct OwnedQueuePair(Arc<SocketId>);
 
-impl Drop for OwnQueuePair {
+impl Drop for OwnedQueuePair {
     fn drop(&mut self) {
         destroy(self.0.id());
     }
 }
 
 /// A queue pair with its completion queue and channel. The fields are dropped from the first to the last.
-pub(crate) struct QueuePair {
-    _own: OwnQueuePair,
-    _completions: OwnCompletions,
+pub(crate) struct LinkQueuePair {
+    _own: OwnedQueuePair,
+    _completions: OwnedCompletions,
     pub(crate) hca: &'static Hca,
     pub(crate) queue: Arc<CompletionQueue>,
     pub(crate) events: Arc<CompletionChannel>,
     pub(crate) number: Qpn,
 }
 
-impl QueuePair {
-    /// The queue pair of an identifier that is on the device, with one completion queue and its channel.
+impl LinkQueuePair {
+    /// Creates the queue pair of an identifier that is on the device, with one completion queue and its
+    /// channel.
     ///
     /// # Errors
-    /// Those of making the objects.
-    pub(crate) fn new(id: &Arc<Identifier>, wanted: &Wanted) -> Result<QueuePair, Errno> {
+    /// Fails with the errors of making the objects.
+    pub(crate) fn new(id: &Arc<SocketId>, parameters: &LinkParameters) -> Result<LinkQueuePair, Errno> {
         let shared = id.id().shared()?;
-        let depth = i32::from(wanted.sends) + i32::from(wanted.receives);
-        let completions = Completions::create(shared.context(), depth, ptr::null_mut())?;
-        let guard = OwnCompletions(completions);
+        let depth = i32::from(parameters.sends) + i32::from(parameters.receives);
+        let completions = CompletionObjects::create(shared.context(), depth, ptr::null_mut())?;
+        let guard = OwnedCompletions(completions);
         let mut attributes = ibv_qp_init_attr {
             send_cq: completions.cq(),
             recv_cq: completions.cq(),
-            qp_type: wanted.kind,
+            qp_type: parameters.kind,
             sq_sig_all: 1,
             ..zeroed()
         };
-        attributes.cap.max_send_wr = wanted.sends.into();
-        attributes.cap.max_recv_wr = wanted.receives.into();
+        attributes.cap.max_send_wr = parameters.sends.into();
+        attributes.cap.max_recv_wr = parameters.receives.into();
         attributes.cap.max_send_sge = 2;
-        attributes.cap.max_recv_sge = wanted.receive_elements;
-        attributes.cap.max_inline_data = wanted.inline;
+        attributes.cap.max_recv_sge = parameters.receive_elements;
+        attributes.cap.max_inline_data = parameters.inline;
         create(id.id(), shared.pd(), &mut attributes)?;
-        let own = OwnQueuePair(Arc::clone(id));
+        let own = OwnedQueuePair(Arc::clone(id));
         let (number, _) = queue_pair_number(id.id().c.qp())?;
         let (queue, events) = completions.objects()?;
         let hca = shared.hca();
-        Ok(QueuePair { _own: own, _completions: guard, hca, queue, events, number: Qpn::new(number) })
+        Ok(LinkQueuePair { _own: own, _completions: guard, hca, queue, events, number: Qpn::new(number) })
     }
 
-    /// Readable when an event that was asked for has come.
+    /// Returns its descriptor, which is readable when a requested event has come.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.events.as_fd().as_raw_fd()
     }
 
-    /// Asks for an event with the next completion.
+    /// Requests an event with the next completion.
     pub(crate) fn arm(&self) {
         self.hca.req_notify_cq(&self.queue, false);
     }
 
-    /// Takes the event, if it has come.
+    /// Takes the event, if it has come; returns whether it had.
     pub(crate) fn take_event(&self) -> bool {
-        let came = self.events.try_event().is_some();
-        if came {
+        let has_event = self.events.try_event().is_some();
+        if has_event {
             self.queue.ack_events(1);
         }
-        came
+        has_event
     }
 }
 
 /// A link. Its fields are dropped from the first to the last.
-pub(crate) struct Link {
-    pub(crate) queue_pair: QueuePair,
-    /// Most bytes of data that are copied into a request.
+pub(crate) struct StreamLink {
+    pub(crate) queue_pair: LinkQueuePair,
+    /// Largest number of data bytes that are copied into a request.
     pub(crate) inline: u32,
-    pub(crate) outgoing: Region,
-    pub(crate) incoming: Region,
-    /// The tables that the peer writes: buffers, then mappings.
-    pub(crate) tables: Region,
-    sizes: Sizes,
+    pub(crate) outgoing: BufferRegion,
+    pub(crate) incoming: BufferRegion,
+    /// Tables that the peer writes: buffers, then mappings.
+    pub(crate) tables: BufferRegion,
+    sizes: StreamSizes,
     maps: u16,
 }
 
-impl Link {
-    /// The queue pair of an identifier that is on the device, and everything that goes with it.
+impl StreamLink {
+    /// Creates the link of an identifier that is on the device: its queue pair, and the memory for it.
     ///
     /// # Errors
-    /// Those of making the objects.
-    pub(crate) fn new(id: &Arc<Identifier>, sizes: &Sizes, inline: u32, maps: u16) -> Result<Link, Errno> {
+    /// Fails with the errors of making the objects.
+    pub(crate) fn new(
+        id: &Arc<SocketId>,
+        sizes: &StreamSizes,
+        inline: u32,
+        maps: u16,
+    ) -> Result<StreamLink, Errno> {
         let shared = id.id().shared()?;
-        let inline = inline.min(MOST_INLINE).min(shared.hca().limits().max_inline_data);
-        let wanted = Wanted {
+        let inline = inline.min(MAX_INLINE).min(shared.hca().limits().max_inline_data);
+        let parameters = LinkParameters {
             kind: QPT_RC,
             sends: sizes.send_queue,
             receives: sizes.receive_queue,
@@ -172,14 +180,14 @@ impl Link {
             // Entries of tables are always copied.
             inline: inline.max(Mapping::LEN as u32),
         };
-        let queue_pair = QueuePair::new(id, &wanted)?;
+        let queue_pair = LinkQueuePair::new(id, &parameters)?;
         let tables = TABLE_ENTRIES * RemoteBuffer::LEN + usize::from(maps) * Mapping::LEN;
-        let link = Link {
+        let link = StreamLink {
             queue_pair,
             inline,
-            outgoing: Region::new(shared, sizes.send_buffer as usize, LOCAL)?,
-            incoming: Region::new(shared, sizes.receive_buffer as usize, WRITTEN_BY_PEERS)?,
-            tables: Region::new(shared, tables, WRITTEN_BY_PEERS)?,
+            outgoing: BufferRegion::new(shared, sizes.send_buffer as usize, LOCAL)?,
+            incoming: BufferRegion::new(shared, sizes.receive_buffer as usize, WRITTEN_BY_PEERS)?,
+            tables: BufferRegion::new(shared, tables, WRITTEN_BY_PEERS)?,
             sizes: *sizes,
             maps,
         };
@@ -187,7 +195,7 @@ impl Link {
         Ok(link)
     }
 
-    /// What the peer is told when the connection is made.
+    /// Returns the private data that the peer gets when the connection is made.
     pub(crate) fn connection_data(&self) -> ConnectionData {
         let ring = self.incoming.remote_buffer();
         ConnectionData {
@@ -199,7 +207,7 @@ impl Link {
         }
     }
 
-    /// The entry of a mapping of the peer's; none, if there is none of that number.
+    /// Returns the entry of a mapping of the peer's; `None` if there is none of that number.
     pub(crate) fn mapping(&self, index: u16) -> Option<Mapping> {
         if index >= self.maps {
             return None;
@@ -208,7 +216,7 @@ impl Link {
         Some(Mapping::parse(&self.tables.read(offset)?, BIG_ENDIAN))
     }
 
-    /// Receives for so many words; they need no memory.
+    /// Posts receives for this number of words; they need no memory.
     pub(crate) fn post_receives(&self, count: usize) -> Result<(), Errno> {
         const REQUESTS: [RecvRequest<'static>; BATCH] = [RecvRequest { wr_id: 0, sges: &[] }; BATCH];
         let mut left = count;
@@ -225,14 +233,14 @@ impl Link {
 
     /// Posts a transfer: gathers its data into the ring, or into the request if it is short.
     pub(crate) fn post(&self, transfer: &Transfer, buffers: &mut Buffers<'_>) -> Result<(), Errno> {
-        let mut inline = [0; MOST_INLINE as usize];
+        let mut inline = [0; MAX_INLINE as usize];
         if transfer.piece.length() == 0 {
-            let length = transfer.length.min(MOST_INLINE) as usize;
+            let length = transfer.length.min(MAX_INLINE) as usize;
             let inline = inline.get_mut(..length).unwrap_or_default();
             buffers.gather_into(inline);
             return self.post_bytes(transfer, inline);
         }
-        // Nothing else uses this part of the ring until its request is done.
+        // This part of the ring is not in use until its request is done.
         self.outgoing.runs(&transfer.piece).into_iter().for_each(|run| buffers.gather(run));
         let piece = transfer.piece;
         let lkey = self.outgoing.lkey();
@@ -258,8 +266,8 @@ impl Link {
     }
 
     /// Posts a word of the protocol.
-    pub(crate) fn post_control(&self, control: &Control) -> Result<(), Errno> {
-        let kind = if control.word == Word::Disconnect { DISCONNECT } else { CONTROL };
+    pub(crate) fn post_control(&self, control: &ControlMessage) -> Result<(), Errno> {
+        let kind = if control.word == RsMessage::Disconnect { DISCONNECT } else { CONTROL };
         let mut request = request(kind, Some(control.word));
         if let Some((to, bytes)) = &control.entry {
             request.flags |= SendFlags::INLINE;
@@ -269,14 +277,14 @@ impl Link {
         Ok(self.queue_pair.hca.post_send(self.queue_pair.number, &request)?)
     }
 
-    /// Posts a WRITE of nothing.
+    /// Posts a WRITE of no bytes.
     pub(crate) fn post_probe(&self) -> Result<(), Errno> {
         Ok(self.queue_pair.hca.post_send(self.queue_pair.number, &request(CONTROL, None))?)
     }
 
-    /// Takes completions, oldest first; if there is none and `drives`, the device is driven. Whether there
-    /// may be more.
-    pub(crate) fn poll(&self, drives: bool, mut each: impl FnMut(Done)) -> bool {
+    /// Takes completions, oldest first; if there is none, the device is driven if `drives` is true. Returns
+    /// whether there may be more.
+    pub(crate) fn poll(&self, drives: bool, mut each: impl FnMut(LinkCompletion)) -> bool {
         let mut batch = [WorkCompletion::default(); BATCH];
         let count = if drives {
             self.queue_pair.hca.poll_cq(&self.queue_pair.queue, &mut batch)
@@ -289,20 +297,21 @@ impl Link {
         count == BATCH
     }
 
-    /// Waits for an event that was asked for, driving the device, at most so long or until a signal: whether
-    /// it came.
-    pub(crate) fn wait(&self, at_most: Duration) -> bool {
-        let came =
-            self.queue_pair.hca.wait_cq_event_or_signal(&self.queue_pair.events, Some(at_most)).is_some();
-        if came {
+    /// Waits for a requested event, driving the device, at most for this time or until a signal; returns
+    /// whether it came.
+    pub(crate) fn wait(&self, max_wait: Duration) -> bool {
+        let has_event =
+            self.queue_pair.hca.wait_cq_event_or_signal(&self.queue_pair.events, Some(max_wait)).is_some();
+        outside::world::waits_without_end(None);
+        if has_event {
             self.queue_pair.queue.ack_events(1);
         }
-        came
+        has_event
     }
 }
 
-/// A WRITE, with a word if the peer is to hear of it.
-fn request(wr_id: u64, word: Option<Word>) -> SendRequest<'static> {
+/// Builds a WRITE, with a word if the peer is to be notified of it.
+fn request(wr_id: u64, word: Option<RsMessage>) -> SendRequest<'static> {
     match word {
         Some(word) => SendRequest {
             imm_data: word.bits().to_be_bytes(),
@@ -312,19 +321,22 @@ fn request(wr_id: u64, word: Option<Word>) -> SendRequest<'static> {
     }
 }
 
-fn done(completion: &WorkCompletion) -> Done {
+fn done(completion: &WorkCompletion) -> LinkCompletion {
     let kind = completion.wr_id & !u64::from(u32::MAX);
     match (kind, completion.status) {
         (0, WcStatus::Success) if completion.opcode == WcOpcode::RecvRdmaWithImm => {
-            Done::Word(Word::from_bits(u32::from_be_bytes(completion.imm_data)), completion.byte_len)
+            LinkCompletion::RsMessage(
+                RsMessage::from_bits(u32::from_be_bytes(completion.imm_data)),
+                completion.byte_len,
+            )
         }
-        // A peer that sends anything but WRITEs does not speak the protocol.
-        (0, WcStatus::Success) => Done::Failed(libc::EPROTO),
-        (0, _) => Done::Flushed,
-        (DATA, WcStatus::Success) => Done::Data(completion.wr_id as u32),
-        (_, WcStatus::Success) => Done::Control(kind == DISCONNECT),
-        (_, WcStatus::RetryExcErr | WcStatus::RnrRetryExcErr) => Done::Failed(libc::ETIMEDOUT),
-        (_, WcStatus::WrFlushErr) => Done::Flushed,
-        _ => Done::Failed(libc::ECONNRESET),
+        // A peer that sends requests other than WRITEs does not speak the protocol.
+        (0, WcStatus::Success) => LinkCompletion::Failed(libc::EPROTO),
+        (0, _) => LinkCompletion::Flushed,
+        (DATA, WcStatus::Success) => LinkCompletion::Data(completion.wr_id as u32),
+        (_, WcStatus::Success) => LinkCompletion::ControlMessage(kind == DISCONNECT),
+        (_, WcStatus::RetryExcErr | WcStatus::RnrRetryExcErr) => LinkCompletion::Failed(libc::ETIMEDOUT),
+        (_, WcStatus::WrFlushErr) => LinkCompletion::Flushed,
+        _ => LinkCompletion::Failed(libc::ECONNRESET),
     }
 }

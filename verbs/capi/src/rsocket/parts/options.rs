@@ -1,39 +1,39 @@
-//! Options of sockets, and what they are to begin with.
+//! Options of sockets, and their initial values.
 
 use std::ffi::c_int;
 use std::time::Duration;
 
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::plain::Plain;
+use crate::abi::plain::Plain;
+use crate::platform::errno::{Errno, INVALID};
 use crate::rsocket::protocol::connection_data::representable;
-use crate::rsocket::protocol::stream::Sizes;
+use crate::rsocket::protocol::stream::StreamSizes;
 
-/// `SOL_RDMA`, and its options.
+/// Level `SOL_RDMA`, and its options.
 pub(crate) const SOL_RDMA: c_int = 0x10000;
 const RDMA_SQSIZE: c_int = 0;
 const RDMA_RQSIZE: c_int = 1;
 const RDMA_INLINE: c_int = 2;
 const RDMA_IOMAPSIZE: c_int = 3;
 
-/// Requests of a queue: usually, at least, at most.
+/// Length of a queue in requests: usual, smallest, largest.
 const QUEUE: u16 = 384;
-const LEAST_QUEUE: u16 = 16;
-const MOST_QUEUE: u16 = 0xfffe;
-/// Bytes of a ring: usually, at least, at most.
+const MIN_QUEUE: u16 = 16;
+const MAX_QUEUE: u16 = 0xfffe;
+/// Length of a ring in bytes: usual, smallest, largest.
 const BUFFER: u32 = 1 << 17;
-const LEAST_BUFFER: u32 = 4096;
-const MOST_BUFFER: u32 = 1 << 28;
-/// Bytes that are copied into a request.
+const MIN_BUFFER: u32 = 4096;
+const MAX_BUFFER: u32 = 1 << 28;
+/// Number of bytes that are copied into a request.
 const INLINE: u32 = 64;
 /// Seconds between probes of a silent peer, as in Linux.
 const KEEP_IDLE: c_int = 7200;
 
-/// What a program has set.
+/// Options that a program has set.
 #[derive(Debug, Clone)]
-pub(crate) struct Options {
-    /// O_NONBLOCK and others of F_SETFL.
+pub(crate) struct SocketOptions {
+    /// Flag O_NONBLOCK and others of F_SETFL.
     pub(crate) status_flags: c_int,
-    /// FD_CLOEXEC.
+    /// Flag FD_CLOEXEC.
     pub(crate) descriptor_flags: c_int,
     send_queue: u16,
     receive_queue: u16,
@@ -41,19 +41,19 @@ pub(crate) struct Options {
     receive_buffer: u32,
     pub(crate) inline: u32,
     pub(crate) maps: u16,
-    /// SO_LINGER: seconds.
+    /// Value of SO_LINGER in seconds.
     pub(crate) linger: Option<u32>,
     pub(crate) receive_limit: Option<Duration>,
     pub(crate) send_limit: Option<Duration>,
-    pub(crate) keeps_alive: bool,
+    pub(crate) keepalive_enabled: bool,
     pub(crate) keep_idle: c_int,
-    /// Values that change nothing here and are only given back: (level, option, value).
+    /// Values without an effect here, which are only returned: (level, option, value).
     others: Vec<(c_int, c_int, c_int)>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for SocketOptions {
+    fn default() -> SocketOptions {
+        SocketOptions {
             status_flags: libc::O_RDWR,
             descriptor_flags: 0,
             send_queue: QUEUE,
@@ -65,14 +65,14 @@ impl Default for Options {
             linger: None,
             receive_limit: None,
             send_limit: None,
-            keeps_alive: false,
+            keepalive_enabled: false,
             keep_idle: KEEP_IDLE,
             others: Vec::new(),
         }
     }
 }
 
-/// An option, by what is done about it.
+/// Kind of an option, by its effect.
 enum OptionKind {
     SendBuffer,
     ReceiveBuffer,
@@ -85,9 +85,9 @@ enum OptionKind {
     ReceiveQueue,
     Inline,
     Maps,
-    /// Given back as it was set; what it is until then.
+    /// The value is only returned as it was set; this is the value until then.
     Remembered(c_int),
-    /// Of the protocol below: nothing to set.
+    /// The option belongs to the protocol below: it cannot be set.
     Fixed(c_int),
     Unknown,
 }
@@ -127,33 +127,33 @@ const fn kind(level: c_int, option: c_int) -> OptionKind {
     }
 }
 
-impl Options {
+impl SocketOptions {
     pub(crate) const fn is_nonblocking(&self) -> bool {
         self.status_flags & libc::O_NONBLOCK != 0
     }
 
-    /// How large a stream becomes, on a device with queues of at most `limit` requests.
-    pub(crate) fn sizes(&self, limit: u32) -> Sizes {
-        let limit = u16::try_from(limit).unwrap_or(MOST_QUEUE).clamp(LEAST_QUEUE, MOST_QUEUE);
-        Sizes {
-            send_queue: self.send_queue.clamp(LEAST_QUEUE, limit),
-            receive_queue: self.receive_queue.clamp(LEAST_QUEUE, limit),
+    /// Returns the sizes of a stream, on a device with queues of at most `limit` requests.
+    pub(crate) fn sizes(&self, limit: u32) -> StreamSizes {
+        let limit = u16::try_from(limit).unwrap_or(MAX_QUEUE).clamp(MIN_QUEUE, MAX_QUEUE);
+        StreamSizes {
+            send_queue: self.send_queue.clamp(MIN_QUEUE, limit),
+            receive_queue: self.receive_queue.clamp(MIN_QUEUE, limit),
             send_buffer: self.send_buffer,
-            // Both halves are of one size.
+            // Both halves have one size.
             receive_buffer: self.receive_buffer & !1,
         }
     }
 
-    /// Of a socket that is accepted: as the listener's, but it blocks.
-    pub(crate) fn inherited(&self) -> Options {
-        Options { status_flags: libc::O_RDWR, descriptor_flags: 0, ..self.clone() }
+    /// Returns the options of a socket that is accepted: those of the listener, except that it blocks.
+    pub(crate) fn inherited(&self) -> SocketOptions {
+        SocketOptions { status_flags: libc::O_RDWR, descriptor_flags: 0, ..self.clone() }
     }
 
-    /// `rsetsockopt`. `connected`: sizes are fixed.
+    /// Sets an option for `rsetsockopt`. If `connected` is true, sizes are fixed.
     ///
     /// # Errors
-    /// ENOPROTOOPT: there is no such option. EINVAL: it is too short, or its value is none, or it comes too
-    /// late. EFAULT: there is no value.
+    /// Fails with ENOPROTOOPT if there is no such option, with EINVAL if the value is too short or invalid or
+    /// comes too late, and with EFAULT if there is no value.
     pub(crate) fn set(
         &mut self,
         level: c_int,
@@ -187,11 +187,11 @@ impl Options {
                     self.send_limit = limit
                 }
             }
-            // As in Linux, half of what is there is for the system's own purposes.
+            // As in Linux, half of it is for the system's own purposes.
             OptionKind::SendBuffer if !connected => self.send_buffer = buffer(number()?),
             OptionKind::ReceiveBuffer if !connected => self.receive_buffer = buffer(number()?),
             OptionKind::SendBuffer | OptionKind::ReceiveBuffer => drop(number()?),
-            OptionKind::KeepAlive => self.keeps_alive = number()? != 0,
+            OptionKind::KeepAlive => self.keepalive_enabled = number()? != 0,
             OptionKind::KeepIdle => {
                 self.keep_idle = Some(number()?).filter(|seconds| *seconds > 0).ok_or(INVALID)?
             }
@@ -210,10 +210,11 @@ impl Options {
         Ok(())
     }
 
-    /// `rgetsockopt`, for options that are numbers or structures of their own: the bytes of the value.
+    /// Returns the bytes of an option's value for `rgetsockopt`, for options that are numbers or structures
+    /// of their own.
     ///
     /// # Errors
-    /// ENOPROTOOPT: there is no such option.
+    /// Fails with ENOPROTOOPT if there is no such option.
     pub(crate) fn show(&self, level: c_int, option: c_int) -> Result<Vec<u8>, Errno> {
         let number = match kind(level, option) {
             OptionKind::Linger => {
@@ -224,7 +225,7 @@ impl Options {
             OptionKind::SendLimit => return Ok(time(self.send_limit)),
             OptionKind::SendBuffer => self.send_buffer as c_int,
             OptionKind::ReceiveBuffer => self.receive_buffer as c_int,
-            OptionKind::KeepAlive => self.keeps_alive.into(),
+            OptionKind::KeepAlive => self.keepalive_enabled.into(),
             OptionKind::KeepIdle => self.keep_idle,
             OptionKind::SendQueue => self.send_queue.into(),
             OptionKind::ReceiveQueue => self.receive_queue.into(),
@@ -241,19 +242,19 @@ impl Options {
     }
 }
 
-/// The bytes of a `struct timeval`; zero is no limit.
+/// Returns the bytes of a `struct timeval`; zero means no limit.
 fn time(limit: Option<Duration>) -> Vec<u8> {
     let seconds = limit.map_or(0, |limit| limit.as_secs() as libc::time_t);
     let micros = limit.map_or(0, |limit| libc::suseconds_t::from(limit.subsec_micros()));
     [&seconds.to_ne_bytes()[..], &micros.to_ne_bytes()].concat()
 }
 
-fn buffer(asked: c_int) -> u32 {
-    (asked.max(0) as u32).saturating_mul(2).clamp(LEAST_BUFFER, MOST_BUFFER)
+fn buffer(requested: c_int) -> u32 {
+    (requested.max(0) as u32).saturating_mul(2).clamp(MIN_BUFFER, MAX_BUFFER)
 }
 
-fn queue(asked: c_int) -> u16 {
-    asked.clamp(LEAST_QUEUE.into(), MOST_QUEUE.into()) as u16
+fn queue(requested: c_int) -> u16 {
+    requested.clamp(MIN_QUEUE.into(), MAX_QUEUE.into()) as u16
 }
 
 fn read<T: Plain>(value: Option<&[u8]>) -> Result<T, Errno> {
@@ -264,11 +265,11 @@ fn read<T: Plain>(value: Option<&[u8]>) -> Result<T, Errno> {
 mod tests {
     use super::*;
 
-    fn set(options: &mut Options, level: c_int, option: c_int, value: c_int) -> Result<(), Errno> {
+    fn set(options: &mut SocketOptions, level: c_int, option: c_int, value: c_int) -> Result<(), Errno> {
         options.set(level, option, Some(&value.to_ne_bytes()), false)
     }
 
-    fn show(options: &Options, level: c_int, option: c_int) -> Result<c_int, Errno> {
+    fn show(options: &SocketOptions, level: c_int, option: c_int) -> Result<c_int, Errno> {
         let shown = options.show(level, option)?;
         assert_eq!(shown.len(), 4);
         Ok(c_int::parse(&shown).unwrap())
@@ -276,11 +277,11 @@ mod tests {
 
     #[test]
     fn what_was_set_is_shown() {
-        let mut options = Options::default();
+        let mut options = SocketOptions::default();
         for (level, option, value, shown) in [
             (libc::SOL_SOCKET, libc::SO_SNDBUF, 1 << 19, 1 << 20),
-            (libc::SOL_SOCKET, libc::SO_RCVBUF, 0, LEAST_BUFFER as c_int),
-            (libc::SOL_SOCKET, libc::SO_RCVBUF, c_int::MAX, MOST_BUFFER as c_int),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF, 0, MIN_BUFFER as c_int),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF, c_int::MAX, MAX_BUFFER as c_int),
             (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 5, 1),
             (libc::IPPROTO_TCP, libc::TCP_NODELAY, 1, 1),
             (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 9, 9),
@@ -301,7 +302,7 @@ mod tests {
 
     #[test]
     fn sizes_are_fixed_when_connected() {
-        let mut options = Options::default();
+        let mut options = SocketOptions::default();
         let value = Some(&[1, 0, 0, 0][..]);
         assert_eq!(options.set(SOL_RDMA, RDMA_SQSIZE, value, true), Err(INVALID));
         assert_eq!(options.set(libc::SOL_SOCKET, libc::SO_SNDBUF, value, true), Ok(()));
@@ -312,7 +313,7 @@ mod tests {
 
     #[test]
     fn structures_are_shown_as_they_are_in_c() {
-        let mut options = Options::default();
+        let mut options = SocketOptions::default();
         let linger = [1_i32.to_ne_bytes(), 9_i32.to_ne_bytes()].concat();
         assert_eq!(options.set(libc::SOL_SOCKET, libc::SO_LINGER, Some(&linger), false), Ok(()));
         assert_eq!(options.show(libc::SOL_SOCKET, libc::SO_LINGER), Ok(linger));

@@ -1,5 +1,5 @@
-//! Wakers: what a thread sleeps on until a socket changes. Each thread has its own, so that a wake-up reaches
-//! the thread that it is for.
+//! Wakers, on which threads sleep until a socket changes. Each thread has its own, so that a wake-up reaches
+//! the right thread.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use libc::pollfd;
 
-use crate::ground::errno::Errno;
-use crate::ground::process::own_process;
-use crate::ground::system_call;
+use crate::platform::errno::Errno;
+use crate::platform::process::current_pid;
+use crate::platform::system_call;
 
 /// A thread's waker.
 pub(crate) struct Waker {
@@ -25,29 +25,29 @@ thread_local! {
 }
 
 impl Waker {
-    /// The waker of this thread.
+    /// Returns the waker of this thread.
     ///
     /// # Errors
-    /// There are no descriptors.
+    /// Fails if there are no descriptors.
     pub(crate) fn of_thread() -> Result<Arc<Waker>, Errno> {
-        FIRST.with_borrow_mut(Waker::kept)
+        FIRST.with_borrow_mut(Waker::cached)
     }
 
-    /// Another of this thread's, for a call that waits by means of one that uses the first.
+    /// Returns another waker of this thread, for a call that waits through one that uses the first.
     ///
     /// # Errors
-    /// There are no descriptors.
+    /// Fails if there are no descriptors.
     pub(crate) fn second_of_thread() -> Result<Arc<Waker>, Errno> {
-        SECOND.with_borrow_mut(Waker::kept)
+        SECOND.with_borrow_mut(Waker::cached)
     }
 
-    fn kept(own: &mut Option<Arc<Waker>>) -> Result<Arc<Waker>, Errno> {
+    fn cached(own: &mut Option<Arc<Waker>>) -> Result<Arc<Waker>, Errno> {
         match own {
-            // A fork child has the parent's, and would be woken by it.
-            Some(waker) if waker.process == own_process() => Ok(Arc::clone(waker)),
+            // A forked child has the parent's, and would be woken by it.
+            Some(waker) if waker.process == current_pid() => Ok(Arc::clone(waker)),
             _ => {
                 let event = system_call::event(libc::EFD_CLOEXEC)?;
-                let waker = Arc::new(Waker { event, process: own_process() });
+                let waker = Arc::new(Waker { event, process: current_pid() });
                 *own = Some(Arc::clone(&waker));
                 Ok(waker)
             }
@@ -59,12 +59,12 @@ impl Waker {
         system_call::signal(self.event.as_fd());
     }
 
-    /// Forgets wake-ups that came before.
+    /// Drops wake-ups that came before.
     pub(crate) fn clear(&self) {
         system_call::clear(self.event.as_fd());
     }
 
-    /// To poll for reading.
+    /// Returns its entry for poll(2), for reading.
     pub(crate) fn entry(&self) -> pollfd {
         pollfd { fd: self.event.as_raw_fd(), events: libc::POLLIN, revents: 0 }
     }
@@ -72,7 +72,7 @@ impl Waker {
     /// Sleeps until it is woken, or one of the descriptors is readable, or the time is up.
     ///
     /// # Errors
-    /// EINTR: a signal handler ran.
+    /// Fails with EINTR if a signal handler ran.
     pub(crate) fn sleep(&self, others: &[c_int], until: Option<Instant>) -> Result<(), Errno> {
         let mut entries = vec![self.entry()];
         entries.extend(others.iter().map(|fd| pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }));

@@ -1,37 +1,37 @@
-//! What each side tells the other when the connection is made: 40 bytes of private data, big-endian.
+//! Private data that the two sides exchange when the connection is made: 40 bytes, big-endian.
 
 use super::TABLE_ENTRIES;
 use super::remote_buffer::RemoteBuffer;
 
 const VERSION: u8 = 1;
-/// The sender is a big-endian host, and reads its tables as such.
+/// Flag: the sender is a big-endian host, and reads its tables as such.
 const BIG_ENDIAN: u8 = 1;
-/// The byte that counts mappings means something.
+/// Flag: the byte with the number of mappings is valid.
 const HAS_MAPS: u8 = 2;
 
-/// What one side tells the other.
+/// Contents of one side's private data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnectionData {
-    /// Whether the sender reads its tables as big-endian.
+    /// True if the sender reads its tables as big-endian.
     pub(crate) big_endian: bool,
-    /// Messages that may be sent to begin with.
+    /// Number of messages that may be sent at the beginning.
     pub(crate) credits: u16,
-    /// Entries of the sender's table of mappings, which follows the other table.
+    /// Number of entries of the sender's table of mappings, which follows the other table.
     pub(crate) maps: u16,
-    /// The sender's table of buffers; its length is in entries.
+    /// Table of the sender's buffers; its length is in entries.
     pub(crate) table: RemoteBuffer,
-    /// Where data goes first.
+    /// First buffer for data.
     pub(crate) first: RemoteBuffer,
 }
 
-/// Why private data is not that of an rsocket.
+/// Reason why private data is not that of an rsocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionDataError {
-    /// It ends too early.
+    /// The data is too short.
     Short(usize),
-    /// It is of a protocol version that is not known here.
+    /// The protocol version is not known here.
     Version(u8),
-    /// Its table has too few entries.
+    /// The table has too few entries.
     Table(u32),
 }
 
@@ -56,10 +56,10 @@ impl std::fmt::Display for ConnectionDataError {
 }
 
 impl ConnectionData {
-    /// Bytes of it. What follows in the private data is padding.
+    /// Length in bytes. What follows in the private data is padding.
     pub(crate) const LEN: usize = 40;
 
-    /// The bytes.
+    /// Returns the bytes.
     pub(crate) fn emit(&self) -> [u8; ConnectionData::LEN] {
         let mut bytes = [0; ConnectionData::LEN];
         let flags = HAS_MAPS | if self.big_endian { BIG_ENDIAN } else { 0 };
@@ -72,10 +72,10 @@ impl ConnectionData {
         bytes
     }
 
-    /// What the other side has sent.
+    /// Reads the other side's private data.
     ///
     /// # Errors
-    /// It is too short, of another version, or of a table that is too small.
+    /// Fails if it is too short, of another version, or has a table that is too small.
     pub(crate) fn parse(bytes: &[u8]) -> Result<ConnectionData, ConnectionDataError> {
         let short = ConnectionDataError::Short(bytes.len());
         let (head, rest) = bytes.split_first_chunk::<8>().ok_or(short)?;
@@ -99,7 +99,7 @@ impl ConnectionData {
     }
 }
 
-/// Counts of mappings have one byte: up to 128 as they are, beyond in units of 256.
+/// Converts a number of mappings to one byte: up to 128 as it is, beyond in units of 256.
 const fn scale(count: u16) -> u8 {
     if count <= 128 {
         count as u8
@@ -109,12 +109,12 @@ const fn scale(count: u16) -> u8 {
     }
 }
 
-/// The count that a byte stands for.
+/// Converts a byte to a number of mappings.
 const fn unscale(byte: u8) -> u16 {
     if byte <= 128 { byte as u16 } else { ((byte & 0x7f) as u16) << 8 }
 }
 
-/// The nearest count that one byte can represent.
+/// Returns the nearest number that one byte can represent.
 pub(crate) const fn representable(count: u16) -> u16 {
     unscale(scale(count))
 }
@@ -179,7 +179,7 @@ mod tests {
             assert_eq!(representable(count), rounded, "{count}");
             assert_eq!(representable(rounded), rounded);
         }
-        // 129 to 255 is less than one unit of 256: none.
+        // The numbers 129 to 255 are less than one unit of 256, so they become none.
         assert_eq!(scale(129), 0x80);
         assert_eq!(unscale(0x80), 128);
     }

@@ -1,17 +1,17 @@
-//! Headers of datagram rsockets. A datagram between queue pairs carries the address of the socket that it is
-//! from. As long as the peer's queue pair is not known, datagrams go over UDP, and their header says what the
-//! sender's is.
+//! Headers of datagram rsockets. A datagram between queue pairs carries the address of its source socket. As
+//! long as the peer's queue pair is not known, datagrams go over UDP, and their header has the sender's queue
+//! pair.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Marks datagrams over UDP.
+/// Tag of datagrams over UDP.
 const TAG: u32 = 0x5555_5555;
-/// Queue pair numbers have 24 bits.
+/// Mask of a queue pair number: 24 bits.
 const QPN: u32 = 0xff_ffff;
 const DATA: u8 = 0;
 const ANSWER: u8 = 7;
 
-/// Where a datagram between queue pairs is from.
+/// Source socket of a datagram between queue pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Source(pub(crate) SocketAddr);
 
@@ -19,7 +19,7 @@ impl Source {
     const V4: u8 = 8;
     const V6: u8 = 24;
 
-    /// The header.
+    /// Returns the header.
     pub(crate) fn emit(&self) -> Vec<u8> {
         let [p0, p1] = self.0.port().to_be_bytes();
         match self.0 {
@@ -31,7 +31,7 @@ impl Source {
         }
     }
 
-    /// The source, and the data behind the header. `None`: it has no such header.
+    /// Reads the source, and returns the data behind the header; `None` if there is no such header.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Source, &[u8])> {
         let (&[version, length, p0, p1], rest) = bytes.split_first_chunk::<4>()?;
         let port = u16::from_be_bytes([p0, p1]);
@@ -50,12 +50,12 @@ impl Source {
     }
 }
 
-/// What is before a datagram over UDP.
+/// Header of a datagram over UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UdpHeader {
-    /// Nothing but the answer to one; else data follows.
+    /// True if it is only an answer; otherwise data follows.
     pub(crate) is_answer: bool,
-    /// The sender's queue pair and address.
+    /// Queue pair and address of the sender.
     pub(crate) qpn: u32,
     pub(crate) ip: IpAddr,
 }
@@ -64,7 +64,7 @@ impl UdpHeader {
     const V4: u8 = 16;
     const V6: u8 = 28;
 
-    /// The header.
+    /// Returns the header.
     pub(crate) fn emit(&self) -> Vec<u8> {
         let op = if self.is_answer { ANSWER } else { DATA };
         let (version, length, ip) = match self.ip {
@@ -75,7 +75,7 @@ impl UdpHeader {
         [&tag[..], &[version, op, length, 0], &(self.qpn & QPN).to_be_bytes(), &ip].concat()
     }
 
-    /// The header and the data behind it. `None`: it has no such header.
+    /// Reads the header, and returns the data behind it; `None` if there is no such header.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(UdpHeader, &[u8])> {
         let (tag, rest) = bytes.split_first_chunk::<4>()?;
         let (&[version, op, length, _], rest) = rest.split_first_chunk::<4>()?;

@@ -1,15 +1,15 @@
-//! The protocol of stream rsockets, without I/O: what each side tells the other when the connection is made
-//! ([`connection_data`]), the words that travel as immediate data ([`word`]), what may be sent ([`sending`])
-//! and what has arrived ([`receiving`]), and both together ([`stream`]). Wire-compatible with rdma-core's
-//! rsockets, version 1.
+//! The protocol of stream rsockets, without I/O: the private data that the sides exchange when the connection
+//! is made ([`connection_data`]), the words that travel as immediate data ([`word`]), the rules for sending
+//! ([`sending`]) and for received data ([`receiving`]), and both together ([`stream`]). Wire-compatible with
+//! rdma-core's rsockets, version 1.
 //!
-//! Each side has a ring for the bytes that it receives and shows the peer one half of it at a time: the first
-//! in the private data, the next by writing its address into a table of two entries at the peer. Data is
-//! written there, with a word that says how much it was. Words need receives, so data is limited by credits
-//! as well.
+//! Each side has a ring for the bytes that it receives and grants the peer one half of it at a time: the
+//! first in the private data, the next by writing its address into a table of two entries at the peer. Data
+//! is written there, with a word that says its length. Words need receives, so data is limited by credits as
+//! well.
 //!
-//! **Invariant**: nothing that a peer says is used without a bound: a word that takes more than was granted
-//! ends the connection, and what the peer says of its own memory is only ever sent back to it.
+//! **Invariant**: no value from a peer is used without a bound: a word that takes more than was granted ends
+//! the connection, and what the peer says of its own memory is only ever sent back to it.
 
 pub(crate) mod connection_data;
 pub(crate) mod datagram;
@@ -22,18 +22,19 @@ pub(crate) mod stream;
 mod tests;
 pub(crate) mod word;
 
-/// Entries of the table that a peer writes the halves of its ring into.
+/// Number of entries of the table that a peer writes the halves of its ring into.
 pub(crate) const TABLE_ENTRIES: usize = 2;
-/// Send requests that are kept for words of the protocol itself.
+/// Number of send requests that are reserved for words of the protocol itself.
 pub(crate) const CONTROL_REQUESTS: u32 = 4;
-/// Nothing is sent before the ring has this much room, so that streams do not fall into crumbs.
-pub(crate) const LEAST_ROOM: u32 = 2048;
+/// Smallest room in the ring in bytes with which data is sent, so that streams are not split into tiny
+/// messages.
+pub(crate) const MIN_ROOM: u32 = 2048;
 
-/// A peer broke the protocol.
+/// A breach of the protocol by a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Violation {
-    /// More bytes than it was given room for.
+pub(crate) enum ProtocolViolation {
+    /// The peer sent more bytes than it was given room for.
     TooManyBytes,
-    /// More messages than it had credits.
+    /// The peer sent more messages than it had credits.
     TooManyMessages,
 }

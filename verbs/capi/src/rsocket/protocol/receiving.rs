@@ -1,40 +1,41 @@
-//! What has arrived: the ring that the peer writes into, and what it is granted.
+//! Received data: the ring that the peer writes into, and the peer's grants.
 
 use std::collections::VecDeque;
 
-use super::Violation;
+use super::ProtocolViolation;
 use super::remote_buffer::RemoteBuffer;
-use super::ring::Piece;
+use super::ring::RingPiece;
 
 /// The receiving half of a stream.
 #[derive(Debug)]
-pub(crate) struct Receiving {
-    /// Receives that are posted, and so messages that may wait.
+pub(crate) struct ReceiveHalf {
+    /// Number of receives that are posted, and so of messages that may wait.
     queue: u16,
-    /// Each half of the ring, in bytes; where the ring is.
+    /// Length in bytes of each half of the ring, and its address.
     half: u32,
     ring: RemoteBuffer,
-    /// Messages that were read. Wraps.
+    /// Number of messages that were read. Wraps.
     consumed: u16,
-    /// The count at which the peer is to get new credits. Wraps.
+    /// Number at which the peer is to get new credits. Wraps.
     due: u16,
-    /// What is left of each message that waits.
+    /// Remaining length of each message that waits.
     waiting: VecDeque<u32>,
     bytes: u32,
-    /// Bytes that the peer may still write.
+    /// Number of bytes that the peer may still write.
     allowed: u32,
-    /// Where the first byte that waits is.
+    /// Offset of the first byte that waits.
     offset: u32,
-    /// Bytes that were read since the last half was granted, and where the next one to be granted begins.
+    /// Number of bytes that were read since the last half was granted, and the beginning of the next one to
+    /// be granted.
     freed: u32,
     next_half: u32,
 }
 
-impl Receiving {
-    /// Nothing has arrived. The ring's length is in bytes and even; the peer knows of its first half.
-    pub(crate) fn new(queue: u16, ring: RemoteBuffer) -> Receiving {
+impl ReceiveHalf {
+    /// Creates the empty state. The ring's length is in bytes and even; the peer knows its first half.
+    pub(crate) fn new(queue: u16, ring: RemoteBuffer) -> ReceiveHalf {
         let half = ring.length / 2;
-        Receiving {
+        ReceiveHalf {
             queue,
             half,
             ring,
@@ -49,15 +50,15 @@ impl Receiving {
         }
     }
 
-    /// The peer has written so much.
+    /// Handles data of this length that the peer has written.
     ///
     /// # Errors
-    /// It was not allowed to.
-    pub(crate) fn handle_data(&mut self, length: u32) -> Result<(), Violation> {
+    /// Fails if the peer was not allowed to.
+    pub(crate) fn handle_data(&mut self, length: u32) -> Result<(), ProtocolViolation> {
         if self.waiting.len() >= usize::from(self.queue) {
-            return Err(Violation::TooManyMessages);
+            return Err(ProtocolViolation::TooManyMessages);
         }
-        self.allowed = self.allowed.checked_sub(length).ok_or(Violation::TooManyBytes)?;
+        self.allowed = self.allowed.checked_sub(length).ok_or(ProtocolViolation::TooManyBytes)?;
         if length == 0 {
             self.handle_other();
         } else {
@@ -67,23 +68,23 @@ impl Receiving {
         Ok(())
     }
 
-    /// A message that is not read: it is counted at once.
+    /// Handles a message without data, which is counted at once.
     pub(crate) fn handle_other(&mut self) {
         self.consumed = self.consumed.wrapping_add(1);
     }
 
-    /// Bytes that can be read.
+    /// Returns the number of bytes that can be read.
     pub(crate) const fn available(&self) -> u32 {
         self.bytes
     }
 
-    /// Where the first of them are, at most `wanted`.
-    pub(crate) fn peek(&self, wanted: usize) -> Piece {
+    /// Returns the first of them, at most `wanted`.
+    pub(crate) fn peek(&self, wanted: usize) -> RingPiece {
         let length = u32::try_from(wanted).map_or(self.bytes, |wanted| wanted.min(self.bytes));
-        Piece::new(self.offset, length, self.half * 2)
+        RingPiece::new(self.offset, length, self.half * 2)
     }
 
-    /// The first bytes were read: not more than there were.
+    /// Consumes the first bytes, which were read: not more than there were.
     pub(crate) fn consume(&mut self, length: u32) {
         let mut left = length.min(self.bytes);
         self.bytes -= left;
@@ -103,12 +104,13 @@ impl Receiving {
         }
     }
 
-    /// Whether the peer is to be told of new room or credits.
+    /// Reports whether the peer has to get new room or credits.
     pub(crate) const fn grant_is_due(&self) -> bool {
         self.freed >= self.half || self.consumed.wrapping_sub(self.due) as i16 >= 0
     }
 
-    /// What the peer may count up to now, and the buffer that it may write to next, if there is a new one.
+    /// Returns the number of messages up to which the peer may count, and the buffer that it may write to
+    /// next, if there is a new one.
     pub(crate) fn grant(&mut self) -> (u16, Option<RemoteBuffer>) {
         self.due = self.consumed.wrapping_add(self.queue / 2);
         let limit = self.consumed.wrapping_add(self.queue);
@@ -123,7 +125,7 @@ impl Receiving {
         (limit, Some(buffer))
     }
 
-    /// As if so many messages had gone to and fro.
+    /// Advances the counters as if this many messages had been exchanged.
     #[cfg(test)]
     pub(crate) fn age(&mut self, messages: u16) {
         self.consumed = self.consumed.wrapping_add(messages);

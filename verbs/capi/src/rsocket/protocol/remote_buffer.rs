@@ -1,6 +1,6 @@
-//! Buffers of one side that the other writes to, as they stand in tables and private data.
+//! Buffers of one side that the other writes to, in the format of tables and private data.
 
-/// So many bytes (or entries, of a table) at an address under a key.
+/// A buffer: a number of bytes (or entries, of a table) at an address under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RemoteBuffer {
     pub(crate) address: u64,
@@ -9,10 +9,10 @@ pub(crate) struct RemoteBuffer {
 }
 
 impl RemoteBuffer {
-    /// Bytes of an entry.
+    /// Length of an entry in bytes.
     pub(crate) const LEN: usize = 16;
 
-    /// As its reader has numbers.
+    /// Returns the entry in the byte order of its reader.
     pub(crate) fn emit(&self, big_endian: bool) -> [u8; RemoteBuffer::LEN] {
         let mut bytes = [0; RemoteBuffer::LEN];
         let (address, rest) = bytes.split_at_mut(8);
@@ -29,7 +29,7 @@ impl RemoteBuffer {
         bytes
     }
 
-    /// As it was emitted.
+    /// Reads an entry in the byte order in which it was emitted.
     pub(crate) fn parse(bytes: &[u8; RemoteBuffer::LEN], big_endian: bool) -> RemoteBuffer {
         let [a0, a1, a2, a3, a4, a5, a6, a7, k0, k1, k2, k3, l0, l1, l2, l3] = *bytes;
         let (address, key, length) = ([a0, a1, a2, a3, a4, a5, a6, a7], [k0, k1, k2, k3], [l0, l1, l2, l3]);
@@ -49,7 +49,7 @@ impl RemoteBuffer {
     }
 }
 
-/// A mapping: the bytes from `offset` on are at a buffer.
+/// A mapping: the bytes from `offset` on are in a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mapping {
     pub(crate) offset: u64,
@@ -57,10 +57,10 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Bytes of an entry.
+    /// Length of an entry in bytes.
     pub(crate) const LEN: usize = 8 + RemoteBuffer::LEN;
 
-    /// As its reader has numbers.
+    /// Returns the entry in the byte order of its reader.
     pub(crate) fn emit(&self, big_endian: bool) -> [u8; Mapping::LEN] {
         let mut bytes = [0; Mapping::LEN];
         let (offset, buffer) = bytes.split_at_mut(8);
@@ -73,7 +73,7 @@ impl Mapping {
         bytes
     }
 
-    /// As it was emitted.
+    /// Reads an entry in the byte order in which it was emitted.
     pub(crate) fn parse(bytes: &[u8; Mapping::LEN], big_endian: bool) -> Mapping {
         let (mut offset, mut buffer) = ([0; 8], [0; RemoteBuffer::LEN]);
         let (first, second) = bytes.split_at(8);
@@ -83,14 +83,15 @@ impl Mapping {
         Mapping { offset, buffer: RemoteBuffer::parse(&buffer, big_endian) }
     }
 
-    /// Where an offset is, and how much from there on; none if it is not in the mapping.
+    /// Returns the memory from an offset to the end of the mapping; `None` if the offset is not in the
+    /// mapping.
     pub(crate) fn find(&self, offset: u64) -> Option<RemoteBuffer> {
         let inside = offset.checked_sub(self.offset)?;
         let left = u64::from(self.buffer.length).checked_sub(inside).filter(|left| *left > 0)?;
         Some(RemoteBuffer {
             address: self.buffer.address.wrapping_add(inside),
             key: self.buffer.key,
-            // Not more than it was.
+            // The rest is not longer than the buffer was.
             length: left as u32,
         })
     }

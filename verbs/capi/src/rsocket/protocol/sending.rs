@@ -1,17 +1,17 @@
-//! What may be sent: credits, the peer's buffers, send requests, and the ring that data waits in.
+//! Outgoing data and its limits: credits, the peer's buffers, send requests, and the ring that data waits in.
 
 use super::remote_buffer::RemoteBuffer;
-use super::ring::{Piece, Ring};
-use super::word::Word;
-use super::{CONTROL_REQUESTS, LEAST_ROOM, TABLE_ENTRIES};
+use super::ring::{Ring, RingPiece};
+use super::word::RsMessage;
+use super::{CONTROL_REQUESTS, MIN_ROOM, TABLE_ENTRIES};
 
-/// Longest piece of data in one message.
+/// Longest piece of data in one message, in bytes.
 const LONGEST: u32 = 65536;
-/// How long the first is of a call that sends more: it travels while the next is copied.
+/// Length in bytes of the first piece of a call that sends more: it travels while the next is copied.
 pub(crate) const FIRST_PIECE: u32 = 2048;
 
 /// The table that the peer writes its buffers into.
-pub(crate) trait Table {
+pub(crate) trait EntryTable {
     /// Takes an entry out, if there is one.
     fn take(&mut self, entry: usize) -> Option<RemoteBuffer>;
 }
@@ -19,40 +19,40 @@ pub(crate) trait Table {
 /// A WRITE to be posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// Sent along, if the peer is to be told.
-    pub(crate) word: Option<Word>,
-    /// Where at the peer.
+    /// Word that is sent along, if the peer is to be notified.
+    pub(crate) word: Option<RsMessage>,
+    /// Address and key at the peer.
     pub(crate) address: u64,
     pub(crate) key: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) length: u32,
-    /// Where the bytes wait; empty, if they are copied when the request is posted.
-    pub(crate) piece: Piece,
+    /// Piece of the ring with the bytes; empty, if they are copied when the request is posted.
+    pub(crate) piece: RingPiece,
 }
 
 /// The sending half of a stream.
 #[derive(Debug)]
-pub(crate) struct Sending {
-    /// Messages sent, and how far they may be counted. Both wrap.
+pub(crate) struct SendHalf {
+    /// Number of messages sent, and the number up to which they may count. Both wrap.
     sent: u16,
     limit: u16,
     buffers: [RemoteBuffer; TABLE_ENTRIES],
-    /// The buffer whose turn it is, and the entry that the peer writes next.
+    /// Index of the current buffer, and of the entry that the peer writes next.
     current: usize,
     expected: usize,
-    /// Entries that the peer has written and that were not taken yet.
+    /// Number of entries that the peer has written and that were not taken yet.
     written: usize,
-    /// Send requests that are free, of how many.
+    /// Number of send requests that are free, and of all.
     free_entries: u32,
     all_entries: u32,
     ring: Ring,
 }
 
-impl Sending {
-    /// Nothing may be sent yet. `requests`: of the send queue.
-    pub(crate) fn new(requests: u16, ring_bytes: u32) -> Sending {
+impl SendHalf {
+    /// Creates the state in which sending is not allowed yet. `requests` is the length of the send queue.
+    pub(crate) fn new(requests: u16, ring_bytes: u32) -> SendHalf {
         let free_entries = u32::from(requests).saturating_sub(CONTROL_REQUESTS);
-        Sending {
+        SendHalf {
             sent: 0,
             limit: 0,
             buffers: [RemoteBuffer::default(); TABLE_ENTRIES],
@@ -65,24 +65,24 @@ impl Sending {
         }
     }
 
-    /// What the peer grants to begin with.
+    /// Applies the grants that the peer makes at the beginning.
     pub(crate) fn begin(&mut self, credits: u16, first: RemoteBuffer) {
         self.limit = credits;
         self.buffers = [first, RemoteBuffer::default()];
     }
 
-    /// The peer grants messages up to a number, by a message that wrote so many bytes: those of the next
+    /// Applies a grant of messages up to a number, in a message that wrote `bytes` bytes: those of the next
     /// entry, if any.
     ///
-    /// No other entry is looked at: the device may be in the middle of writing it, for a message that is not
-    /// complete. Read then, it has the key of nothing.
-    pub(crate) fn handle_grant(&mut self, limit: u16, bytes: u32, table: &mut impl Table) {
+    /// No other entry is read: the device may be in the middle of writing it, for a message that is not
+    /// complete. An entry that is read then has an invalid key.
+    pub(crate) fn handle_grant(&mut self, limit: u16, bytes: u32, table: &mut impl EntryTable) {
         self.limit = limit;
         if bytes as usize >= RemoteBuffer::LEN {
             self.written = TABLE_ENTRIES.min(self.written + 1);
         }
         let Some(buffer) = self.buffers.get_mut(self.expected) else { return };
-        // A peer that writes a buffer anew while it is in use has only itself to blame.
+        // A peer that rewrites a buffer while it is in use harms only itself.
         if buffer.length == 0
             && self.written > 0
             && let Some(written) = table.take(self.expected)
@@ -101,17 +101,17 @@ impl Sending {
         self.buffers.get(self.current).copied().unwrap_or_default()
     }
 
-    /// Whether data can be sent now.
+    /// Reports whether data can be sent now.
     pub(crate) fn is_possible(&self) -> bool {
-        self.has_credit() && self.ring.room() >= LEAST_ROOM.min(self.ring_size()) && self.buffer().length != 0
+        self.has_credit() && self.ring.room() >= MIN_ROOM.min(self.ring_size()) && self.buffer().length != 0
     }
 
     const fn ring_size(&self) -> u32 {
         self.ring.room() + self.ring.used()
     }
 
-    /// The next message of a call: of `left` bytes, in pieces of at most `longest`; those of at most `inline`
-    /// bytes need no room in the ring. `None`: not now.
+    /// Returns the next message of a call: of `left` bytes, in pieces of at most `longest`; those of at most
+    /// `inline` bytes need no room in the ring. `None` if none can be sent now.
     pub(crate) fn data(&mut self, left: usize, longest: u32, inline: u32) -> Option<Transfer> {
         if left == 0 || !self.is_possible() {
             return None;
@@ -119,7 +119,7 @@ impl Sending {
         let buffer = self.buffer();
         let most = buffer.length.min(longest.min(LONGEST));
         let mut length = u32::try_from(left).map_or(most, |left| left.min(most));
-        let mut piece = Piece::default();
+        let mut piece = RingPiece::default();
         if length > inline {
             piece = self.ring.take(length);
             length = piece.length();
@@ -134,11 +134,11 @@ impl Sending {
         if rest == 0 {
             self.current = (self.current + 1) % TABLE_ENTRIES;
         }
-        let word = Some(Word::Data(length));
+        let word = Some(RsMessage::Data(length));
         Some(Transfer { word, address: buffer.address, key: buffer.key, length, piece })
     }
 
-    /// An entry of the peer's table of mappings. `None`: not now.
+    /// Returns the transfer of an entry for the peer's table of mappings; `None` if it cannot be sent now.
     pub(crate) fn mapping(
         &mut self,
         index: u16,
@@ -149,19 +149,19 @@ impl Sending {
         if !self.has_credit() || (length > inline && self.ring.room() < length) {
             return None;
         }
-        let piece = if length > inline { self.ring.take(length) } else { Piece::default() };
+        let piece = if length > inline { self.ring.take(length) } else { RingPiece::default() };
         self.sent = self.sent.wrapping_add(1);
         self.free_entries -= 1;
-        Some(Transfer { word: Some(Word::Map(index)), address: to.address, key: to.key, length, piece })
+        Some(Transfer { word: Some(RsMessage::Map(index)), address: to.address, key: to.key, length, piece })
     }
 
-    /// Whether something can be written to the peer's mappings now: it is told nothing, so no credit is
-    /// needed.
+    /// Reports whether data can be written to the peer's mappings now: the peer is not notified, so no credit
+    /// is needed.
     pub(crate) fn direct_is_possible(&self) -> bool {
-        self.free_entries > 0 && self.ring.room() >= LEAST_ROOM.min(self.ring_size())
+        self.free_entries > 0 && self.ring.room() >= MIN_ROOM.min(self.ring_size())
     }
 
-    /// The next piece for a mapping of the peer's. `None`: not now.
+    /// Returns the next piece for a mapping of the peer's; `None` if none can be sent now.
     pub(crate) fn direct(
         &mut self,
         left: usize,
@@ -174,7 +174,7 @@ impl Sending {
         }
         let most = to.length.min(longest.min(LONGEST));
         let mut length = u32::try_from(left).map_or(most, |left| left.min(most));
-        let mut piece = Piece::default();
+        let mut piece = RingPiece::default();
         if length > inline {
             piece = self.ring.take(length);
             length = piece.length();
@@ -183,13 +183,13 @@ impl Sending {
         Some(Transfer { word: None, address: to.address, key: to.key, length, piece })
     }
 
-    /// A request is done, and its part of the ring is free.
+    /// Handles a request that is done, and whose part of the ring is free.
     pub(crate) fn handle_done(&mut self, ring_bytes: u32) {
         self.free_entries = self.all_entries.min(self.free_entries + 1);
         self.ring.release(ring_bytes);
     }
 
-    /// Whether all that was sent has arrived.
+    /// Reports whether all that was sent has arrived.
     pub(crate) const fn is_idle(&self) -> bool {
         self.free_entries == self.all_entries
     }
@@ -199,7 +199,7 @@ impl Sending {
         (self.sent, self.limit)
     }
 
-    /// As if so many messages had gone to and fro.
+    /// Advances the counters as if this many messages had been exchanged.
     #[cfg(test)]
     pub(crate) fn age(&mut self, messages: u16) {
         self.sent = self.sent.wrapping_add(messages);

@@ -3,93 +3,96 @@
 use std::ffi::c_int;
 
 use super::connection_data::ConnectionData;
-use super::receiving::Receiving;
+use super::receiving::ReceiveHalf;
 use super::remote_buffer::{Mapping, RemoteBuffer};
-use super::ring::Piece;
-use super::sending::{Sending, Table, Transfer};
-use super::word::Word;
-use super::{CONTROL_REQUESTS, Violation};
+use super::ring::RingPiece;
+use super::sending::{EntryTable, SendHalf, Transfer};
+use super::word::RsMessage;
+use super::{CONTROL_REQUESTS, ProtocolViolation};
 
-/// How large a stream is.
+/// Sizes of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sizes {
-    /// Requests of the send queue, those for words of the protocol included.
+pub(crate) struct StreamSizes {
+    /// Number of requests of the send queue, those for words of the protocol included.
     pub(crate) send_queue: u16,
-    /// Receives that are always posted.
+    /// Number of receives that are always posted.
     pub(crate) receive_queue: u16,
-    /// Bytes of each ring.
+    /// Length of each ring in bytes.
     pub(crate) send_buffer: u32,
     pub(crate) receive_buffer: u32,
 }
 
-/// Directions that are given up.
+/// Directions that are shut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum ShutdownHow {
     Read,
     Write,
     Both,
 }
 
-/// How a connection has ended.
+/// End of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
-    /// By agreement, or because the peer went.
-    Parted,
-    /// With this errno.
+    /// The connection ended by agreement, or because the peer went.
+    Graceful,
+    /// The connection failed with this errno.
     Failed(c_int),
 }
 
-/// A word of the protocol itself, to be posted. Its completion is [`Stream::handle_control_done`].
+/// A word of the protocol itself, to be posted. Its completion is handled by
+/// [`StreamProtocol::handle_control_done`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Control {
-    pub(crate) word: Word,
-    /// An entry to be written into the peer's table: where, and its bytes.
+pub(crate) struct ControlMessage {
+    pub(crate) word: RsMessage,
+    /// Entry to be written into the peer's table: its address, and its bytes.
     pub(crate) entry: Option<(RemoteBuffer, [u8; RemoteBuffer::LEN])>,
 }
 
-/// A stream.
+/// The protocol state of a stream.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) sending: Sending,
-    receiving: Receiving,
-    /// The peer's tables, the entry of its first that is written next, and how it reads them.
+pub(crate) struct StreamProtocol {
+    pub(crate) sending: SendHalf,
+    receiving: ReceiveHalf,
+    /// Tables of the peer, the entry of its first that is written next, and the byte order in which it reads
+    /// them.
     table: RemoteBuffer,
     maps: u16,
     next_entry: u32,
     big_endian: bool,
-    /// Words of the protocol that are on their way.
+    /// Number of words of the protocol that are under way.
     controls: u32,
-    /// What is to be said of directions that were given up, whether the peer was told that nothing more will
-    /// come, and whether it was told the last word.
-    farewell: Option<Word>,
+    /// Word about directions that were shut down, whether the peer was notified that no more data will come,
+    /// and whether it got the last word.
+    shutdown_message: Option<RsMessage>,
     half_closed: bool,
-    parting: bool,
+    disconnecting: bool,
     reads: bool,
     writes: bool,
     end: Option<StreamEnd>,
 }
 
-impl Stream {
-    /// A stream that is about to be connected: it receives into `ring`, of `sizes.receive_buffer` bytes.
-    pub(crate) fn new(sizes: &Sizes, ring: RemoteBuffer) -> Stream {
-        Stream {
-            sending: Sending::new(sizes.send_queue, sizes.send_buffer),
-            receiving: Receiving::new(sizes.receive_queue, ring),
+impl StreamProtocol {
+    /// Creates a stream that is about to be connected: it receives into `ring`, of `sizes.receive_buffer`
+    /// bytes.
+    pub(crate) fn new(sizes: &StreamSizes, ring: RemoteBuffer) -> StreamProtocol {
+        StreamProtocol {
+            sending: SendHalf::new(sizes.send_queue, sizes.send_buffer),
+            receiving: ReceiveHalf::new(sizes.receive_queue, ring),
             table: RemoteBuffer::default(),
             maps: 0,
             next_entry: 1,
             big_endian: false,
             controls: 0,
-            farewell: None,
+            shutdown_message: None,
             half_closed: false,
-            parting: false,
+            disconnecting: false,
             reads: true,
             writes: true,
             end: None,
         }
     }
 
-    /// The peer's private data has come.
+    /// Applies the peer's private data.
     pub(crate) fn begin(&mut self, peer: &ConnectionData) {
         self.sending.begin(peer.credits, peer.first);
         self.table = peer.table;
@@ -97,12 +100,12 @@ impl Stream {
         self.big_endian = peer.big_endian;
     }
 
-    /// Whether data, or the end of it, can be read.
+    /// Reports whether data, or the end of it, can be read.
     pub(crate) const fn can_read(&self) -> bool {
         self.receiving.available() > 0 || !self.reads
     }
 
-    /// Whether data can be sent now.
+    /// Reports whether data can be sent now.
     pub(crate) fn can_write(&self) -> bool {
         self.writes && self.sending.is_possible()
     }
@@ -115,102 +118,102 @@ impl Stream {
         self.writes
     }
 
-    /// How it ended, if it did.
+    /// Returns how it ended, if it did.
     pub(crate) const fn end(&self) -> Option<StreamEnd> {
         self.end
     }
 
-    /// How many mappings the peer has room for.
+    /// Returns the number of mappings that the peer has room for.
     pub(crate) const fn maps(&self) -> u16 {
         self.maps
     }
 
-    /// Bytes that wait.
+    /// Returns the number of bytes that wait.
     pub(crate) const fn available(&self) -> u32 {
         self.receiving.available()
     }
 
-    /// Where the first bytes that wait are, at most `wanted`.
-    pub(crate) fn peek(&self, wanted: usize) -> Piece {
+    /// Returns the first bytes that wait, at most `wanted`.
+    pub(crate) fn peek(&self, wanted: usize) -> RingPiece {
         self.receiving.peek(wanted)
     }
 
-    /// They were read.
+    /// Consumes bytes that were read.
     pub(crate) fn consume(&mut self, length: u32) {
         self.receiving.consume(length);
     }
 
-    /// A word of the peer's, of a message that wrote so many bytes.
+    /// Handles a word of the peer, of a message that wrote `bytes` bytes.
     ///
     /// # Errors
-    /// The peer broke the protocol; the connection is to be ended.
+    /// Fails if the peer broke the protocol; the connection is to be ended.
     pub(crate) fn handle_word(
         &mut self,
-        word: Word,
+        word: RsMessage,
         bytes: u32,
-        table: &mut impl Table,
-    ) -> Result<(), Violation> {
+        table: &mut impl EntryTable,
+    ) -> Result<(), ProtocolViolation> {
         match word {
-            Word::Data(length) => self.receiving.handle_data(length)?,
-            Word::Grant(limit) => self.sending.handle_grant(limit, bytes, table),
-            Word::Map(_) => self.receiving.handle_other(),
-            Word::Disconnect => self.handle_end(StreamEnd::Parted),
-            Word::Shutdown if !self.writes => self.handle_end(StreamEnd::Parted),
-            Word::Shutdown => self.reads = false,
-            Word::KeepAlive | Word::Unknown(_) => {}
+            RsMessage::Data(length) => self.receiving.handle_data(length)?,
+            RsMessage::Grant(limit) => self.sending.handle_grant(limit, bytes, table),
+            RsMessage::Map(_) => self.receiving.handle_other(),
+            RsMessage::Disconnect => self.handle_end(StreamEnd::Graceful),
+            RsMessage::Shutdown if !self.writes => self.handle_end(StreamEnd::Graceful),
+            RsMessage::Shutdown => self.reads = false,
+            RsMessage::KeepAlive | RsMessage::Unknown(_) => {}
         }
         Ok(())
     }
 
-    /// A word of the protocol itself has arrived.
+    /// Handles the arrival of a word of the protocol itself.
     pub(crate) fn handle_control_done(&mut self, was_disconnect: bool) {
         self.controls = self.controls.saturating_sub(1);
         if was_disconnect {
-            self.handle_end(StreamEnd::Parted);
+            self.handle_end(StreamEnd::Graceful);
         }
     }
 
-    /// Nothing comes or goes any more. What has arrived can still be read; the first reason counts.
+    /// Ends both directions. Received data can still be read; the first reason counts.
     pub(crate) fn handle_end(&mut self, end: StreamEnd) {
         self.end = self.end.or(Some(end));
         self.reads = false;
         self.writes = false;
-        self.farewell = None;
+        self.shutdown_message = None;
     }
 
-    /// Gives up directions. What is said of it comes after all data that was posted before.
-    pub(crate) fn shut(&mut self, how: How) {
-        self.reads &= how == How::Write;
-        self.writes &= how == How::Read;
+    /// Shuts down directions. The word about it is sent after all data that was posted before.
+    pub(crate) fn shut(&mut self, how: ShutdownHow) {
+        self.reads &= how == ShutdownHow::Write;
+        self.writes &= how == ShutdownHow::Read;
     }
 
-    /// Makes the word that tells the peer of directions given up by [`Stream::shut`], once all data is
-    /// posted.
-    pub(crate) fn say_so(&mut self) {
-        if self.end.is_some() || self.parting || self.writes {
+    /// Makes the word that notifies the peer of directions shut down by [`StreamProtocol::shut`], once all
+    /// data is posted.
+    pub(crate) fn queue_shutdown_word(&mut self) {
+        if self.end.is_some() || self.disconnecting || self.writes {
             return;
         }
         if self.reads {
             if !std::mem::replace(&mut self.half_closed, true) {
-                self.farewell = Some(Word::Shutdown);
+                self.shutdown_message = Some(RsMessage::Shutdown);
             }
         } else {
-            self.farewell = Some(Word::Disconnect);
-            self.parting = true;
+            self.shutdown_message = Some(RsMessage::Disconnect);
+            self.disconnecting = true;
         }
     }
 
-    /// The next word of the protocol itself, if one is due and can be posted.
-    pub(crate) fn poll_control(&mut self) -> Option<Control> {
+    /// Returns the next word of the protocol itself, if one is due and can be posted.
+    pub(crate) fn poll_control(&mut self) -> Option<ControlMessage> {
         if self.controls >= CONTROL_REQUESTS || self.end.is_some() {
             return None;
         }
-        if let Some(word) = self.farewell.take() {
+        if let Some(word) = self.shutdown_message.take() {
             self.controls += 1;
-            return Some(Control { word, entry: None });
+            return Some(ControlMessage { word, entry: None });
         }
-        // After the last message of the protocol, nothing more is received.
-        if self.parting || !self.receiving.grant_is_due() {
+        // After the last message of the protocol, no more are received.
+        if self.disconnecting || !self.receiving.grant_is_due() {
             return None;
         }
         self.controls += 1;
@@ -222,17 +225,19 @@ impl Stream {
             self.next_entry = (self.next_entry + 1) % self.table.length.max(1);
             (RemoteBuffer { address, key: self.table.key, length: RemoteBuffer::LEN as u32 }, bytes)
         });
-        Some(Control { word: Word::Grant(limit), entry })
+        Some(ControlMessage { word: RsMessage::Grant(limit), entry })
     }
 
-    /// A WRITE of no bytes that the peer's program does not see; it fails if the peer is gone.
+    /// Begins a probe, a WRITE of no bytes that the peer's program does not see; it fails if the peer is
+    /// gone. Returns whether it can be posted.
     pub(crate) fn probe(&mut self) -> bool {
         let possible = self.controls < CONTROL_REQUESTS && self.end.is_none();
         self.controls += u32::from(possible);
         possible
     }
 
-    /// An entry for the peer's table of mappings, and its bytes. `None`: not now.
+    /// Returns the transfer of an entry for the peer's table of mappings, and its bytes; `None` if it cannot
+    /// be sent now.
     pub(crate) fn map(
         &mut self,
         index: u16,
@@ -247,17 +252,17 @@ impl Stream {
         Some((transfer, mapping.emit(self.big_endian)))
     }
 
-    /// Whether the peer was told of directions that were given up.
-    pub(crate) const fn is_said(&self) -> bool {
-        self.farewell.is_none()
+    /// Reports whether the peer was notified of directions that were shut down.
+    pub(crate) const fn shutdown_is_sent(&self) -> bool {
+        self.shutdown_message.is_none()
     }
 
-    /// Whether all that was posted has arrived.
+    /// Reports whether all that was posted has arrived.
     pub(crate) const fn is_idle(&self) -> bool {
-        self.sending.is_idle() && self.controls == 0 && self.farewell.is_none()
+        self.sending.is_idle() && self.controls == 0 && self.shutdown_message.is_none()
     }
 
-    /// As if so many messages had gone to and fro.
+    /// Advances the counters as if this many messages had been exchanged.
     #[cfg(test)]
     pub(crate) fn age(&mut self, messages: u16) {
         self.sending.age(messages);

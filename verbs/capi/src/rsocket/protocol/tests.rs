@@ -1,55 +1,55 @@
-//! Two streams on a wire of two queues.
+//! Two streams that are connected by two queues.
 
 use std::collections::VecDeque;
 
 use super::connection_data::ConnectionData;
 use super::remote_buffer::{Mapping, RemoteBuffer};
-use super::ring::Piece;
-use super::sending::{FIRST_PIECE, Table, Transfer};
-use super::stream::{Control, How, Sizes, Stream, StreamEnd};
-use super::word::Word;
-use super::{CONTROL_REQUESTS, Violation};
+use super::ring::RingPiece;
+use super::sending::{EntryTable, FIRST_PIECE, Transfer};
+use super::stream::{ControlMessage, ShutdownHow, StreamEnd, StreamProtocol, StreamSizes};
+use super::word::RsMessage;
+use super::{CONTROL_REQUESTS, ProtocolViolation};
 
 const RING_ADDRESS: u64 = 0x10_0000;
 const TABLE_ADDRESS: u64 = 0x20_0000;
 
-struct Entries([RemoteBuffer; 2]);
+struct TableEntries([RemoteBuffer; 2]);
 
-impl Table for Entries {
+impl EntryTable for TableEntries {
     fn take(&mut self, entry: usize) -> Option<RemoteBuffer> {
         Some(std::mem::take(&mut self.0[entry])).filter(|buffer| buffer.length != 0)
     }
 }
 
-/// A WRITE on its way.
+/// A WRITE that is under way.
 enum Posted {
     Data { transfer: Transfer, bytes: Vec<u8> },
-    Control(Control),
+    ControlMessage(ControlMessage),
 }
 
-struct Side {
-    stream: Stream,
+struct TestSide {
+    stream: StreamProtocol,
     ring: Vec<u8>,
     waiting: Vec<u8>,
-    table: Entries,
+    table: TableEntries,
     posted: VecDeque<Posted>,
     big_endian: bool,
 }
 
-impl Side {
-    fn new(sizes: &Sizes, big_endian: bool) -> Side {
+impl TestSide {
+    fn new(sizes: &StreamSizes, big_endian: bool) -> TestSide {
         let ring = RemoteBuffer { address: RING_ADDRESS, key: 5, length: sizes.receive_buffer };
-        Side {
-            stream: Stream::new(sizes, ring),
+        TestSide {
+            stream: StreamProtocol::new(sizes, ring),
             ring: vec![0; sizes.receive_buffer as usize],
             waiting: vec![0; sizes.send_buffer as usize],
-            table: Entries([RemoteBuffer::default(); 2]),
+            table: TableEntries([RemoteBuffer::default(); 2]),
             posted: VecDeque::new(),
             big_endian,
         }
     }
 
-    fn connection_data(&self, sizes: &Sizes) -> ConnectionData {
+    fn connection_data(&self, sizes: &StreamSizes) -> ConnectionData {
         ConnectionData {
             big_endian: self.big_endian,
             credits: sizes.receive_queue,
@@ -59,13 +59,13 @@ impl Side {
         }
     }
 
-    /// As a program would write.
+    /// Writes as a program would.
     fn write(&mut self, mut bytes: &[u8], inline: u32) -> usize {
         let mut longest = FIRST_PIECE;
         let before = bytes.len();
         while let Some(transfer) = self.stream.sending.data(bytes.len(), longest, inline) {
             let (now, rest) = bytes.split_at(transfer.length as usize);
-            if transfer.piece != Piece::default() {
+            if transfer.piece != RingPiece::default() {
                 for (at, byte) in indices(&transfer.piece).zip(now) {
                     self.waiting[at] = *byte;
                 }
@@ -79,7 +79,7 @@ impl Side {
 
     fn post_controls(&mut self) {
         while let Some(control) = self.stream.poll_control() {
-            self.posted.push_back(Posted::Control(control));
+            self.posted.push_back(Posted::ControlMessage(control));
         }
     }
 
@@ -91,28 +91,28 @@ impl Side {
     }
 }
 
-fn indices(piece: &Piece) -> impl Iterator<Item = usize> {
+fn indices(piece: &RingPiece) -> impl Iterator<Item = usize> {
     let (offset, first, second) = (piece.offset as usize, piece.first as usize, piece.second as usize);
     (offset..offset + first).chain(0..second)
 }
 
-/// The oldest WRITE of one side arrives at the other, and completes.
-fn deliver(from: &mut Side, to: &mut Side) -> Result<bool, Violation> {
+/// Delivers the oldest WRITE of one side to the other, and completes it.
+fn deliver(from: &mut TestSide, to: &mut TestSide) -> Result<bool, ProtocolViolation> {
     let Some(posted) = from.posted.pop_front() else { return Ok(false) };
     match posted {
         Posted::Data { transfer, bytes } => {
             assert_eq!(transfer.key, 5);
             let at = (transfer.address - RING_ADDRESS) as usize;
-            if transfer.piece != Piece::default() {
+            if transfer.piece != RingPiece::default() {
                 let sent: Vec<u8> = indices(&transfer.piece).map(|at| from.waiting[at]).collect();
                 assert_eq!(sent, bytes, "the ring was overwritten before it was sent");
             }
             to.ring[at..at + bytes.len()].copy_from_slice(&bytes);
             let word = transfer.word.expect("data is told of");
-            to.stream.handle_word(Word::from_bits(word.bits()), transfer.length, &mut to.table)?;
+            to.stream.handle_word(RsMessage::from_bits(word.bits()), transfer.length, &mut to.table)?;
             from.stream.sending.handle_done(transfer.piece.length());
         }
-        Posted::Control(Control { word, entry }) => {
+        Posted::ControlMessage(ControlMessage { word, entry }) => {
             if let Some((buffer, bytes)) = entry {
                 assert_eq!((buffer.key, buffer.length), (6, 16));
                 let index = ((buffer.address - TABLE_ADDRESS) / 16) as usize;
@@ -120,16 +120,16 @@ fn deliver(from: &mut Side, to: &mut Side) -> Result<bool, Violation> {
                 to.table.0[index] = RemoteBuffer::parse(&bytes, to.big_endian);
             }
             let bytes = if entry.is_some() { 16 } else { 0 };
-            to.stream.handle_word(Word::from_bits(word.bits()), bytes, &mut to.table)?;
-            from.stream.handle_control_done(word == Word::Disconnect);
+            to.stream.handle_word(RsMessage::from_bits(word.bits()), bytes, &mut to.table)?;
+            from.stream.handle_control_done(word == RsMessage::Disconnect);
         }
     }
     Ok(true)
 }
 
-fn connected(sizes: [Sizes; 2], orders: [bool; 2]) -> [Side; 2] {
-    let mut one = Side::new(&sizes[0], orders[0]);
-    let mut other = Side::new(&sizes[1], orders[1]);
+fn connected(sizes: [StreamSizes; 2], orders: [bool; 2]) -> [TestSide; 2] {
+    let mut one = TestSide::new(&sizes[0], orders[0]);
+    let mut other = TestSide::new(&sizes[1], orders[1]);
     one.stream
         .begin(&ConnectionData::parse(&other.connection_data(&sizes[1]).emit()).expect("connection data"));
     other
@@ -138,11 +138,12 @@ fn connected(sizes: [Sizes; 2], orders: [bool; 2]) -> [Side; 2] {
     [one, other]
 }
 
-const SMALL: Sizes = Sizes { send_queue: 16, receive_queue: 16, send_buffer: 4096, receive_buffer: 8192 };
+const SMALL: StreamSizes =
+    StreamSizes { send_queue: 16, receive_queue: 16, send_buffer: 4096, receive_buffer: 8192 };
 
-struct Chance(u64);
+struct TestRandom(u64);
 
-impl Chance {
+impl TestRandom {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -151,10 +152,10 @@ impl Chance {
     }
 }
 
-/// Both sides write and read by chance; what is read is what was written, and neither side is ever stuck.
+/// Both sides write and read at random; the data read is the data written, and neither side ever gets stuck.
 fn chat(seed: u64) {
-    let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut sizes = || Sizes {
+    let mut chance = TestRandom(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut sizes = || StreamSizes {
         send_queue: 16 + chance.below(48) as u16,
         receive_queue: 16 + chance.below(100) as u16,
         send_buffer: 2048 + chance.below(9000) as u32,
@@ -239,7 +240,7 @@ fn without_credits_nothing_is_sent_and_credits_come_when_half_are_used() {
     }
     assert_eq!(one.write(&[0], 64), 0, "sixteen credits");
     while deliver(&mut one, &mut other) == Ok(true) {}
-    // Only the second half of the ring is granted, not more credits.
+    // The grant has only the second half of the ring, and no more credits.
     other.post_controls();
     assert_eq!(other.posted.len(), 1);
     assert_eq!(deliver(&mut other, &mut one), Ok(true));
@@ -251,7 +252,7 @@ fn without_credits_nothing_is_sent_and_credits_come_when_half_are_used() {
     other.post_controls();
     assert!(matches!(
         other.posted.front(),
-        Some(Posted::Control(Control { word: Word::Grant(24), entry: None }))
+        Some(Posted::ControlMessage(ControlMessage { word: RsMessage::Grant(24), entry: None }))
     ));
     assert_eq!(deliver(&mut other, &mut one), Ok(true));
     assert!(one.stream.can_write());
@@ -259,13 +260,15 @@ fn without_credits_nothing_is_sent_and_credits_come_when_half_are_used() {
 
 #[test]
 fn a_half_is_granted_when_it_was_read() {
-    let sizes = Sizes { send_buffer: 1 << 16, ..SMALL };
+    let sizes = StreamSizes { send_buffer: 1 << 16, ..SMALL };
     let [mut one, mut other] = connected([sizes; 2], [false; 2]);
-    // The first half only, the second is not known yet.
+    // Only the first half is usable; the second is not known yet.
     assert_eq!(one.write(&[1; 9000], 0), 4096);
     other.post_controls();
-    let Some(Posted::Control(Control { word: Word::Grant(16), entry: Some((buffer, bytes)) })) =
-        other.posted.front()
+    let Some(Posted::ControlMessage(ControlMessage {
+        word: RsMessage::Grant(16),
+        entry: Some((buffer, bytes)),
+    })) = other.posted.front()
     else {
         panic!("the second half is granted at once")
     };
@@ -280,7 +283,9 @@ fn a_half_is_granted_when_it_was_read() {
     assert!(other.posted.is_empty());
     assert_eq!(other.read(1), [1]);
     other.post_controls();
-    let Some(Posted::Control(Control { entry: Some((buffer, bytes)), .. })) = other.posted.front() else {
+    let Some(Posted::ControlMessage(ControlMessage { entry: Some((buffer, bytes)), .. })) =
+        other.posted.front()
+    else {
         panic!("the first half is free again")
     };
     assert_eq!(buffer.address, TABLE_ADDRESS);
@@ -290,19 +295,28 @@ fn a_half_is_granted_when_it_was_read() {
 #[test]
 fn a_peer_that_takes_more_than_it_was_granted_is_found_out() {
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
-    let mut table = Entries([RemoteBuffer::default(); 2]);
-    assert_eq!(one.stream.handle_word(Word::Data(4097), 0, &mut table), Err(Violation::TooManyBytes));
-    assert_eq!(one.stream.handle_word(Word::Data(4096), 0, &mut table), Ok(()));
-    assert_eq!(one.stream.handle_word(Word::Data(1), 0, &mut table), Err(Violation::TooManyBytes));
+    let mut table = TableEntries([RemoteBuffer::default(); 2]);
+    assert_eq!(
+        one.stream.handle_word(RsMessage::Data(4097), 0, &mut table),
+        Err(ProtocolViolation::TooManyBytes)
+    );
+    assert_eq!(one.stream.handle_word(RsMessage::Data(4096), 0, &mut table), Ok(()));
+    assert_eq!(
+        one.stream.handle_word(RsMessage::Data(1), 0, &mut table),
+        Err(ProtocolViolation::TooManyBytes)
+    );
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
     for _ in 0..16 {
-        assert_eq!(one.stream.handle_word(Word::Data(1), 0, &mut table), Ok(()));
+        assert_eq!(one.stream.handle_word(RsMessage::Data(1), 0, &mut table), Ok(()));
     }
-    assert_eq!(one.stream.handle_word(Word::Data(1), 0, &mut table), Err(Violation::TooManyMessages));
-    // Messages of nothing, and of no known kind, are counted or ignored.
+    assert_eq!(
+        one.stream.handle_word(RsMessage::Data(1), 0, &mut table),
+        Err(ProtocolViolation::TooManyMessages)
+    );
+    // Messages without data, and of unknown kinds, are counted or ignored.
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
     for bits in [0, 0x2000_0001, 0x4000_0001, 0x6000_0001, 0xa000_0001, 0xc000_ffff, 0xe000_ffff] {
-        assert_eq!(one.stream.handle_word(Word::from_bits(bits), 0, &mut table), Ok(()));
+        assert_eq!(one.stream.handle_word(RsMessage::from_bits(bits), 0, &mut table), Ok(()));
     }
     assert_eq!(one.stream.available(), 0);
 }
@@ -310,7 +324,7 @@ fn a_peer_that_takes_more_than_it_was_granted_is_found_out() {
 #[test]
 fn an_entry_is_taken_only_when_the_message_that_wrote_it_is_complete() {
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
-    // The first buffer is used up, so that the next entry is waited for.
+    // The first buffer is used up, so the next entry is needed.
     while !one.write(&[0; 2048], 0).eq(&0) {
         let sent: Vec<Posted> = one.posted.drain(..).collect();
         for posted in sent {
@@ -319,23 +333,23 @@ fn an_entry_is_taken_only_when_the_message_that_wrote_it_is_complete() {
         }
     }
     let whole = RemoteBuffer { address: RING_ADDRESS, key: 5, length: 100 };
-    // Half of the entry is there; a message that grants credits only comes before the one that writes it.
-    let mut table = Entries([RemoteBuffer::default(), RemoteBuffer { key: 0, ..whole }]);
-    assert_eq!(one.stream.handle_word(Word::Grant(40), 0, &mut table), Ok(()));
+    // Half of the entry is written; a message with only credits arrives before the one that writes it.
+    let mut table = TableEntries([RemoteBuffer::default(), RemoteBuffer { key: 0, ..whole }]);
+    assert_eq!(one.stream.handle_word(RsMessage::Grant(40), 0, &mut table), Ok(()));
     assert_eq!(one.stream.sending.data(1, 1, 64), None);
     assert_eq!(table.0[1].length, 100, "it was left as it is");
     table.0[1] = whole;
-    assert_eq!(one.stream.handle_word(Word::Grant(41), 16, &mut table), Ok(()));
+    assert_eq!(one.stream.handle_word(RsMessage::Grant(41), 16, &mut table), Ok(()));
     assert_eq!(one.stream.sending.data(1, 1, 64).map(|transfer| transfer.key), Some(5));
 }
 
 #[test]
 fn any_words_at_all_are_survived() {
     for seed in 1..200 {
-        let mut chance = Chance(seed);
+        let mut chance = TestRandom(seed);
         let [mut one, _] = connected([SMALL; 2], [false; 2]);
         for _ in 0..500 {
-            let mut table = Entries(
+            let mut table = TableEntries(
                 [RemoteBuffer {
                     address: chance.below(u64::MAX),
                     key: 1,
@@ -345,7 +359,7 @@ fn any_words_at_all_are_survived() {
             let kind = chance.below(8) as u32;
             let bits = kind << 29 | (chance.below(1 << 29) as u32 >> chance.below(29));
             let written = chance.below(40) as u32;
-            if one.stream.handle_word(Word::from_bits(bits), written, &mut table).is_err() {
+            if one.stream.handle_word(RsMessage::from_bits(bits), written, &mut table).is_err() {
                 break;
             }
             one.write(&[0; 100], 64);
@@ -356,7 +370,7 @@ fn any_words_at_all_are_survived() {
 }
 
 #[test]
-fn no_more_than_four_words_of_the_protocol_are_on_their_way() {
+fn at_most_four_control_messages_are_in_flight() {
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
     assert!((0..CONTROL_REQUESTS).all(|_| one.stream.probe()));
     assert!(!one.stream.probe());
@@ -371,10 +385,10 @@ fn no_more_than_four_words_of_the_protocol_are_on_their_way() {
 fn one_direction_is_given_up_and_then_the_other() {
     let [mut one, mut other] = connected([SMALL; 2], [false; 2]);
     one.write(b"last", 64);
-    one.stream.shut(How::Write);
+    one.stream.shut(ShutdownHow::Write);
     assert!(one.stream.sending.is_possible() && !one.stream.can_write());
-    one.stream.say_so();
-    one.stream.say_so();
+    one.stream.queue_shutdown_word();
+    one.stream.queue_shutdown_word();
     one.post_controls();
     while deliver(&mut one, &mut other) == Ok(true) {}
     assert!(!other.stream.reads() && other.stream.can_read());
@@ -382,35 +396,38 @@ fn one_direction_is_given_up_and_then_the_other() {
     assert!(other.stream.can_read() && other.stream.can_write(), "the end is read, and writing goes on");
     other.write(b"answer", 64);
     other.post_controls();
-    other.stream.shut(How::Write);
-    other.stream.say_so();
+    other.stream.shut(ShutdownHow::Write);
+    other.stream.queue_shutdown_word();
     other.post_controls();
     while deliver(&mut other, &mut one) == Ok(true) {}
     assert_eq!(one.read(10), b"answer");
-    assert_eq!(one.stream.end(), Some(StreamEnd::Parted));
-    assert_eq!(other.stream.end(), Some(StreamEnd::Parted), "its last word has arrived");
+    assert_eq!(one.stream.end(), Some(StreamEnd::Graceful));
+    assert_eq!(other.stream.end(), Some(StreamEnd::Graceful), "its last word has arrived");
 }
 
 #[test]
-fn the_last_word_is_said_once() {
+fn the_last_message_is_sent_once() {
     let [mut one, mut other] = connected([SMALL; 2], [false; 2]);
-    one.stream.shut(How::Read);
-    one.stream.say_so();
+    one.stream.shut(ShutdownHow::Read);
+    one.stream.queue_shutdown_word();
     one.post_controls();
     while deliver(&mut one, &mut other) == Ok(true) {}
     assert!(one.stream.can_write() && other.stream.can_write(), "nothing is said of that");
-    one.stream.shut(How::Both);
-    one.stream.say_so();
-    one.stream.say_so();
+    one.stream.shut(ShutdownHow::Both);
+    one.stream.queue_shutdown_word();
+    one.stream.queue_shutdown_word();
     one.post_controls();
     assert!(matches!(
         one.posted.make_contiguous(),
-        [Posted::Control(Control { word: Word::Disconnect, entry: None })]
+        [Posted::ControlMessage(ControlMessage { word: RsMessage::Disconnect, entry: None })]
     ));
     while deliver(&mut one, &mut other) == Ok(true) {}
-    assert_eq!((one.stream.end(), other.stream.end()), (Some(StreamEnd::Parted), Some(StreamEnd::Parted)));
+    assert_eq!(
+        (one.stream.end(), other.stream.end()),
+        (Some(StreamEnd::Graceful), Some(StreamEnd::Graceful))
+    );
     one.stream.handle_end(StreamEnd::Failed(libc::EIO));
-    assert_eq!(one.stream.end(), Some(StreamEnd::Parted), "the first reason counts");
+    assert_eq!(one.stream.end(), Some(StreamEnd::Graceful), "the first reason counts");
 }
 
 #[test]
@@ -419,18 +436,21 @@ fn mappings_cost_credits_on_both_sides() {
     let mapping = Mapping { offset: 3, buffer: RemoteBuffer { address: 9, key: 8, length: 7 } };
     let (transfer, bytes) = one.stream.map(2, &mapping, 64).expect("there are credits");
     assert_eq!(transfer.address, TABLE_ADDRESS + 32 + 2 * 24, "they follow the table");
-    assert_eq!((transfer.word, transfer.key, transfer.length), (Some(Word::Map(2)), 6, 24));
+    assert_eq!((transfer.word, transfer.key, transfer.length), (Some(RsMessage::Map(2)), 6, 24));
     assert_eq!(bytes, mapping.emit(true), "as the peer reads it");
     assert_eq!(one.stream.sending.numbers(), (1, 16));
     for _ in 0..8 {
         assert_eq!(
-            other.stream.handle_word(Word::Map(2), 0, &mut Entries([RemoteBuffer::default(); 2])),
+            other.stream.handle_word(RsMessage::Map(2), 0, &mut TableEntries([RemoteBuffer::default(); 2])),
             Ok(())
         );
     }
     other.post_controls();
-    assert!(matches!(other.posted.front(), Some(Posted::Control(Control { word: Word::Grant(24), .. }))));
-    // Written around the ring when it is not copied into the request.
+    assert!(matches!(
+        other.posted.front(),
+        Some(Posted::ControlMessage(ControlMessage { word: RsMessage::Grant(24), .. }))
+    ));
+    // The data is written around the end of the ring when it is not copied into the request.
     let (transfer, _) = one.stream.map(0, &mapping, 0).expect("there are credits");
     assert_eq!(transfer.piece.length(), 24);
 }

@@ -1,6 +1,6 @@
-//! Datagram sockets. The socket that programs see is a UDP socket. Over it go the first datagrams to a peer,
+//! Datagram sockets. The socket that programs see is a UDP socket. The first datagrams to a peer go over it,
 //! with a header that names this side's queue pair; the peer answers with its own, and from then on datagrams
-//! go from queue pair to queue pair. Those that are too long for a packet always go over UDP.
+//! go from queue pair to queue pair. Datagrams that are too long for a packet always go over UDP.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
@@ -16,102 +16,102 @@ use pumice_transport::path::Path;
 use pumice_transport::types::UdDestination;
 use pumice_transport::wire::Qpn;
 
-use super::stream::Patience;
-use crate::ground::cancellation::{RESTART, attempt_ends, earlier};
-use crate::ground::errno::Errno;
-use crate::ground::system_call;
+use super::stream::WaitLimit;
+use crate::platform::cancellation::{RESTART, attempt_ends, earlier};
+use crate::platform::errno::Errno;
+use crate::platform::system_call;
 use crate::rdma_cm::address::{local, socket_address};
 use crate::rdma_cm::id::shared::{all, shared_towards};
 use crate::rsocket::parts::buffers::Buffers;
-use crate::rsocket::parts::datagram_end::DatagramEnd;
-use crate::rsocket::parts::options::{Options, SOL_RDMA};
+use crate::rsocket::parts::datagram_queue_pair::DatagramQueuePair;
+use crate::rsocket::parts::options::{SOL_RDMA, SocketOptions};
 use crate::rsocket::parts::waker::Waker;
 use crate::rsocket::protocol::datagram::{Source, UdpHeader};
 
-/// Datagrams that wait to be received; more are left where they are.
-const MOST_WAITING: usize = 1024;
-/// Peers that are known; the one with the lowest address is forgotten for another.
-const MOST_PEERS: usize = 1 << 16;
-/// Longest datagram, as with UDP.
+/// Largest number of datagrams that wait to be received; more are left where they are.
+const MAX_WAITING: usize = 1024;
+/// Largest number of known peers; the one with the lowest address is dropped for another.
+const MAX_PEERS: usize = 1 << 16;
+/// Longest datagram in bytes, as with UDP.
 const LONGEST: usize = 65507 - 28;
-/// Datagrams between queue pairs in each direction, at most.
-const MOST_BUFFERS: u16 = 384;
-/// How long closing waits for what was sent to leave.
+/// Largest number of datagrams between queue pairs in each direction.
+const MAX_BUFFERS: u16 = 384;
+/// Longest time that closing waits for sent datagrams to leave.
 const LINGERING: Duration = Duration::from_secs(2);
 
 /// A peer.
 #[derive(Default)]
-struct Peer {
-    /// Its queue pair and the way to it, once it has said so.
+struct DatagramPeer {
+    /// Queue pair of the peer and the path to it, once it has sent them.
     known: Option<(u32, Arc<Path>)>,
 }
 
-struct State {
-    ends: Vec<DatagramEnd>,
-    peers: BTreeMap<SocketAddr, Peer>,
+struct DatagramState {
+    ends: Vec<DatagramQueuePair>,
+    peers: BTreeMap<SocketAddr, DatagramPeer>,
     connected: Option<SocketAddr>,
     bound: bool,
     waiting: VecDeque<(SocketAddr, Box<[u8]>)>,
-    options: Options,
-    sleepers: Vec<Arc<Waker>>,
-    /// Room for a datagram over UDP.
+    options: SocketOptions,
+    waiters: Vec<Arc<Waker>>,
+    /// Buffer for a datagram over UDP.
     scratch: Box<[u8]>,
 }
 
 /// A datagram socket.
 pub(crate) struct DatagramSocket {
     udp: UdpSocket,
-    state: Mutex<State>,
+    state: Mutex<DatagramState>,
 }
 
 fn from_io(error: &io::Error) -> Errno {
     Errno(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// The address from which a peer is reached.
+/// Returns the address from which a peer is reached.
 fn own_address(hca: &Hca, peer: SocketAddr) -> Result<IpAddr, Errno> {
     let entry = local::source_for(hca, peer)?;
     Ok(local::shown_source(hca, &entry, peer.ip()))
 }
 
 impl DatagramSocket {
-    /// A new socket.
+    /// Creates a socket.
     ///
     /// # Errors
-    /// There is no device, or there are no descriptors.
-    pub(crate) fn new(family: c_int, options: Options) -> Result<DatagramSocket, Errno> {
+    /// Fails if there is no device, or if there are no descriptors.
+    pub(crate) fn new(family: c_int, options: SocketOptions) -> Result<DatagramSocket, Errno> {
         all()?;
         let udp = UdpSocket::from(system_call::udp_socket(family)?);
-        let state = State {
+        let state = DatagramState {
             ends: Vec::new(),
             peers: BTreeMap::new(),
             connected: None,
             bound: false,
             waiting: VecDeque::new(),
             options,
-            sleepers: Vec::new(),
+            waiters: Vec::new(),
             scratch: vec![0; 1 << 16].into(),
         };
         Ok(DatagramSocket { udp, state: Mutex::new(state) })
     }
 
-    /// The number that programs know it by.
+    /// Returns the descriptor by which programs know it.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.udp.as_raw_fd()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DatagramState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// # Errors
-    /// Those of bind(2).
+    /// Fails with the errors of bind(2).
     pub(crate) fn bind(&self, to: SocketAddr) -> Result<(), Errno> {
         self.bind_locked(&mut self.lock(), to)
     }
 
-    fn bind_locked(&self, state: &mut State, mut to: SocketAddr) -> Result<(), Errno> {
-        // All addresses of devices that have one are that one, from which answers must come.
+    fn bind_locked(&self, state: &mut DatagramState, mut to: SocketAddr) -> Result<(), Errno> {
+        // If the devices have only one address of this family, answers must come from it.
         if to.ip().is_unspecified() {
             let gids = all()?.iter().flat_map(|device| device.hca().gids());
             let mut same = gids.map(|(_, entry)| entry.ip).filter(|ip| ip.is_ipv4() == to.is_ipv4());
@@ -126,7 +126,7 @@ impl DatagramSocket {
     }
 
     /// # Errors
-    /// There is no way to the peer.
+    /// Fails if there is no path to the peer.
     pub(crate) fn connect(&self, to: SocketAddr) -> Result<(), Errno> {
         let mut state = self.lock();
         self.end_for(&mut state, to)?;
@@ -134,8 +134,8 @@ impl DatagramSocket {
         Ok(())
     }
 
-    /// The end from which a peer is reached.
-    fn end_for(&self, state: &mut State, peer: SocketAddr) -> Result<usize, Errno> {
+    /// Returns the end from which a peer is reached.
+    fn end_for(&self, state: &mut DatagramState, peer: SocketAddr) -> Result<usize, Errno> {
         let hca = shared_towards(peer)?.hca();
         if !state.bound {
             let own = own_address(hca, peer)?;
@@ -148,15 +148,18 @@ impl DatagramSocket {
         if let Some(index) = state.ends.iter().position(|end| end.ip == own) {
             return Ok(index);
         }
-        let sizes = state.options.sizes(MOST_BUFFERS.into());
-        let buffers =
-            |bytes: u32| u16::try_from(bytes / 2048).unwrap_or(MOST_BUFFERS).clamp(16, MOST_BUFFERS);
-        state.ends.push(DatagramEnd::new(own, buffers(sizes.send_buffer), buffers(sizes.receive_buffer))?);
+        let sizes = state.options.sizes(MAX_BUFFERS.into());
+        let buffers = |bytes: u32| u16::try_from(bytes / 2048).unwrap_or(MAX_BUFFERS).clamp(16, MAX_BUFFERS);
+        state.ends.push(DatagramQueuePair::new(
+            own,
+            buffers(sizes.send_buffer),
+            buffers(sizes.receive_buffer),
+        )?);
         Ok(state.ends.len() - 1)
     }
 
     /// # Errors
-    /// Those of getsockname(2).
+    /// Fails with the errors of getsockname(2).
     pub(crate) fn own(&self) -> Result<SocketAddr, Errno> {
         self.udp.local_addr().map_err(|error| from_io(&error))
     }
@@ -165,12 +168,12 @@ impl DatagramSocket {
         self.lock().connected
     }
 
-    /// Takes what has come, over UDP and otherwise.
-    fn progress(&self, state: &mut State) {
+    /// Takes received datagrams, over UDP and from queue pairs.
+    fn progress(&self, state: &mut DatagramState) {
         let mut changed = false;
-        let State { ends, waiting, connected, .. } = state;
+        let DatagramState { ends, waiting, connected, .. } = state;
         for end in ends {
-            while waiting.len() < MOST_WAITING
+            while waiting.len() < MAX_WAITING
                 && end.poll(|Source(from), data| {
                     if connected.is_none_or(|peer| peer == from) {
                         waiting.push_back((from, data.into()));
@@ -181,7 +184,7 @@ impl DatagramSocket {
             }
         }
         let mut bytes = std::mem::take(&mut state.scratch);
-        while state.waiting.len() < MOST_WAITING {
+        while state.waiting.len() < MAX_WAITING {
             let Ok((length, from)) = self.udp.recv_from(&mut bytes) else { break };
             changed = true;
             let Some((header, data)) = UdpHeader::parse(bytes.get(..length).unwrap_or_default()) else {
@@ -195,37 +198,42 @@ impl DatagramSocket {
         }
         state.scratch = bytes;
         if changed {
-            state.sleepers.iter().for_each(|waker| waker.wake());
+            state.waiters.iter().for_each(|waker| waker.wake());
         }
     }
 
-    /// A peer has sent the number of its queue pair: it is remembered, and answered.
-    fn learn_queue_pair(&self, state: &mut State, from: SocketAddr, header: &UdpHeader) -> Result<(), Errno> {
+    /// Stores the number of a peer's queue pair that the peer has sent, and answers.
+    fn learn_queue_pair(
+        &self,
+        state: &mut DatagramState,
+        from: SocketAddr,
+        header: &UdpHeader,
+    ) -> Result<(), Errno> {
         let index = self.end_for(state, from)?;
         let Some(end) = state.ends.get(index) else { return Ok(()) };
         if !header.is_answer {
             let answer = UdpHeader { is_answer: true, qpn: end.qpn(), ip: end.ip };
-            // One that is lost is asked for again.
+            // A lost answer is asked for again.
             let _ = self.udp.send_to(&answer.emit(), from);
         }
-        if state.peers.len() >= MOST_PEERS && !state.peers.contains_key(&from) {
+        if state.peers.len() >= MAX_PEERS && !state.peers.contains_key(&from) {
             state.peers.pop_first();
         }
         let known = state.peers.get(&from).and_then(|peer| peer.known.as_ref()).map(|(qpn, _)| *qpn);
         if known != Some(header.qpn) {
-            let way = end.way_to(from.ip())?;
-            state.peers.insert(from, Peer { known: Some((header.qpn, way)) });
+            let peer_path = end.path_to(from.ip())?;
+            state.peers.insert(from, DatagramPeer { known: Some((header.qpn, peer_path)) });
         }
         Ok(())
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     fn wait<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
-        patience: Patience,
-        mut ready: impl FnMut(&State) -> bool,
-    ) -> Result<MutexGuard<'a, State>, Errno> {
+        mut state: MutexGuard<'a, DatagramState>,
+        patience: WaitLimit,
+        mut ready: impl FnMut(&DatagramState) -> bool,
+    ) -> Result<MutexGuard<'a, DatagramState>, Errno> {
         let begin = outside::now();
         loop {
             self.progress(&mut state);
@@ -233,32 +241,32 @@ impl DatagramSocket {
                 return Ok(state);
             }
             match patience {
-                Patience::None => return Err(Errno(libc::EAGAIN)),
-                Patience::Until(end) if end <= outside::now() => return Err(Errno(libc::EAGAIN)),
+                WaitLimit::None => return Err(Errno(libc::EAGAIN)),
+                WaitLimit::Until(end) if end <= outside::now() => return Err(Errno(libc::EAGAIN)),
                 _ => {}
             }
-            // Shorter than a wake-up takes.
+            // This is shorter than a wake-up takes.
             if outside::since(begin) < Duration::from_micros(10) {
                 drop(state);
                 state = self.lock();
                 continue;
             }
             let waker = Waker::of_thread()?;
-            state.ends.iter_mut().for_each(DatagramEnd::arm);
+            state.ends.iter_mut().for_each(DatagramQueuePair::arm);
             self.progress(&mut state);
             if ready(&state) {
                 return Ok(state);
             }
             waker.clear();
-            state.sleepers.push(Arc::clone(&waker));
+            state.waiters.push(Arc::clone(&waker));
             let mut descriptors = vec![self.descriptor()];
-            descriptors.extend(state.ends.iter().map(DatagramEnd::descriptor));
+            descriptors.extend(state.ends.iter().map(DatagramQueuePair::descriptor));
             drop(state);
             let ends = attempt_ends();
             let slept = waker.sleep(&descriptors, earlier(patience.deadline(), ends));
             state = self.lock();
-            state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, &waker));
-            state.ends.iter_mut().for_each(DatagramEnd::arm);
+            state.waiters.retain(|waiter| !Arc::ptr_eq(waiter, &waker));
+            state.ends.iter_mut().for_each(DatagramQueuePair::arm);
             slept?;
             if ends.is_some_and(|end| end <= outside::now()) {
                 self.progress(&mut state);
@@ -270,7 +278,8 @@ impl DatagramSocket {
     /// Sends a datagram, to an address or the one that the socket is connected to.
     ///
     /// # Errors
-    /// EDESTADDRREQ: there is no address to send to. EMSGSIZE: too long. EAGAIN, EINTR.
+    /// Fails with EDESTADDRREQ if there is no address to send to, with EMSGSIZE if it is too long, with
+    /// EAGAIN, and with EINTR.
     pub(crate) fn send(
         &self,
         from: &mut Buffers<'_>,
@@ -285,7 +294,7 @@ impl DatagramSocket {
         }
         let index = self.end_for(&mut state, to)?;
         if !state.peers.contains_key(&to) {
-            // The answer may be here.
+            // The answer may have arrived.
             self.progress(&mut state);
         }
         let header =
@@ -302,8 +311,8 @@ impl DatagramSocket {
             self.udp.send_to(&bytes, to).map_err(|error| from_io(&error))?;
             return Ok(length);
         };
-        let patience = Patience::of(&state.options, flags, state.options.send_limit);
-        let room = |state: &State| state.ends.get(index).is_some_and(DatagramEnd::has_room);
+        let patience = WaitLimit::of(&state.options, flags, state.options.send_limit);
+        let room = |state: &DatagramState| state.ends.get(index).is_some_and(DatagramQueuePair::has_room);
         if !room(&state) {
             state = self.wait(state, patience, room)?;
         }
@@ -314,37 +323,37 @@ impl DatagramSocket {
         }
     }
 
-    /// Receives a datagram: how much of it fits, and where it is from.
+    /// Receives a datagram: returns how many bytes of it fit, and its source.
     ///
     /// # Errors
-    /// EAGAIN, EINTR.
+    /// Fails with EAGAIN or EINTR.
     pub(crate) fn receive(&self, into: &mut Buffers<'_>, flags: c_int) -> Result<(usize, SocketAddr), Errno> {
         let mut state = self.lock();
-        let patience = Patience::of(&state.options, flags, state.options.receive_limit);
+        let patience = WaitLimit::of(&state.options, flags, state.options.receive_limit);
         if state.waiting.is_empty() {
             state = self.wait(state, patience, |state| !state.waiting.is_empty())?;
         }
         let Some((from, data)) = state.waiting.front() else { return Err(Errno(libc::EAGAIN)) };
         let (length, from) = (data.len().min(into.left()), *from);
         into.scatter_from(data.get(..length).unwrap_or_default());
-        let whole = if flags & libc::MSG_TRUNC != 0 { data.len() } else { length };
+        let reported_length = if flags & libc::MSG_TRUNC != 0 { data.len() } else { length };
         if flags & libc::MSG_PEEK == 0 {
             state.waiting.pop_front();
         }
-        Ok((whole, from))
+        Ok((reported_length, from))
     }
 
-    /// What was sent leaves; what was not received is lost.
+    /// Closes the socket: sent datagrams leave; those that were not received are lost.
     pub(crate) fn close(&self) {
-        let patience = Patience::Until(outside::now() + LINGERING);
+        let patience = WaitLimit::Until(outside::now() + LINGERING);
         let mut state = self.lock();
         state.waiting.clear();
-        // What has not left by then never will.
-        drop(self.wait(state, patience, |state| state.ends.iter().all(DatagramEnd::is_idle)));
+        // Datagrams that have not left by then never will.
+        drop(self.wait(state, patience, |state| state.ends.iter().all(DatagramQueuePair::is_idle)));
     }
 
     /// # Errors
-    /// As of setsockopt(2).
+    /// Fails as setsockopt(2).
     pub(crate) fn set_option(&self, level: c_int, option: c_int, value: Option<&[u8]>) -> Result<(), Errno> {
         let mut state = self.lock();
         let made = !state.ends.is_empty();
@@ -355,51 +364,51 @@ impl DatagramSocket {
         system_call::set_option(self.udp.as_fd(), level, option, value)
     }
 
-    /// The bytes of an option's value, of which the program has room for so many.
+    /// Returns the bytes of an option's value, of which the program has room for `room`.
     ///
     /// # Errors
-    /// As of getsockopt(2).
+    /// Fails as getsockopt(2).
     pub(crate) fn show_option(&self, level: c_int, option: c_int, room: usize) -> Result<Vec<u8>, Errno> {
         if level == SOL_RDMA {
             return self.lock().options.show(level, option);
         }
-        /// Longer than the value of any option.
+        /// Length in bytes beyond the value of any option.
         const MOST: usize = 1 << 16;
         system_call::option(self.udp.as_fd(), level, option, room.min(MOST))
     }
 
     pub(crate) fn change_options(
         &self,
-        change: impl FnOnce(&mut Options) -> Result<c_int, Errno>,
+        change: impl FnOnce(&mut SocketOptions) -> Result<c_int, Errno>,
     ) -> Result<c_int, Errno> {
         change(&mut self.lock().options)
     }
 
-    /// What it is ready for, without waiting.
+    /// Returns the events that it is ready for, without waiting.
     pub(crate) fn readiness(&self, events: i16) -> i16 {
         let mut state = self.lock();
         self.progress(&mut state);
         let reads = if state.waiting.is_empty() { 0 } else { libc::POLLIN | libc::POLLRDNORM };
-        let room = state.ends.iter().all(DatagramEnd::has_room);
+        let room = state.ends.iter().all(DatagramQueuePair::has_room);
         let writes = if room { libc::POLLOUT | libc::POLLWRNORM } else { 0 };
         events & (reads | writes)
     }
 
-    /// The thread of this waker is to be woken by changes, or by these descriptors.
+    /// Makes changes, or these descriptors, wake the thread of this waker.
     pub(crate) fn watch(&self, waker: &Arc<Waker>, descriptors: &mut Vec<RawFd>) {
         let mut state = self.lock();
-        if !state.sleepers.iter().any(|sleeper| Arc::ptr_eq(sleeper, waker)) {
-            state.sleepers.push(Arc::clone(waker));
+        if !state.waiters.iter().any(|waiter| Arc::ptr_eq(waiter, waker)) {
+            state.waiters.push(Arc::clone(waker));
         }
-        state.ends.iter_mut().for_each(DatagramEnd::arm);
+        state.ends.iter_mut().for_each(DatagramQueuePair::arm);
         descriptors.push(self.descriptor());
-        descriptors.extend(state.ends.iter().map(DatagramEnd::descriptor));
+        descriptors.extend(state.ends.iter().map(DatagramQueuePair::descriptor));
     }
 
-    /// It does not wait any more.
+    /// Ends the waiting of the thread of this waker.
     pub(crate) fn unwatch(&self, waker: &Arc<Waker>) {
         let mut state = self.lock();
-        state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, waker));
-        state.ends.iter_mut().for_each(DatagramEnd::arm);
+        state.waiters.retain(|waiter| !Arc::ptr_eq(waiter, waker));
+        state.ends.iter_mut().for_each(DatagramQueuePair::arm);
     }
 }

@@ -1,4 +1,4 @@
-//! Sets of descriptors to wait for, as `repoll_create` makes them.
+//! Sets of descriptors to wait for, created by `repoll_create`.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -10,30 +10,30 @@ use crate::rsocket::parts::waker::Waker;
 pub(crate) type Members = BTreeMap<RawFd, (u32, u64)>;
 
 /// A set.
-pub(crate) struct Interest {
+pub(crate) struct EpollInterest {
     descriptor: OwnedFd,
     members: Mutex<Members>,
-    /// Threads that wait: they look again when the set changes.
+    /// Threads that wait: they check again when the set changes.
     waiting: Mutex<Vec<Arc<Waker>>>,
 }
 
-impl Interest {
-    /// An empty set, which programs know by a descriptor.
-    pub(crate) fn new(descriptor: OwnedFd) -> Interest {
-        Interest { descriptor, members: Mutex::default(), waiting: Mutex::default() }
+impl EpollInterest {
+    /// Creates an empty set, which programs know by a descriptor.
+    pub(crate) fn new(descriptor: OwnedFd) -> EpollInterest {
+        EpollInterest { descriptor, members: Mutex::default(), waiting: Mutex::default() }
     }
 
-    /// The number that programs know it by.
+    /// Returns the descriptor by which programs know it.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.descriptor.as_raw_fd()
     }
 
-    /// The members, locked.
+    /// Locks the members and returns them.
     pub(crate) fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The descriptor itself goes with the last thread that waits.
+    /// Closes the set; the descriptor itself is closed with the last thread that waits.
     pub(crate) fn close(&self) {
         self.changed();
     }
@@ -43,12 +43,12 @@ impl Interest {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|waker| waker.wake());
     }
 
-    /// A thread begins to wait.
+    /// Adds a thread that begins to wait.
     pub(crate) fn add_waiting(&self, waker: &Arc<Waker>) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(waker));
     }
 
-    /// A thread does not wait any more.
+    /// Removes a thread that does not wait any more.
     pub(crate) fn remove_waiting(&self, waker: &Arc<Waker>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|one| !Arc::ptr_eq(one, waker));

@@ -1,8 +1,8 @@
-//! Sockets, the table of them, and waiting for them.
+//! Sockets, their table, and waiting for them.
 //!
-//! A stream ([`stream`]) sends by [`pieces`] and [`mapping`], both ends of it are in [`transfer`], and
-//! [`connecting`] has its life from bind to close. Datagrams ([`datagram`]) go over UD queue pairs, and over
-//! UDP until those are known.
+//! A stream ([`stream`]) sends with [`pieces`] and [`mapping`], both directions of data are in [`transfer`],
+//! and [`connecting`] has its life from bind to close. Datagrams ([`datagram`]) go over UD queue pairs, and
+//! over UDP until those are known.
 
 pub(crate) mod at_exit;
 pub(crate) mod connecting;

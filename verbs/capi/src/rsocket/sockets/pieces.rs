@@ -1,52 +1,52 @@
-//! Sending what a call has, piece by piece, as there is room.
+//! Sending of a call's data in pieces, as room becomes available.
 
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use super::stream::{Connection, Locked, Patience, State, StreamSocket, turn};
-use crate::ground::cancellation::RESTART;
-use crate::ground::errno::Errno;
+use super::stream::{Locked, StreamConnection, StreamSocket, StreamState, WaitLimit, turn};
+use crate::platform::cancellation::RESTART;
+use crate::platform::errno::Errno;
 use crate::rsocket::parts::buffers::Buffers;
 use crate::rsocket::protocol::remote_buffer::Mapping;
 use crate::rsocket::protocol::sending::{FIRST_PIECE, Transfer};
-use crate::rsocket::protocol::stream::Stream;
+use crate::rsocket::protocol::stream::StreamProtocol;
 
-/// What comes next of a call's pieces.
-pub(crate) enum Next {
-    Piece(Transfer),
+/// Next piece of a call's data.
+pub(crate) enum NextPiece {
+    RingPiece(Transfer),
     NotNow,
-    /// Nothing: there is no room for it.
+    /// No piece: there is no room for it.
     End,
 }
 
-/// How a call's pieces are made, and where they go.
+/// A source of a call's pieces, with their destination.
 pub(crate) trait Pieces {
-    /// Whether there is room for one.
-    fn is_possible(stream: &Stream) -> bool;
+    /// Reports whether there is room for one.
+    fn is_possible(stream: &StreamProtocol) -> bool;
 
-    /// The next of `left` bytes, of at most `longest`.
-    fn next(&mut self, connection: &mut Connection, left: usize, longest: u32) -> Next;
+    /// Returns the next piece of `left` bytes, of at most `longest`.
+    fn next(&mut self, connection: &mut StreamConnection, left: usize, longest: u32) -> NextPiece;
 
-    /// Why there can be none any more.
-    fn broken(state: &mut State) -> Errno;
+    /// Returns the reason why there can be no more.
+    fn broken(state: &mut StreamState) -> Errno;
 }
 
-fn is_ready<P: Pieces>(state: &mut State) -> bool {
+fn is_ready<P: Pieces>(state: &mut StreamState) -> bool {
     state
         .connection
         .as_ref()
         .is_none_or(|connection| P::is_possible(&connection.stream) || !connection.stream.writes())
 }
 
-fn writes(state: &State) -> bool {
+fn writes(state: &StreamState) -> bool {
     state.connection.as_ref().is_some_and(|connection| connection.stream.writes())
 }
 
 impl StreamSocket {
-    /// Sends as much as there is, or, if it must not wait, as there is room for: how many bytes.
+    /// Sends all bytes, or, if it must not wait, as many as there is room for; returns their number.
     ///
     /// # Errors
-    /// EAGAIN, EINTR: nothing was sent. ENOTCONN. [`Pieces::broken`].
+    /// Fails with EAGAIN or EINTR if no byte was sent, with ENOTCONN, and as [`Pieces::broken`].
     pub(crate) fn send_pieces<P: Pieces>(
         &self,
         mut pieces: P,
@@ -55,7 +55,7 @@ impl StreamSocket {
     ) -> Result<usize, Errno> {
         let _turn = turn(&self.sending);
         let mut state = self.lock();
-        let patience = Patience::of(&state.options, flags, state.options.send_limit);
+        let patience = WaitLimit::of(&state.options, flags, state.options.send_limit);
         state = self.connected(state, patience)?;
         state = self.send_mappings(state, patience)?;
         let (mut sent, mut longest) = (0, FIRST_PIECE);
@@ -72,9 +72,9 @@ impl StreamSocket {
             };
             let link = Arc::clone(&connection.link);
             let transfer = match pieces.next(connection, buffers.left(), longest) {
-                Next::Piece(transfer) => transfer,
-                Next::NotNow => continue,
-                Next::End => break,
+                NextPiece::RingPiece(transfer) => transfer,
+                NextPiece::NotNow => continue,
+                NextPiece::End => break,
             };
             drop(state);
             let posted = link.post(&transfer, buffers);
@@ -89,10 +89,10 @@ impl StreamSocket {
         Ok(sent)
     }
 
-    /// Tells the peer of mappings that it does not know yet.
-    fn send_mappings<'a>(&'a self, mut state: Locked<'a>, patience: Patience) -> Result<Locked<'a>, Errno> {
+    /// Sends the peer the mappings that it does not have yet.
+    fn send_mappings<'a>(&'a self, mut state: Locked<'a>, patience: WaitLimit) -> Result<Locked<'a>, Errno> {
         loop {
-            let Some((index, mapping)) = self.maps().untold() else { return Ok(state) };
+            let Some((index, mapping)) = self.maps().first_unsent() else { return Ok(state) };
             let mut made = None;
             state = self.wait(state, patience, |state| {
                 let Some(connection) = &mut state.connection else { return true };
@@ -105,7 +105,7 @@ impl StreamSocket {
             })?;
             let posted = match (&made, &state.connection) {
                 (Some((transfer, bytes)), Some(connection)) => connection.link.post_bytes(transfer, bytes),
-                // The caller finds out why.
+                // The caller determines the reason.
                 _ => return Ok(state),
             };
             if posted.is_err() {
@@ -114,13 +114,14 @@ impl StreamSocket {
             }
             let mut maps = self.maps();
             for map in maps.0.iter_mut().filter(|map| map.entry == Some((index, mapping))) {
-                map.told = true;
+                map.is_sent = true;
             }
         }
     }
 }
 
-/// What was done before an error came, if something was. The end of an attempt is no error: the call goes on.
+/// Returns the number of bytes moved before an error, if there were any. The end of an attempt is no error:
+/// the call continues.
 pub(crate) fn some_or(done: usize, errno: Errno) -> Result<usize, Errno> {
     if done > 0 && errno != RESTART { Ok(done) } else { Err(errno) }
 }

@@ -1,8 +1,8 @@
-//! A stream socket: its state, how threads wait for it to change, and how it makes progress.
+//! A stream socket: its state, the waiting of threads for changes of it, and its progress.
 //!
-//! Any number of threads use a socket. Senders take turns, and so do receivers; what both touch is the state,
-//! which is locked for moments only. Of the threads that wait, one waits in the device, which it drives
-//! meanwhile; the others sleep on their wakers, and the thread that changes something wakes them.
+//! Any number of threads use a socket. Senders take turns, and so do receivers; both access the state, which
+//! is locked only for short times. One of the waiting threads waits in the device, which it drives meanwhile;
+//! the others sleep on their wakers, and the thread that changes the state wakes them.
 //!
 //! **Invariant**: turns are taken before the state is locked, and the state is locked before an identifier's
 //! or the device. A thread that takes events of the connection manager does not hold the state.
@@ -16,123 +16,124 @@ use std::time::{Duration, Instant};
 
 use pumice_device::outside;
 
-use crate::ground::cancellation::{RESTART, attempt_ends, begun, earlier};
-use crate::ground::errno::Errno;
-use crate::ground::log::log_warning;
+use crate::log::log_warning;
+use crate::platform::cancellation::{RESTART, attempt_ends, begun, earlier};
+use crate::platform::errno::Errno;
 use crate::rdma_cm::constants::PS_TCP;
-use crate::rsocket::parts::identifier::Identifier;
-use crate::rsocket::parts::link::{Done, Link};
+use crate::rsocket::parts::identifier::SocketId;
+use crate::rsocket::parts::link::{LinkCompletion, StreamLink};
 use crate::rsocket::parts::mappings::Mappings;
-use crate::rsocket::parts::options::Options;
-use crate::rsocket::parts::region::Entries;
+use crate::rsocket::parts::options::SocketOptions;
+use crate::rsocket::parts::region::TableEntries;
 use crate::rsocket::parts::waker::Waker;
-use crate::rsocket::protocol::stream::{Stream, StreamEnd};
+use crate::rsocket::protocol::stream::{StreamEnd, StreamProtocol};
 
-/// How long a thread polls before it sleeps: shorter than a wake-up takes.
+/// Time for which a thread polls before it sleeps: shorter than a wake-up takes.
 const POLLING: Duration = Duration::from_micros(10);
-/// How long a thread waits in the device before it looks whether something else has changed.
+/// Time for which a thread waits in the device before it checks for other changes.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// How far a socket is.
+/// Stage of a socket's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// It may have an address.
+pub(crate) enum StreamStage {
+    /// The socket is new; it may have an address.
     New,
     Listening,
-    /// It has asked a peer.
+    /// The socket has sent a request to a peer.
     Connecting,
-    /// It has answered a request.
+    /// The socket has accepted a request.
     Accepting,
-    /// It is connected, or was.
+    /// The socket is connected, or was.
     Connected,
-    /// The connection came to nothing.
+    /// The connection failed.
     Failed,
     /// The program has closed it.
     Closed,
 }
 
-/// A stream and what it runs over.
-pub(crate) struct Connection {
-    pub(crate) link: Arc<Link>,
-    pub(crate) stream: Stream,
-    /// An event was asked for.
+/// A stream and the link that it uses.
+pub(crate) struct StreamConnection {
+    pub(crate) link: Arc<StreamLink>,
+    pub(crate) stream: StreamProtocol,
+    /// True if an event was requested.
     armed: bool,
-    /// A thread waits in the device.
+    /// True if a thread waits in the device.
     driven: bool,
 }
 
-impl Connection {
-    pub(crate) const fn new(link: Arc<Link>, stream: Stream) -> Connection {
-        Connection { link, stream, armed: false, driven: false }
+impl StreamConnection {
+    pub(crate) const fn new(link: Arc<StreamLink>, stream: StreamProtocol) -> StreamConnection {
+        StreamConnection { link, stream, armed: false, driven: false }
     }
 }
 
-/// What changes of a socket.
-pub(crate) struct State {
-    pub(crate) stage: Stage,
-    pub(crate) connection: Option<Connection>,
-    pub(crate) options: Options,
-    /// To be told of once, by the next call or as SO_ERROR.
+/// The part of a socket that changes.
+pub(crate) struct StreamState {
+    pub(crate) stage: StreamStage,
+    pub(crate) connection: Option<StreamConnection>,
+    pub(crate) options: SocketOptions,
+    /// Error to be reported once, by the next call or as SO_ERROR.
     pub(crate) error: c_int,
-    /// Connecting has ended, and the program does not know it yet.
-    pub(crate) told: bool,
+    /// True if connecting has ended, and the program does not know it yet.
+    pub(crate) is_connect_reported: bool,
     pub(crate) bound: bool,
-    /// When the peer is probed next, if it is to be.
+    /// Time at which the peer is probed next, if it is to be.
     next_probe: Option<Instant>,
-    /// Of a listener: sockets that are being connected, and those that wait to be accepted.
-    pub(crate) coming: Vec<Arc<StreamSocket>>,
+    /// Sockets of a listener that are being connected, and those that wait to be accepted.
+    pub(crate) connecting_sockets: Vec<Arc<StreamSocket>>,
     pub(crate) waiting: VecDeque<Arc<StreamSocket>>,
     /// Threads that sleep.
-    sleepers: Vec<Arc<Waker>>,
+    waiters: Vec<Arc<Waker>>,
 }
 
 /// A stream socket.
 pub(crate) struct StreamSocket {
-    pub(crate) id: Arc<Identifier>,
+    pub(crate) id: Arc<SocketId>,
     pub(crate) family: c_int,
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
     pub(crate) sending: Mutex<()>,
     pub(crate) receiving: Mutex<()>,
-    /// Held while events of the connection manager are taken.
+    /// Lock that is held while events of the connection manager are taken.
     pub(crate) taking_events: Mutex<()>,
-    /// The listener, of a socket that answers a request.
+    /// Listener of a socket that answers a request.
     pub(crate) listener: Weak<StreamSocket>,
     maps: Mutex<Mappings>,
 }
 
-/// How long a call may wait.
+/// Longest time that a call may wait.
 #[derive(Clone, Copy)]
-pub(crate) enum Patience {
+pub(crate) enum WaitLimit {
     None,
     Until(Instant),
     Endless,
 }
 
-impl Patience {
-    /// Of a call with these flags on a socket with these options; `limit`: SO_RCVTIMEO or SO_SNDTIMEO.
-    pub(crate) fn of(options: &Options, flags: c_int, limit: Option<Duration>) -> Patience {
+impl WaitLimit {
+    /// Returns the patience of a call with these flags on a socket with these options; `limit` is SO_RCVTIMEO
+    /// or SO_SNDTIMEO.
+    pub(crate) fn of(options: &SocketOptions, flags: c_int, limit: Option<Duration>) -> WaitLimit {
         if options.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
-            return Patience::None;
+            return WaitLimit::None;
         }
-        limit.map_or(Patience::Endless, |limit| Patience::Until(begun() + limit))
+        limit.map_or(WaitLimit::Endless, |limit| WaitLimit::Until(begun() + limit))
     }
 
     pub(crate) const fn deadline(self) -> Option<Instant> {
         match self {
-            Patience::Until(instant) => Some(instant),
+            WaitLimit::Until(instant) => Some(instant),
             _ => None,
         }
     }
 }
 
-/// When a wait ends that nothing else has ended.
-struct Times {
+/// Times at which a wait ends by itself.
+struct WaitTimes {
     deadline: Option<Instant>,
     attempt_ends: Option<Instant>,
 }
 
-impl Times {
-    /// Why it ends now, if it does.
+impl WaitTimes {
+    /// Returns the error with which it ends now, if it does.
     fn over(&self) -> Option<Errno> {
         let now = outside::now();
         let is_over = |time: Option<Instant>| time.is_some_and(|time| time <= now);
@@ -144,40 +145,40 @@ impl Times {
 }
 
 /// A locked socket.
-pub(crate) type Locked<'a> = MutexGuard<'a, State>;
+pub(crate) type Locked<'a> = MutexGuard<'a, StreamState>;
 
-/// Locks what only orders threads.
+/// Locks a mutex that only orders threads.
 pub(crate) fn turn(turns: &Mutex<()>) -> MutexGuard<'_, ()> {
     turns.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl StreamSocket {
-    /// A new socket.
+    /// Creates a socket.
     ///
     /// # Errors
-    /// There is no device, or there are no descriptors.
-    pub(crate) fn new(family: c_int, options: Options) -> Result<StreamSocket, Errno> {
-        Ok(StreamSocket::of(Identifier::new(PS_TCP)?, family, options, Stage::New, Weak::new()))
+    /// Fails if there is no device, or if there are no descriptors.
+    pub(crate) fn new(family: c_int, options: SocketOptions) -> Result<StreamSocket, Errno> {
+        Ok(StreamSocket::of(SocketId::new(PS_TCP)?, family, options, StreamStage::New, Weak::new()))
     }
 
     pub(crate) fn of(
-        id: Identifier,
+        id: SocketId,
         family: c_int,
-        options: Options,
-        stage: Stage,
+        options: SocketOptions,
+        stage: StreamStage,
         listener: Weak<StreamSocket>,
     ) -> StreamSocket {
-        let state = State {
+        let state = StreamState {
             stage,
             connection: None,
             options,
             error: 0,
-            told: false,
+            is_connect_reported: false,
             bound: false,
             next_probe: None,
-            coming: Vec::new(),
+            connecting_sockets: Vec::new(),
             waiting: VecDeque::new(),
-            sleepers: Vec::new(),
+            waiters: Vec::new(),
         };
         StreamSocket {
             id: Arc::new(id),
@@ -195,17 +196,17 @@ impl StreamSocket {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks it, unless another thread has.
+    /// Locks the state, unless another thread holds the lock.
     pub(crate) fn try_lock(&self) -> Option<Locked<'_>> {
         self.state.try_lock().ok()
     }
 
-    /// Its mappings, locked.
+    /// Locks its mappings and returns them.
     pub(crate) fn maps(&self) -> MutexGuard<'_, Mappings> {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number that programs know it by.
+    /// Returns the descriptor by which programs know it.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.id.descriptor()
     }
@@ -214,21 +215,21 @@ impl StreamSocket {
         self.id.addresses()
     }
 
-    /// Waits until something is so, which is looked at whenever something has changed.
+    /// Waits until a condition holds, which is evaluated after each change.
     ///
     /// # Errors
-    /// EAGAIN: the time is up. EINTR: a signal handler ran.
+    /// Fails with EAGAIN if the time is up, and with EINTR if a signal handler ran.
     pub(crate) fn wait<'a>(
         &'a self,
         mut state: Locked<'a>,
-        patience: Patience,
-        mut ready: impl FnMut(&mut State) -> bool,
+        patience: WaitLimit,
+        mut ready: impl FnMut(&mut StreamState) -> bool,
     ) -> Result<Locked<'a>, Errno> {
         self.progress(&mut state);
         if ready(&mut state) {
             return Ok(state);
         }
-        if matches!(patience, Patience::None) {
+        if matches!(patience, WaitLimit::None) {
             return Err(Errno(libc::EAGAIN));
         }
         if state.connection.is_some() {
@@ -244,19 +245,19 @@ impl StreamSocket {
         }
         let waker = Waker::of_thread()?;
         waker.clear();
-        state.sleepers.push(Arc::clone(&waker));
-        let times = Times { deadline: patience.deadline(), attempt_ends: attempt_ends() };
+        state.waiters.push(Arc::clone(&waker));
+        let times = WaitTimes { deadline: patience.deadline(), attempt_ends: attempt_ends() };
         let (mut state, outcome) = self.sleep(state, times, &waker, &mut ready);
-        state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, &waker));
+        state.waiters.retain(|waiter| !Arc::ptr_eq(waiter, &waker));
         outcome.map(|()| state)
     }
 
     fn sleep<'a>(
         &'a self,
         mut state: Locked<'a>,
-        times: Times,
+        times: WaitTimes,
         waker: &Arc<Waker>,
-        ready: &mut impl FnMut(&mut State) -> bool,
+        ready: &mut impl FnMut(&mut StreamState) -> bool,
     ) -> (Locked<'a>, Result<(), Errno>) {
         let wakes_at = earlier(times.deadline, times.attempt_ends);
         loop {
@@ -278,14 +279,14 @@ impl StreamSocket {
                 drop(state);
                 let left = wakes_at.map_or(SLICE, |end| end.saturating_duration_since(outside::now()));
                 let (slice, begin) = (left.min(SLICE), outside::now());
-                let came = link.is_some_and(|link| link.wait(slice));
+                let has_event = link.is_some_and(|link| link.wait(slice));
                 state = self.lock();
-                if came && let Some(connection) = &mut state.connection {
+                if has_event && let Some(connection) = &mut state.connection {
                     connection.armed = false;
                 }
                 self.leave_device(&mut state);
                 // A wait that ended early, and without an event, was ended by a signal handler.
-                if came || outside::since(begin) >= slice { Ok(()) } else { Err(Errno(libc::EINTR)) }
+                if has_event || outside::since(begin) >= slice { Ok(()) } else { Err(Errno(libc::EINTR)) }
             } else {
                 drop(state);
                 let slept = waker.sleep(&[], wakes_at);
@@ -301,12 +302,12 @@ impl StreamSocket {
         }
     }
 
-    /// Asks for an event with the next completion, and makes the progress that is there already. `to_wait`:
-    /// the calling thread wants to wait in the device; the result says whether it may, because no other
-    /// thread does.
-    fn arm(&self, state: &mut State, to_wait: bool) -> bool {
-        // Until it is connected, nothing completes: a waker tells when it is.
-        if state.stage != Stage::Connected {
+    /// Requests an event with the next completion, and handles completions that are there already. `to_wait`
+    /// says that the calling thread wants to wait in the device; the result says whether it may, because no
+    /// other thread does.
+    fn arm(&self, state: &mut StreamState, to_wait: bool) -> bool {
+        // No request completes before it is connected: a waker signals the connection.
+        if state.stage != StreamStage::Connected {
             return false;
         }
         let Some(connection) = &mut state.connection else { return false };
@@ -315,51 +316,51 @@ impl StreamSocket {
         if !connection.armed {
             connection.armed = true;
             connection.link.queue_pair.arm();
-            // A thread that sleeps after this is woken for what completes later.
+            // A thread that sleeps after this is woken by later completions.
             self.advance(state, false);
         }
         alone
     }
 
-    /// Another thread may wait in the device now.
-    fn leave_device(&self, state: &mut State) {
+    /// Allows another thread to wait in the device.
+    fn leave_device(&self, state: &mut StreamState) {
         if let Some(connection) = &mut state.connection {
             connection.driven = false;
         }
         wake_all(state);
     }
 
-    /// Of [`super::waiting`]: the thread of this waker is to be woken by changes, those that come with
-    /// completions by the descriptor that is returned.
+    /// Makes changes wake the thread of this waker, for [`super::waiting`]; the returned descriptor signals
+    /// changes by completions.
     pub(crate) fn watch(&self, waker: &Arc<Waker>) -> Option<RawFd> {
         let mut state = self.lock();
-        if !state.sleepers.iter().any(|sleeper| Arc::ptr_eq(sleeper, waker)) {
-            state.sleepers.push(Arc::clone(waker));
+        if !state.waiters.iter().any(|waiter| Arc::ptr_eq(waiter, waker)) {
+            state.waiters.push(Arc::clone(waker));
         }
         self.arm(&mut state, false);
         state.connection.as_ref().map(|connection| connection.link.queue_pair.descriptor())
     }
 
-    /// It does not wait any more.
+    /// Ends the waiting of the thread of this waker.
     pub(crate) fn unwatch(&self, waker: &Arc<Waker>) {
-        self.lock().sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, waker));
+        self.lock().waiters.retain(|waiter| !Arc::ptr_eq(waiter, waker));
     }
 
-    /// Makes what progress there is: takes completions, obeys the peer's messages, answers them. Wakes the
-    /// threads that sleep if something has changed. An empty queue has the device driven, and the processor
+    /// Makes all possible progress: takes completions, applies the peer's messages, answers them. Wakes the
+    /// sleeping threads after a change. If the queue is empty, the device is driven, and the processor is
     /// yielded if others want it.
-    pub(crate) fn progress(&self, state: &mut State) {
+    pub(crate) fn progress(&self, state: &mut StreamState) {
         self.advance(state, true);
     }
 
-    /// As [`StreamSocket::progress`]; `drives`: the device has to be driven.
-    fn advance(&self, state: &mut State, drives: bool) {
-        // A peer that was asked may send messages before its private data has been read.
-        if state.stage == Stage::Connecting {
+    /// Makes progress as [`StreamSocket::progress`] does; `drives` says whether the device has to be driven.
+    fn advance(&self, state: &mut StreamState, drives: bool) {
+        // The peer may send messages before its private data has been read.
+        if state.stage == StreamStage::Connecting {
             return;
         }
         let Some(connection) = &mut state.connection else { return };
-        let Connection { link, stream, armed, driven } = connection;
+        let StreamConnection { link, stream, armed, driven } = connection;
         let (mut changed, mut words, mut fault) = (false, 0, None);
         if *armed && !*driven && link.queue_pair.take_event() {
             *armed = false;
@@ -368,17 +369,17 @@ impl StreamSocket {
         while link.poll(drives, |done| {
             changed = true;
             match done {
-                Done::Word(word, bytes) => {
+                LinkCompletion::RsMessage(word, bytes) => {
                     words += 1;
-                    if let Err(violation) = stream.handle_word(word, bytes, &mut Entries(&link.tables)) {
+                    if let Err(violation) = stream.handle_word(word, bytes, &mut TableEntries(&link.tables)) {
                         log_warning(|| format!("rsocket: the peer broke the protocol: {violation:?}"));
                         fault = fault.or(Some(libc::ECONNRESET));
                     }
                 }
-                Done::Data(bytes) => stream.sending.handle_done(bytes),
-                Done::Control(last) => stream.handle_control_done(last),
-                Done::Failed(errno) => fault = fault.or(Some(errno)),
-                Done::Flushed => fault = fault.or(Some(libc::ECONNRESET)),
+                LinkCompletion::Data(bytes) => stream.sending.handle_done(bytes),
+                LinkCompletion::ControlMessage(last) => stream.handle_control_done(last),
+                LinkCompletion::Failed(errno) => fault = fault.or(Some(errno)),
+                LinkCompletion::Flushed => fault = fault.or(Some(libc::ECONNRESET)),
             }
         }) {}
         if stream.end().is_none() && words > 0 && fault.is_none() && link.post_receives(words).is_err() {
@@ -393,7 +394,7 @@ impl StreamSocket {
             && let Some(StreamEnd::Failed(errno)) = connection.stream.end()
         {
             state.error = errno;
-            // All other requests complete with errors now.
+            // This completes all other requests with errors.
             self.id.disconnect();
         }
         if changed {
@@ -402,10 +403,10 @@ impl StreamSocket {
     }
 
     /// Posts the messages of the protocol that are due.
-    pub(crate) fn answer(&self, state: &mut State) {
+    pub(crate) fn answer(&self, state: &mut StreamState) {
         let Some(connection) = &mut state.connection else { return };
-        // The peer's queue pair is ready only when the connection is there.
-        if state.stage != Stage::Connected {
+        // The peer's queue pair is ready only when the connection is established.
+        if state.stage != StreamStage::Connected {
             return;
         }
         while let Some(control) = connection.stream.poll_control() {
@@ -416,15 +417,17 @@ impl StreamSocket {
     }
 
     /// Probes the peer, if it is time: one that is gone does not answer, and the connection fails with
-    /// ETIMEDOUT. Whether it may be time again.
+    /// ETIMEDOUT. Returns whether it may be time again.
     pub(crate) fn probe_peer(&self) -> bool {
         let mut state = self.lock();
-        if !state.options.keeps_alive || matches!(state.stage, Stage::Failed | Stage::Closed) {
+        if !state.options.keepalive_enabled
+            || matches!(state.stage, StreamStage::Failed | StreamStage::Closed)
+        {
             return false;
         }
         self.progress(&mut state);
         let (stage, now) = (state.stage, outside::now());
-        if stage != Stage::Connected || state.next_probe.is_some_and(|next| next > now) {
+        if stage != StreamStage::Connected || state.next_probe.is_some_and(|next| next > now) {
             return true;
         }
         let first = state.next_probe.is_none();
@@ -436,29 +439,32 @@ impl StreamSocket {
         true
     }
 
-    /// Before data goes: the connection is there.
+    /// Waits, before data is sent, until the connection is established.
     ///
     /// # Errors
-    /// ENOTCONN: it is not, and no peer was asked for it. EAGAIN: not yet. What connecting ended with.
+    /// Fails with ENOTCONN if it is not, and was not requested, with EAGAIN if it is not yet, and with the
+    /// error of connecting.
     pub(crate) fn connected<'a>(
         &'a self,
         state: Locked<'a>,
-        patience: Patience,
+        patience: WaitLimit,
     ) -> Result<Locked<'a>, Errno> {
         let mut state = match state.stage {
-            Stage::Connecting => self.wait(state, patience, |state| state.stage != Stage::Connecting)?,
+            StreamStage::Connecting => {
+                self.wait(state, patience, |state| state.stage != StreamStage::Connecting)?
+            }
             _ => state,
         };
         match state.stage {
-            Stage::Connected => Ok(state),
-            Stage::Failed => Err(StreamSocket::take_error(&mut state).unwrap_or(Errno(libc::ENOTCONN))),
-            Stage::Closed => Err(Errno(libc::EBADF)),
+            StreamStage::Connected => Ok(state),
+            StreamStage::Failed => Err(StreamSocket::take_error(&mut state).unwrap_or(Errno(libc::ENOTCONN))),
+            StreamStage::Closed => Err(Errno(libc::EBADF)),
             _ => Err(Errno(libc::ENOTCONN)),
         }
     }
 
-    /// The connection is of no more use.
-    pub(crate) fn fail(&self, state: &mut State, errno: c_int) {
+    /// Marks the connection as failed.
+    pub(crate) fn fail(&self, state: &mut StreamState, errno: c_int) {
         let Some(connection) = &mut state.connection else { return };
         if connection.stream.end().is_none() {
             connection.stream.handle_end(StreamEnd::Failed(errno));
@@ -468,14 +474,14 @@ impl StreamSocket {
         wake_all(state);
     }
 
-    /// The error that is to be told of, once.
-    pub(crate) fn take_error(state: &mut State) -> Option<Errno> {
+    /// Takes the error that is to be reported, once.
+    pub(crate) fn take_error(state: &mut StreamState) -> Option<Errno> {
         let error = std::mem::take(&mut state.error);
         (error != 0).then_some(Errno(error))
     }
 }
 
 /// Wakes all threads that sleep.
-pub(crate) fn wake_all(state: &State) {
-    state.sleepers.iter().for_each(|waker| waker.wake());
+pub(crate) fn wake_all(state: &StreamState) {
+    state.waiters.iter().for_each(|waker| waker.wake());
 }

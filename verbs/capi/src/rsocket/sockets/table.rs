@@ -1,36 +1,36 @@
-//! Sockets by the descriptor that programs know them by.
+//! The table of sockets, by the descriptor that programs know them by.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
-use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::fork_generation::PerProcess;
 
 use super::datagram::DatagramSocket;
-use super::interest::Interest;
+use super::interest::EpollInterest;
 use super::stream::StreamSocket;
-use crate::ground::errno::Errno;
-use crate::ground::inherited::refuse;
-use crate::ground::system_call::{close, is_open};
+use crate::log::inherited::refuse;
+use crate::platform::errno::Errno;
+use crate::platform::system_call::{close, is_open};
 
-/// What a descriptor stands for.
+/// An object that a descriptor stands for.
 #[derive(Clone)]
 pub(crate) enum Socket {
     Stream(Arc<StreamSocket>),
     Datagram(Arc<DatagramSocket>),
-    Epoll(Arc<Interest>),
+    Epoll(Arc<EpollInterest>),
 }
 
-/// The sockets of a process. Those of its parent, if it is a fork child, stay the parent's, and so does what
+/// The sockets of a process. If it is a forked child, its parent's sockets remain the parent's, with all that
 /// they would release.
 #[derive(Default)]
-struct Table {
+struct SocketTable {
     sockets: BTreeMap<c_int, Socket>,
     /// Descriptors of the parent's sockets that were closed here.
     closed: BTreeSet<c_int>,
 }
 
-static TABLE: PerProcess<RwLock<Table>> = PerProcess::new(|_| RwLock::default());
+static TABLE: PerProcess<RwLock<SocketTable>> = PerProcess::new(|_| RwLock::default());
 
 /// Adds a socket.
 pub(crate) fn insert(descriptor: c_int, socket: Socket) {
@@ -40,47 +40,47 @@ pub(crate) fn insert(descriptor: c_int, socket: Socket) {
     table.closed.insert(descriptor);
 }
 
-/// What became of a descriptor.
-pub(crate) enum Removed {
-    /// It is out of the table.
+/// Result of removing a descriptor.
+pub(crate) enum RemovedSocket {
+    /// The socket was removed from the table.
     Own(Socket),
-    /// It was the parent's of this fork child, and is closed here.
+    /// The descriptor was that of the parent of this forked child, and is closed here.
     Inherited,
 }
 
-/// Takes a socket out, if there is one.
-pub(crate) fn remove(descriptor: c_int) -> Option<Removed> {
+/// Removes a socket, if there is one.
+pub(crate) fn remove(descriptor: c_int) -> Option<RemovedSocket> {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     if let Some(own) = table.sockets.remove(&descriptor) {
-        return Some(Removed::Own(own));
+        return Some(RemovedSocket::Own(own));
     }
     if !is_parents(&table, descriptor) {
         return None;
     }
-    // Only the descriptor is the child's: its connection stays the parent's.
+    // Only the descriptor is the child's: its connection remains the parent's.
     table.closed.insert(descriptor);
     close(descriptor);
-    Some(Removed::Inherited)
+    Some(RemovedSocket::Inherited)
 }
 
-/// Whether a descriptor that stands for no socket of this process stands for one of the process that this one
+/// Reports whether a descriptor of no socket of this process is that of a socket of the process that this one
 /// was forked from.
-fn is_parents(own: &Table, descriptor: c_int) -> bool {
+fn is_parents(own: &SocketTable, descriptor: c_int) -> bool {
     !own.closed.contains(&descriptor)
         && TABLE.inherited().any(|table| match table.try_read() {
             Ok(table) => table.sockets.contains_key(&descriptor),
             Err(TryLockError::Poisoned(table)) => table.into_inner().sockets.contains_key(&descriptor),
-            // A thread of the parent was changing it at the fork.
+            // A thread of the parent was changing the table at the fork.
             Err(TryLockError::WouldBlock) => is_open(descriptor),
         })
 }
 
-/// The socket of a descriptor, if it stands for one.
+/// Returns the socket of a descriptor, if there is one.
 pub(crate) fn find(descriptor: c_int) -> Option<Socket> {
     TABLE.read().unwrap_or_else(PoisonError::into_inner).sockets.get(&descriptor).cloned()
 }
 
-/// All streams there are.
+/// Returns all streams.
 pub(crate) fn streams() -> Vec<(c_int, Arc<StreamSocket>)> {
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
     let stream = |(descriptor, socket): (&c_int, &Socket)| match socket {
@@ -90,17 +90,17 @@ pub(crate) fn streams() -> Vec<(c_int, Arc<StreamSocket>)> {
     table.sockets.iter().filter_map(stream).collect()
 }
 
-/// The socket of a descriptor.
+/// Returns the socket of a descriptor.
 ///
 /// # Errors
-/// EBADF: it stands for none of this process's.
+/// Fails with EBADF if this process has no socket of this descriptor.
 pub(crate) fn socket(descriptor: c_int) -> Result<Socket, Errno> {
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
     match table.sockets.get(&descriptor) {
         Some(socket) => Ok(socket.clone()),
         None => {
             if is_parents(&table, descriptor) {
-                // For sockets that has its own errno.
+                // For sockets this has its own errno.
                 refuse("socket");
             }
             Err(Errno(libc::EBADF))

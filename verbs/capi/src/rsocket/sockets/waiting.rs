@@ -1,4 +1,4 @@
-//! Waiting for several sockets at once, and for descriptors that are none.
+//! Waiting for several sockets at once, and for other descriptors.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use libc::pollfd;
 use pumice_device::outside;
 
-use super::stream::{Patience, State};
+use super::stream::{StreamState, WaitLimit};
 use super::table::{Socket, find};
 use super::transfer::{readiness, readiness_of};
-use crate::ground::cancellation::{RESTART, attempt_ends, begun, earlier};
-use crate::ground::errno::Errno;
-use crate::ground::system_call::poll;
+use crate::platform::cancellation::{RESTART, attempt_ends, begun, earlier};
+use crate::platform::errno::Errno;
+use crate::platform::system_call::poll;
 use crate::rsocket::parts::waker::Waker;
 
-/// How long a thread polls before it sleeps.
+/// Time for which a thread polls before it sleeps.
 const POLLING: Duration = Duration::from_micros(10);
 
 impl Socket {
-    /// What it is ready for, of these events and those that are always told.
+    /// Returns the events that it is ready for, of these and those that are always reported.
     pub(crate) fn readiness(&self, events: i16) -> i16 {
         match self {
             Socket::Stream(stream) => readiness(stream, events),
@@ -29,7 +29,7 @@ impl Socket {
         }
     }
 
-    /// The thread of this waker is to be woken by changes, or by these descriptors.
+    /// Makes changes, or these descriptors, wake the thread of this waker.
     fn watch(&self, waker: &Arc<Waker>, descriptors: &mut Vec<RawFd>) {
         match self {
             Socket::Stream(stream) => descriptors.extend(stream.watch(waker)),
@@ -48,18 +48,18 @@ impl Socket {
 }
 
 /// An entry, with its socket if it is of one.
-struct Watched<'a> {
+struct PolledEntry<'a> {
     entry: &'a mut pollfd,
     socket: Option<Socket>,
 }
 
-/// Sockets that wake the thread of a waker; dropping it ends that.
-struct Unwatch<'a, 'b> {
-    all: &'a [Watched<'b>],
+/// A guard for sockets that wake the thread of a waker; dropping it ends that.
+struct UnwatchGuard<'a, 'b> {
+    all: &'a [PolledEntry<'b>],
     waker: Arc<Waker>,
 }
 
-impl Drop for Unwatch<'_, '_> {
+impl Drop for UnwatchGuard<'_, '_> {
     fn drop(&mut self) {
         for socket in self.all.iter().filter_map(|watched| watched.socket.as_ref()) {
             socket.unwatch(&self.waker);
@@ -67,10 +67,10 @@ impl Drop for Unwatch<'_, '_> {
     }
 }
 
-/// Looks at all entries: how many are ready.
-fn look(all: &mut [Watched<'_>]) -> Result<usize, Errno> {
+/// Checks all entries; returns how many are ready.
+fn poll_entries(all: &mut [PolledEntry<'_>]) -> Result<usize, Errno> {
     let mut ready = 0;
-    for Watched { entry, socket } in all.iter_mut() {
+    for PolledEntry { entry, socket } in all.iter_mut() {
         entry.revents = 0;
         match socket {
             Some(socket) => entry.revents = socket.readiness(entry.events),
@@ -86,16 +86,16 @@ fn look(all: &mut [Watched<'_>]) -> Result<usize, Errno> {
     Ok(ready)
 }
 
-/// Waits until an entry is ready or the time is up: how many are.
+/// Waits until an entry is ready or the time is up; returns how many are ready.
 ///
 /// # Errors
-/// EINTR. [`RESTART`].
+/// Fails with EINTR or [`RESTART`].
 pub(crate) fn wait(entries: &mut [pollfd], deadline: Option<Instant>) -> Result<usize, Errno> {
-    let mut all: Vec<Watched<'_>> = entries
+    let mut all: Vec<PolledEntry<'_>> = entries
         .iter_mut()
         .map(|entry| {
             let socket = find(entry.fd).filter(|_| entry.fd >= 0);
-            Watched { entry, socket }
+            PolledEntry { entry, socket }
         })
         .collect();
     if deadline.is_none_or(|deadline| deadline > outside::now())
@@ -105,7 +105,7 @@ pub(crate) fn wait(entries: &mut [pollfd], deadline: Option<Instant>) -> Result<
     }
     let begin = outside::now();
     loop {
-        let ready = look(&mut all)?;
+        let ready = poll_entries(&mut all)?;
         if ready > 0 || deadline.is_some_and(|deadline| deadline <= outside::now()) {
             return Ok(ready);
         }
@@ -118,7 +118,7 @@ pub(crate) fn wait(entries: &mut [pollfd], deadline: Option<Instant>) -> Result<
     loop {
         let ends = attempt_ends();
         sleep(&all, &waker, earlier(deadline, ends))?;
-        let ready = look(&mut all)?;
+        let ready = poll_entries(&mut all)?;
         if ready > 0 || deadline.is_some_and(|deadline| deadline <= outside::now()) {
             return Ok(ready);
         }
@@ -128,12 +128,12 @@ pub(crate) fn wait(entries: &mut [pollfd], deadline: Option<Instant>) -> Result<
     }
 }
 
-/// If there is one entry only, and it is of a stream, waits for it in the device, as receiving does.
-fn wait_for_one(all: &mut [Watched<'_>], deadline: Option<Instant>) -> Option<Result<usize, Errno>> {
-    let [Watched { entry, socket: Some(Socket::Stream(stream)) }] = all else { return None };
-    let patience = deadline.map_or(Patience::Endless, Patience::Until);
+/// Waits in the device, as receiving does, if there is only one entry, and it is of a stream.
+fn wait_for_one(all: &mut [PolledEntry<'_>], deadline: Option<Instant>) -> Option<Result<usize, Errno>> {
+    let [PolledEntry { entry, socket: Some(Socket::Stream(stream)) }] = all else { return None };
+    let patience = deadline.map_or(WaitLimit::Endless, WaitLimit::Until);
     let (events, mut ready) = (entry.events, 0);
-    let waited = stream.wait(stream.lock(), patience, |state: &mut State| {
+    let waited = stream.wait(stream.lock(), patience, |state: &mut StreamState| {
         ready = readiness_of(state, events);
         ready != 0
     });
@@ -145,12 +145,12 @@ fn wait_for_one(all: &mut [Watched<'_>], deadline: Option<Instant>) -> Option<Re
     })
 }
 
-/// Sleeps until something may have changed, unless it has already, or the time is up.
-fn sleep(all: &[Watched<'_>], waker: &Arc<Waker>, until: Option<Instant>) -> Result<(), Errno> {
+/// Sleeps until a change is possible, unless there was one already, or the time is up.
+fn sleep(all: &[PolledEntry<'_>], waker: &Arc<Waker>, until: Option<Instant>) -> Result<(), Errno> {
     let mut sleeping = vec![waker.entry()];
-    let watch = Unwatch { all, waker: Arc::clone(waker) };
+    let watch = UnwatchGuard { all, waker: Arc::clone(waker) };
     let mut descriptors = Vec::new();
-    for Watched { entry, socket } in all {
+    for PolledEntry { entry, socket } in all {
         match socket {
             Some(socket) => socket.watch(waker, &mut descriptors),
             None => sleeping.push(pollfd { fd: entry.fd, events: entry.events, revents: 0 }),
@@ -158,7 +158,7 @@ fn sleep(all: &[Watched<'_>], waker: &Arc<Waker>, until: Option<Instant>) -> Res
     }
     let wakes = |fd: &RawFd| pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
     sleeping.extend(descriptors.iter().map(wakes));
-    let is_ready = |watched: &Watched<'_>| {
+    let is_ready = |watched: &PolledEntry<'_>| {
         watched.socket.as_ref().is_some_and(|socket| socket.readiness(watched.entry.events) != 0)
     };
     let slept = if all.iter().any(is_ready) { Ok(0) } else { poll(&mut sleeping, until) };
@@ -167,7 +167,7 @@ fn sleep(all: &[Watched<'_>], waker: &Arc<Waker>, until: Option<Instant>) -> Res
     slept.map(drop)
 }
 
-/// A time of poll(2), counted from when the call began.
+/// Returns the end of a timeout of poll(2), counted from when the call began.
 pub(crate) fn deadline(milliseconds: c_int) -> Option<Instant> {
     u64::try_from(milliseconds).ok().map(|time| begun() + Duration::from_millis(time))
 }

@@ -1,0 +1,90 @@
+//! Hints about the memory that a refused request, or one of the program's own, names.
+
+use pumice_transport::types::{Cause, FailureDetail, MemoryError, MemoryFault, RemoteRange};
+
+use super::super::context::{CheckContext, related};
+use super::super::notified::Hint;
+use super::regions::RegionRecord;
+use super::state::Memory;
+
+/// Bits of an address that a number of 32 bits does not have.
+const UPPER: u64 = !0xffff_ffff;
+
+impl Memory {
+    /// Returns the memory that a request was probably meant to name, and the call site that registered it.
+    pub(super) fn hint_of(&self, context: &CheckContext, cause: &Cause) -> Option<Hint> {
+        match cause {
+            Cause::RequestRefused { detail: FailureDetail::Remote(range), .. } => {
+                self.hint_of_range(context, range)
+            }
+            Cause::RequestRefused { detail: FailureDetail::Receive { fault, .. }, .. }
+            | Cause::ReceiveFailed { detail: FailureDetail::Receive { fault, .. }, .. } => {
+                self.hint_of_own(context, fault)
+            }
+            Cause::SendFailed(failed) => self.hint_of_own(context, failed.fault.as_ref()?),
+            _ => None,
+        }
+    }
+
+    /// Returns a hint about memory that the peer's request names.
+    fn hint_of_range(&self, context: &CheckContext, range: &RemoteRange) -> Option<Hint> {
+        let key = context.own.key(range.rkey);
+        let Some(region) = self.regions.at(key) else {
+            return self.hint_of_order(context, range.rkey);
+        };
+        let is_inside = |address| self.regions.locate(key, address, range.length_bytes).is_some();
+        let address = range.address;
+        let text = if is_inside(address) {
+            String::new()
+        } else if is_inside(region.iova & UPPER | address & !UPPER) {
+            let how = if address & UPPER == 0 {
+                "cut to 32 bits"
+            } else {
+                "cut to 32 bits and extended by its sign"
+            };
+            format!("; the address was {how}: with the upper half of the region's address it is inside")
+        } else if is_inside(address.swap_bytes()) {
+            "; the bytes of the address are in the wrong order: the other way round it is inside".to_owned()
+        } else if is_inside(address.wrapping_add(region.iova)) {
+            format!("; it looks like an offset: the region begins at {:#x}", region.iova)
+        } else {
+            format!("; the key is that of {} bytes at {:#x}", region.length, region.iova)
+        };
+        Some(hint(text, region))
+    }
+
+    /// Returns a hint about an unknown key that would be known in the other byte order.
+    fn hint_of_order(&self, context: &CheckContext, key: u32) -> Option<Hint> {
+        let other = self.regions.at(context.own.key(key.swap_bytes()))?;
+        let text =
+            "; the bytes of the key are in the wrong order: the other way round it is that of a region";
+        Some(hint(text.to_owned(), other))
+    }
+
+    /// Returns a hint about memory of this side.
+    fn hint_of_own(&self, context: &CheckContext, fault: &MemoryFault) -> Option<Hint> {
+        let element = fault.element?;
+        let key = context.own.key(element.lkey);
+        let named = self.regions.at(key);
+        if matches!(fault.error, MemoryError::WrongDomain | MemoryError::AccessDenied) {
+            return Some(hint(String::new(), named?));
+        }
+        if let Some(former) = self.regions.former(key).filter(|_| fault.error == MemoryError::UnknownKey) {
+            let call_site = related("the region of that lkey was deregistered here", &former.ended);
+            return Some(Hint { text: String::new(), related: vec![call_site] });
+        }
+        let of_other =
+            self.regions.around(element.address, element.length.into()).filter(|found| found.0 != key);
+        let Some((other, region)) = of_other else {
+            return match named {
+                Some(named) => Some(hint("; no other region has these bytes either".to_owned(), named)),
+                None => self.hint_of_order(context, element.lkey),
+            };
+        };
+        Some(hint(format!("; these bytes are in the memory region of lkey {:#010x}", other as u32), region))
+    }
+}
+
+fn hint(text: String, region: &RegionRecord) -> Hint {
+    Hint { text, related: vec![related("the memory was registered here", &region.made)] }
+}

@@ -1,0 +1,134 @@
+//! Registered memory, current and past.
+
+use std::collections::{HashMap, VecDeque};
+
+use fnv::FnvBuildHasher;
+use pumice_platform::call_stack::Stack;
+use pumice_platform::number_map::NumberMap;
+
+use super::span::ByteSpan;
+
+/// Number of regions that are tracked; requests that use others are not checked.
+const MAX_REGIONS: usize = 1 << 17;
+/// Number of regions that are remembered after they were deregistered.
+const MAX_FORMER: usize = 4096;
+
+/// A memory key of one of the devices, as `DeviceTag::key` makes it.
+pub(super) type MemoryKey = u64;
+
+/// A memory region.
+#[derive(Debug, Clone)]
+pub(super) struct RegionRecord {
+    pub(super) address: u64,
+    pub(super) length: u64,
+    /// Address of the first byte as users of its key give it.
+    pub(super) iova: u64,
+    /// The device takes the region to be mapped.
+    pub(super) stays_mapped: bool,
+    pub(super) made: Stack,
+}
+
+impl RegionRecord {
+    /// Returns the name of the region, as in "memory region 0x1203 (4096 bytes at 0x7f0011002200)".
+    pub(super) fn name(&self, key: MemoryKey) -> String {
+        let own = key as u32;
+        format!("memory region {own:#x} ({} bytes at {:#x})", self.length, self.address)
+    }
+}
+
+/// A region that was deregistered.
+#[derive(Debug, Clone)]
+pub(super) struct FormerRegion {
+    pub(super) region: RegionRecord,
+    pub(super) ended: Stack,
+}
+
+/// All regions by their keys.
+#[derive(Debug, Default)]
+pub(super) struct Regions {
+    live: NumberMap<MemoryKey, RegionRecord>,
+    former: HashMap<MemoryKey, FormerRegion, FnvBuildHasher>,
+    former_order: VecDeque<MemoryKey>,
+}
+
+impl Regions {
+    pub(super) fn add(&mut self, key: MemoryKey, region: RegionRecord) {
+        self.former.remove(&key);
+        if self.live.len() < MAX_REGIONS || self.live.contains_key(&key) {
+            self.live.insert(key, region);
+        }
+    }
+
+    /// Returns the range of `bytes` at an address that users of a key give; `None` if the key or the range is
+    /// unknown.
+    pub(super) fn locate(&self, key: MemoryKey, address: u64, bytes: u64) -> Option<ByteSpan> {
+        let region = self.live.get(&key)?;
+        let offset = address.wrapping_sub(region.iova);
+        let is_inside = offset <= region.length && bytes <= region.length - offset;
+        is_inside.then(|| ByteSpan::new(region.address.wrapping_add(offset), bytes))
+    }
+
+    pub(super) fn stays_mapped(&self, key: MemoryKey) -> bool {
+        self.live.get(&key).is_some_and(|region| region.stays_mapped)
+    }
+
+    pub(super) fn at(&self, key: MemoryKey) -> Option<&RegionRecord> {
+        self.live.get(&key)
+    }
+
+    /// Returns a region that contains these bytes, by its lkey.
+    pub(super) fn around(&self, address: u64, bytes: u64) -> Option<(MemoryKey, &RegionRecord)> {
+        let is_inside = |key: MemoryKey| self.locate(key, address, bytes).is_some();
+        self.live.iter().find(|(key, _)| is_inside(**key)).map(|(key, region)| (*key, region))
+    }
+
+    pub(super) fn former(&self, key: MemoryKey) -> Option<&FormerRegion> {
+        self.former.get(&key)
+    }
+
+    /// Notes that the region of a key was deregistered at this call site.
+    pub(super) fn end(&mut self, key: MemoryKey, ended: Stack) {
+        let Some(region) = self.live.remove(&key) else { return };
+        if self.former_order.len() >= MAX_FORMER
+            && let Some(oldest) = self.former_order.pop_front()
+        {
+            self.former.remove(&oldest);
+        }
+        self.former_order.push_back(key);
+        self.former.insert(key, FormerRegion { region, ended });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(address: u64, length: u64, iova: u64) -> RegionRecord {
+        RegionRecord { address, length, iova, stays_mapped: true, made: Stack::default() }
+    }
+
+    #[test]
+    fn ranges_are_found_inside_their_region_only() {
+        let mut regions = Regions::default();
+        regions.add(7, region(0x9000, 0x100, 0));
+        assert_eq!(regions.locate(7, 0x10, 0xf0), Some(ByteSpan { start: 0x9010, end: 0x9100 }));
+        for (key, address, bytes) in
+            [(8, 0, 1), (7, 0x10, 0xf1), (7, 0x101, 0), (7, u64::MAX, 2), (7, 1, u64::MAX)]
+        {
+            assert_eq!(regions.locate(key, address, bytes), None, "{bytes} bytes at {address:#x}");
+        }
+    }
+
+    #[test]
+    fn regions_that_are_gone_are_remembered_for_a_while() {
+        let mut regions = Regions::default();
+        for key in 0..2 * MAX_FORMER as MemoryKey {
+            regions.add(key, region(0, 1, 0));
+            regions.end(key, Stack::default());
+        }
+        assert!(regions.former(0).is_none() && regions.former(2 * MAX_FORMER as MemoryKey - 1).is_some());
+        assert_eq!((regions.former.len(), regions.live.len()), (MAX_FORMER, 0));
+        regions.add(5000, region(0, 1, 0));
+        assert!(regions.former(5000).is_none(), "the key is in use again");
+    }
+}

@@ -1,0 +1,145 @@
+//! The shared records of queues. State that one check alone needs is in that check, in
+//! [`super::per_queue::PerQueue`].
+
+use pumice_platform::call_stack::Stack;
+use pumice_transport::qp::AttributeMask;
+use pumice_transport::types::{QpCapacity, QpState, WorkCompletion};
+
+use super::facts::Modified;
+
+/// The way in which a completion queue is armed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum CqNotifyState {
+    #[default]
+    No,
+    Solicited,
+    Any,
+}
+
+/// A completion queue of the program.
+#[derive(Debug, Default)]
+pub(super) struct Cq {
+    /// Name in findings, as in "completion queue 0".
+    pub(super) name: String,
+    pub(super) address: u64,
+    pub(super) depth: u32,
+    /// Address of its channel; 0 if it has none.
+    pub(super) channel: u64,
+    pub(super) made: Stack,
+    /// Call site that last armed it.
+    pub(super) armed_at: Stack,
+    /// Number of completions that wait to be polled.
+    pub(super) unpolled: u64,
+    /// Number of posted requests that will complete on it.
+    pub(super) expected: u64,
+    /// Number of completions that came and succeeded.
+    pub(super) successes: u64,
+    /// Number of calls that polled.
+    pub(super) polls: u64,
+    pub(super) armed: CqNotifyState,
+    /// The queue was once armed for all completions.
+    pub(super) was_armed: bool,
+    /// Number of events that the program has not got.
+    pub(super) events_queued: u64,
+    /// Counter that changes with everything that happens to the queue.
+    pub(super) activity: u64,
+}
+
+impl Cq {
+    /// Counts an activity of the queue.
+    pub(super) fn stir(&mut self) {
+        self.activity = self.activity.wrapping_add(1);
+    }
+
+    /// Notes that the program arms the queue.
+    pub(super) fn is_armed(&mut self, solicited_only: bool) {
+        if !solicited_only {
+            (self.armed, self.was_armed) = (CqNotifyState::Any, true);
+        } else if self.armed == CqNotifyState::No {
+            (self.armed, self.was_armed) = (CqNotifyState::Solicited, false);
+        }
+    }
+}
+
+/// A queue pair of the program.
+#[derive(Debug, Default)]
+pub(super) struct Qp {
+    /// Name in findings, as in "queue pair 3 (number 0x12)".
+    pub(super) name: String,
+    pub(super) service: &'static str,
+    pub(super) state: QpState,
+    pub(super) send_cq: u32,
+    pub(super) recv_cq: u32,
+    pub(super) capacity: QpCapacity,
+    pub(super) made: Stack,
+    /// Call sites at which it last went to INIT, RTR and RTS.
+    pub(super) to_init: Stack,
+    pub(super) to_rtr: Stack,
+    pub(super) to_rts: Stack,
+    /// Number of send requests that are posted and not ended.
+    pub(super) sends: u64,
+    /// Number of these that will make a completion.
+    pub(super) signaled: u64,
+    /// Number of receives that are posted and not completed.
+    pub(super) receives: u64,
+    /// Number of completions that wait to be polled.
+    pub(super) sends_unpolled: u64,
+    pub(super) receives_unpolled: u64,
+    /// Number of receives completed in all.
+    pub(super) received: u64,
+    /// PSN of the last message that found no receive.
+    pub(super) unready_psn: Option<u32>,
+    /// Number of the queue pair that it is connected to, and whether that is of this process.
+    pub(super) destination: Option<u32>,
+    pub(super) peer_is_here: bool,
+    pub(super) max_rd_atomic: Option<u8>,
+    pub(super) max_dest_rd_atomic: Option<u8>,
+}
+
+impl Qp {
+    /// Applies attributes that the program has given it.
+    pub(super) fn is_modified(&mut self, modified: &Modified<'_>) {
+        let Modified { to, attributes, facts, stack, .. } = *modified;
+        match to {
+            Some(QpState::Init) => self.to_init = stack.clone(),
+            Some(QpState::Rtr) => self.to_rtr = stack.clone(),
+            Some(QpState::Rts) => self.to_rts = stack.clone(),
+            _ => {}
+        }
+        if modified.gives(AttributeMask::DEST_QPN) {
+            self.destination = Some(attributes.dest_qp_num);
+            self.peer_is_here = facts.peer_is_here;
+        }
+        if modified.gives(AttributeMask::MAX_QP_RD_ATOMIC) {
+            self.max_rd_atomic = Some(attributes.max_rd_atomic);
+        }
+        if modified.gives(AttributeMask::MAX_DEST_RD_ATOMIC) {
+            self.max_dest_rd_atomic = Some(attributes.max_dest_rd_atomic);
+        }
+    }
+
+    /// Counts a completion, and the end of `released` send requests with it. Returns whether the completion
+    /// was expected.
+    pub(super) fn is_completed(&mut self, completion: &WorkCompletion, released: u32) -> bool {
+        if completion.opcode.is_recv() {
+            let is_expected = self.receives > 0;
+            self.receives = self.receives.saturating_sub(1);
+            self.received = self.received.saturating_add(1);
+            self.receives_unpolled = self.receives_unpolled.saturating_add(1);
+            return is_expected;
+        }
+        let is_expected = self.signaled > 0;
+        self.signaled = self.signaled.saturating_sub(1);
+        self.sends = self.sends.saturating_sub(released.max(1).into());
+        self.sends_unpolled = self.sends_unpolled.saturating_add(1);
+        is_expected
+    }
+}
+
+/// A shared receive queue of the program.
+#[derive(Debug, Default)]
+pub(super) struct Srq {
+    /// Name in findings, as in "shared receive queue 0".
+    pub(super) name: String,
+    pub(super) made: Stack,
+}

@@ -1,0 +1,26 @@
+//! Requirements of a ring on its memory.
+
+use pumice_platform::word::AtomicWord;
+
+use super::geometry::LINE_WORDS;
+
+/// Memory that two processes share, as one of them sees it: words in front, data behind. Either process may
+/// write anything anywhere at any time.
+pub(crate) trait RingMemory {
+    /// Type of an atomic number.
+    type AtomicWord: AtomicWord;
+
+    /// Returns the word of this number. There are as many as [`Geometry::words`](super::Geometry::words)
+    /// says.
+    fn word(&self, index: usize) -> &Self::AtomicWord;
+
+    /// Returns the words of the cache line that begins with the word of this number; `None` if it is beyond
+    /// the last word.
+    fn line(&self, first: usize) -> Option<&[Self::AtomicWord; LINE_WORDS]>;
+
+    /// Copies bytes to an offset in the data. The caller does not go beyond the end.
+    fn write(&self, offset: usize, bytes: &[u8]);
+
+    /// Copies bytes from an offset in the data. The caller does not go beyond the end.
+    fn read(&self, offset: usize, bytes: &mut [u8]);
+}

@@ -1,0 +1,4 @@
+//! The port around a port that carries out the fates of packets.
+
+pub mod damage;
+pub mod fault;

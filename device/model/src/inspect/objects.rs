@@ -1,0 +1,184 @@
+//! Objects as other processes see them.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Most multicast groups of a queue pair that a view contains.
+pub const MAX_GROUPS: usize = 2;
+
+/// The other end of a connected queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerView {
+    /// The peer's address.
+    pub address: IpAddr,
+    /// The peer's queue pair number.
+    pub qpn: u32,
+}
+
+/// A queue pair. Its counts begin at 0 when the queue pair is created; `posted`, `ended` and `received` begin
+/// again when it goes to RESET.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QpView {
+    /// Queue pair number.
+    pub qpn: u32,
+    /// Number of queue pairs that the process had created before it: the stable name in fault plans and
+    /// traces.
+    pub ordinal: u32,
+    /// "RC", "UC", "UD", …
+    pub service: String,
+    /// "RTS", "ERR", …
+    pub state: String,
+    /// The peer, once there is one.
+    pub peer: Option<PeerView>,
+    /// The medium that carries packets to the peer, in words; `None` without a peer, and if the process is of
+    /// a version that does not send it.
+    #[serde(default)]
+    pub medium: Option<String>,
+    /// Number of send requests posted.
+    pub posted: u64,
+    /// Number of send requests that ended, with success or failure.
+    pub ended: u64,
+    /// Number of the newest send requests in sequence that make no completion if they succeed.
+    #[serde(default)]
+    pub unsignaled: u64,
+    /// Number of messages of the peer that arrived whole.
+    pub received: u64,
+    /// Number of packets sent: requests and responses, including repeated ones.
+    pub sent_packets: u64,
+    /// Bytes of the sent packets, from the BTH to the ICRC.
+    pub sent_bytes: u64,
+    /// Number of packets received.
+    pub received_packets: u64,
+    /// Bytes of the received packets.
+    pub received_bytes: u64,
+    /// Number of packets sent again.
+    pub repeated_packets: u64,
+    /// Number of acknowledgement timers that expired.
+    pub timeouts: u64,
+    /// Number of RNR NAKs sent: the queue pair had no receive request for a message.
+    pub rnr_naks_sent: u64,
+    /// Number of RNR NAKs received: the peer had no receive request.
+    pub rnr_naks_received: u64,
+    /// Number of other NAKs sent.
+    pub naks_sent: u64,
+    /// Number of other NAKs received.
+    pub naks_received: u64,
+    /// Number of packets for the queue pair that were dropped.
+    pub dropped: u64,
+    /// Number of request packets sent and not acknowledged.
+    pub in_flight_packets: u32,
+    /// Number of request packets that may be unacknowledged now; 0 without acknowledgements.
+    pub window_packets: u32,
+    /// Round trip time, smoothed, in ns.
+    pub rtt_ns: Option<u64>,
+    /// True if an RNR NAK came, and the time that it asked for is not over.
+    pub waits_for_receiver: bool,
+    /// Number of entries of the send queue.
+    pub send_queue_depth: u32,
+    /// Number of receive requests posted to its own receive queue; `None` with an SRQ.
+    pub receives_posted: Option<u32>,
+    /// Number of entries of the receive queue.
+    pub recv_queue_depth: u32,
+    /// Number (name) of the completion queue for sends.
+    pub send_cq: Option<u32>,
+    /// Number (name) of the completion queue for receives.
+    pub recv_cq: Option<u32>,
+    /// Number (name) of the shared receive queue.
+    pub srq: Option<u32>,
+    /// The multicast group that its newest datagram went to, if it went to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<IpAddr>,
+    /// The multicast groups that it is attached to, at most [`MAX_GROUPS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<IpAddr>,
+    /// The cause of its last problem, in words.
+    pub last_error: Option<String>,
+}
+
+/// A completion queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CqView {
+    /// The number (name) of the queue in the process.
+    pub number: u32,
+    /// Number of completion queues that the program had created before it, which is its ordinal for people.
+    /// `None`: the program did not create it, or the process is of a version that does not send the ordinal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordinal: Option<u32>,
+    /// Number of entries.
+    pub depth: u32,
+    /// Number of completions that were not polled.
+    pub filled: u32,
+    /// True if the next completion makes an event.
+    pub armed: bool,
+    /// True if the queue overran or failed: no more completions are added.
+    pub failed: bool,
+    /// Number of queue pairs and shared receive queues that complete here.
+    pub users: u32,
+}
+
+/// A shared receive queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SrqView {
+    /// The number (name) of the queue in the process.
+    pub number: u32,
+    /// Number of shared receive queues that the process had created before it.
+    pub ordinal: u32,
+    /// Number of entries.
+    pub depth: u32,
+    /// Number of receive requests posted and not taken.
+    pub posted: u32,
+    /// The armed limit; 0 if none.
+    pub limit: u32,
+    /// True if the queue is one for XRC.
+    pub xrc: bool,
+    /// The number (name) of its completion queue, if it is one for XRC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cq: Option<u32>,
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Returns a queue pair with the longest numbers.
+    pub(crate) fn qp(qpn: u32) -> QpView {
+        QpView {
+            qpn,
+            ordinal: u32::MAX,
+            service: "XRC_SEND".to_owned(),
+            state: "RESET".to_owned(),
+            peer: Some(PeerView { address: IpAddr::from([0xffff; 8]), qpn: 0xff_ffff }),
+            medium: Some("UDP: it is no process of this user in this network namespace".to_owned()),
+            posted: u64::MAX,
+            ended: u64::MAX,
+            unsignaled: u64::MAX,
+            received: u64::MAX,
+            sent_packets: u64::MAX,
+            sent_bytes: u64::MAX,
+            received_packets: u64::MAX,
+            received_bytes: u64::MAX,
+            repeated_packets: u64::MAX,
+            timeouts: u64::MAX,
+            rnr_naks_sent: u64::MAX,
+            rnr_naks_received: u64::MAX,
+            naks_sent: u64::MAX,
+            naks_received: u64::MAX,
+            dropped: u64::MAX,
+            in_flight_packets: u32::MAX,
+            window_packets: u32::MAX,
+            rtt_ns: Some(u64::MAX),
+            waits_for_receiver: true,
+            send_queue_depth: u32::MAX,
+            receives_posted: Some(u32::MAX),
+            recv_queue_depth: u32::MAX,
+            send_cq: Some(u32::MAX),
+            recv_cq: Some(u32::MAX),
+            srq: Some(u32::MAX),
+            // A queue pair with groups has no peer, which is longer.
+            group: None,
+            groups: Vec::new(),
+            last_error: None,
+        }
+    }
+}

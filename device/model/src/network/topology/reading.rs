@@ -1,0 +1,194 @@
+//! A topology as a TOML text, and the line of an error in it.
+
+use std::fmt;
+use std::io::Read as _;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::settings::{SettingError, Settings, TOPOLOGY};
+use pumice_platform::outside;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, de::value::MapAccessDeserializer};
+use toml::de::{DeTable, DeValue};
+
+use super::value::{MAX_HOSTS, Problem, SwitchLink, SwitchQueues, Topology, TopologyHost, TopologyKind};
+
+/// Number of bytes of a file that are read: a host and its cable take a hundred.
+const MAX_FILE_BYTES: u64 = 1 << 18;
+
+/// The contents of the text, name for name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TopologyFile {
+    kind: TopologyKind,
+    hosts: Hosts,
+    #[serde(default)]
+    leaves: u16,
+    #[serde(default)]
+    spines: u16,
+    #[serde(default)]
+    seed: u64,
+    link: SwitchLink,
+    uplink: Option<SwitchLink>,
+    switch: SwitchQueues,
+}
+
+/// The value of `hosts`: `hosts = 8`, or a list of addresses and tables.
+enum Hosts {
+    Number(u16),
+    Named(Vec<TopologyHost>),
+}
+
+impl<'de> Deserialize<'de> for Hosts {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Hosts, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Hosts;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of hosts, or a list of their addresses")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Hosts, E> {
+                let out_of_range =
+                    || E::custom(format!("hosts is {number}, and must be from 1 to {MAX_HOSTS}"));
+                u16::try_from(number).map(Hosts::Number).map_err(|_| out_of_range())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Hosts, A::Error> {
+                let mut hosts = Vec::new();
+                while let Some(Item(host)) = list.next_element()? {
+                    hosts.push(host);
+                }
+                Ok(Hosts::Named(hosts))
+            }
+        }
+        input.deserialize_any(Either)
+    }
+}
+
+/// A host of the list.
+struct Item(TopologyHost);
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Item, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Item;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the address of a host as a text, or a table with address and more")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Item, E> {
+                Ok(Item(TopologyHost::at(address(text).map_err(E::custom)?)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Item, A::Error> {
+                let own = OwnHost::deserialize(MapAccessDeserializer::new(table))?;
+                let OwnHost { address: text, rate_mbps, delay_ns, queue_bytes, answers_arp } = own;
+                let address = address(&text).map_err(de::Error::custom)?;
+                let answers_arp = answers_arp.unwrap_or(true);
+                Ok(Item(TopologyHost { address, rate_mbps, delay_ns, queue_bytes, answers_arp }))
+            }
+        }
+        input.deserialize_any(Either)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OwnHost {
+    address: String,
+    rate_mbps: Option<u32>,
+    delay_ns: Option<u64>,
+    queue_bytes: Option<u64>,
+    answers_arp: Option<bool>,
+}
+
+fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no address of a host: write one as \"127.0.0.2\" or \"fd00::2\""))
+}
+
+impl Topology {
+    /// Parses a topology from a TOML text.
+    ///
+    /// # Errors
+    /// Fails with a sentence: what is wrong in which line, or why there is no such network.
+    pub fn parse(text: &str) -> Result<Topology, String> {
+        let problem_sentence: TopologyFile =
+            toml::from_str(text).map_err(|error| crate::profile::sentence(&error, text))?;
+        let TopologyFile { kind, hosts, leaves, spines, seed, link, uplink, switch: queues } =
+            problem_sentence;
+        let (hosts, named) = match hosts {
+            Hosts::Number(number) => (number, Vec::new()),
+            Hosts::Named(named) => (u16::try_from(named.len()).unwrap_or(u16::MAX), named),
+        };
+        let topology = Topology { kind, hosts, named, leaves, spines, seed, link, uplink, queues };
+        topology.examine().map_err(|Problem { key, problem_sentence }| match line_of(&key, text) {
+            Some(line) => format!("line {line}: {problem_sentence}"),
+            None => problem_sentence,
+        })?;
+        Ok(topology)
+    }
+
+    /// Reads a topology from a file.
+    ///
+    /// # Errors
+    /// Fails with a sentence without the file's name, and an errno: EINVAL if the contents are wrong.
+    pub fn load(file: &Path) -> Result<Topology, (String, i32)> {
+        let mut text = String::new();
+        let opened = outside::files::open(file);
+        let read = opened.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
+        if let Err(error) = read {
+            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            return Err((format!("the file cannot be read: {error}"), errno));
+        }
+        if text.len() as u64 > MAX_FILE_BYTES {
+            let problem_sentence =
+                format!("it has more than {MAX_FILE_BYTES} bytes, which no topology needs");
+            return Err((problem_sentence, libc::EINVAL));
+        }
+        Topology::parse(&text).map_err(|problem_sentence| (problem_sentence, libc::EINVAL))
+    }
+
+    /// Reads the topology that the settings name, if they name one.
+    ///
+    /// # Errors
+    /// Fails with EINVAL if it is wrong, and with the error of the operating system if the file cannot be
+    /// read.
+    pub fn of(settings: &Settings) -> Result<Option<Arc<Topology>>, SettingError> {
+        let Some(file) = &settings.topology else { return Ok(None) };
+        let refused = |(problem, errno): (String, i32)| {
+            SettingError::new(TOPOLOGY, file.to_string_lossy(), problem).with_errno(errno)
+        };
+        Topology::load(file).map(Arc::new).map(Some).map_err(refused)
+    }
+}
+
+/// Returns the line of a key such as `link.rate_mbps` or `hosts.3`; that of the table around it if the key is
+/// missing.
+fn line_of(key: &str, text: &str) -> Option<usize> {
+    let table = DeTable::parse(text).ok()?;
+    let mut steps = key.split('.');
+    let first = steps.next()?;
+    let (name, mut value) = table.get_ref().iter().find(|(name, _)| name.get_ref() == first)?;
+    let mut begins = name.span().start;
+    for step in steps {
+        let next = match value.get_ref() {
+            DeValue::Table(table) => table
+                .iter()
+                .find(|(name, _)| name.get_ref() == step)
+                .map(|(name, value)| (name.span(), value)),
+            DeValue::Array(list) => {
+                step.parse().ok().and_then(|index: usize| list.get(index)).map(|value| (value.span(), value))
+            }
+            _ => None,
+        };
+        let Some((span, below)) = next else { break };
+        (begins, value) = (span.start, below);
+    }
+    Some(text.get(..begins)?.matches('\n').count() + 1)
+}

@@ -1,0 +1,9 @@
+//! What every port does, and what it carries.
+
+pub mod batch;
+pub mod directory;
+pub mod group;
+pub mod limits;
+pub mod null_port;
+pub mod segments;
+pub mod traits;

@@ -1,0 +1,126 @@
+//! The hints of a program to the supervisor of its world (`pumice world`), if it runs in one.
+//!
+//! The supervisor sees system calls. A verbs call usually makes none, so the program reports here that
+//! another thread may continue, or that it has found nothing: by a page of memory, and by a system call if
+//! the page asks for it.
+
+use std::cell::Cell;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::{environment, system_call, world_page};
+
+/// The environment variable that is set if the program runs in a world.
+pub const WORLD_VARIABLE: &str = "PUMICE_WORLD";
+
+/// The kinds of hints.
+const YIELD_POINT: u64 = 0;
+const IDLE_POLL: u64 = 1;
+const ENDLESS: u64 = 3;
+
+/// Reports whether the program runs in a world.
+pub fn is_in_world() -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static IN_WORLD: AtomicU8 = AtomicU8::new(UNKNOWN);
+    let known = IN_WORLD.load(Ordering::Relaxed);
+    if known != UNKNOWN {
+        return known == YES;
+    }
+    let is_in_world = environment::variable(WORLD_VARIABLE).is_some();
+    IN_WORLD.store(if is_in_world { YES } else { NO }, Ordering::Relaxed);
+    is_in_world
+}
+
+/// Marks a point at which another thread may continue.
+pub fn point() {
+    if !world_page::point() {
+        system_call::hint(YIELD_POINT, 0);
+    }
+}
+
+/// Reports to the supervisor that the thread has polled for something, and found nothing.
+pub fn idle_poll() {
+    if !world_page::idle_poll() {
+        system_call::hint(IDLE_POLL, 0);
+    }
+}
+
+/// What a thread that waits without end waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndlessWait {
+    /// An event for the application, which is read from this descriptor.
+    Event(RawFd),
+    /// Work for a thread of the library.
+    Work,
+}
+
+/// Tells the supervisor whether the thread will do nothing by itself, although its waits have time-outs: it
+/// checks then whether there is work. Outside of a world this does nothing.
+pub fn waits_without_end(wait: Option<EndlessWait>) {
+    /// The number of no descriptor, for a thread of the library, and the one that ends the wait.
+    const NO_DESCRIPTOR: u64 = u32::MAX as u64;
+    const NO_WAIT: u64 = u64::MAX;
+    thread_local! {
+        static KNOWN: Cell<Option<EndlessWait>> = const { Cell::new(None) };
+    }
+    if !is_in_world() || KNOWN.try_with(|known| known.replace(wait)) == Ok(wait) {
+        return;
+    }
+    system_call::hint(
+        ENDLESS,
+        match wait {
+            Some(EndlessWait::Event(descriptor)) => u64::from(descriptor.unsigned_abs()),
+            Some(EndlessWait::Work) => NO_DESCRIPTOR,
+            None => NO_WAIT,
+        },
+    );
+}
+
+/// Most polls of an empty socket in a row that are skipped: data that write(2) sends to it is not counted.
+const MAX_SKIPPED_POLLS: u32 = 32;
+
+/// The known state of a socket in a world, where polling it costs two stops: found empty, it stays so until a
+/// call sends.
+#[derive(Debug, Default)]
+pub struct EmptySocketCache {
+    /// The number of calls that had sent when the socket was found empty.
+    sent: Option<u64>,
+    skipped_polls: u32,
+}
+
+impl EmptySocketCache {
+    /// Reports whether a poll would find nothing. Outside of a world that is not known.
+    #[inline]
+    pub fn is_still_empty(&mut self) -> bool {
+        self.sent.is_some() && self.is_empty_at(world_page::sent())
+    }
+
+    /// Records the result of polling the socket.
+    #[inline]
+    pub fn record_poll(&mut self, found: bool) {
+        *self = EmptySocketCache { sent: if found { None } else { world_page::sent() }, skipped_polls: 0 };
+    }
+
+    fn is_empty_at(&mut self, sent: Option<u64>) -> bool {
+        self.skipped_polls += 1;
+        self.sent == sent && self.skipped_polls <= MAX_SKIPPED_POLLS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_stays_empty_until_a_call_sends_and_is_looked_at_now_and_then() {
+        let mut socket = EmptySocketCache::default();
+        assert!(!socket.is_still_empty(), "it was not looked at");
+        socket.sent = Some(7);
+        assert!(socket.is_empty_at(Some(7)) && !socket.is_empty_at(Some(8)));
+        let mut socket = EmptySocketCache { sent: Some(7), skipped_polls: 0 };
+        let looks = (0..100).take_while(|_| socket.is_empty_at(Some(7))).count();
+        assert_eq!(looks, MAX_SKIPPED_POLLS as usize);
+    }
+}

@@ -1,0 +1,155 @@
+//! The page that the supervisor of a world maps for a program: through it the program gives hints that need
+//! no stop.
+//!
+//! Its words are those of `clock_page.rs` in `verbs/world`, which writes them before a thread continues and
+//! reads them when it stops. One thread of the world runs at a time, so no two use the page at once.
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use super::system_call;
+
+#[repr(C)]
+struct WorldPage {
+    /// The clock of the world, in ns.
+    now_ns: AtomicU64,
+    readings_left: AtomicU64,
+    /// Number of points in a row at which no other thread continues.
+    points_left: AtomicU64,
+    /// Number of idle polls in a row of the running thread.
+    idle_polls: AtomicU64,
+    /// The idle flag of the running thread: not 0 if its latest call was an idle poll.
+    idle_poll: AtomicU64,
+    /// The time of the next occurrence that no thread of the world causes, in ns.
+    until_ns: AtomicU64,
+    /// Number of calls of the world that sent to a socket.
+    sent: AtomicU64,
+    reading_ns: AtomicU64,
+    /// The virtual time that a point takes, in ns.
+    point_ns: AtomicU64,
+    /// Number of idle polls in a row after which other threads run.
+    max_idle_polls: AtomicU64,
+}
+
+/// The address of the page, once the supervisor was asked.
+static WORLD_PAGE: AtomicPtr<WorldPage> = AtomicPtr::new(UNKNOWN);
+const UNKNOWN: *mut WorldPage = std::ptr::null_mut();
+/// The value that means that the supervisor gives no page.
+const NONE: *mut WorldPage = std::ptr::without_provenance_mut(1);
+
+fn page() -> Option<&'static WorldPage> {
+    let mut known = WORLD_PAGE.load(Ordering::Relaxed);
+    if known == UNKNOWN {
+        known = std::ptr::with_exposed_provenance_mut(system_call::world_page());
+        known = if known == UNKNOWN { NONE } else { known };
+        WORLD_PAGE.store(known, Ordering::Relaxed);
+    }
+    if known == NONE {
+        return None;
+    }
+    // SAFETY: the supervisor mapped the page before the program began, and nothing unmaps it.
+    Some(unsafe { &*known })
+}
+
+/// Marks a point at which another thread may continue. Returns whether the page says that none does.
+pub(super) fn point() -> bool {
+    page().is_some_and(WorldPage::point)
+}
+
+/// Records that the thread found nothing. Returns whether it may continue all the same.
+pub(super) fn idle_poll() -> bool {
+    page().is_some_and(WorldPage::idle_poll)
+}
+
+/// Returns how many calls of the world have sent to a socket; `None` without a page.
+pub(super) fn sent() -> Option<u64> {
+    page().map(|page| page.sent.load(Ordering::Relaxed))
+}
+
+impl WorldPage {
+    fn point(&self) -> bool {
+        // A thread with idle polls polls once more before others continue.
+        let is_idle = self.idle_polls.load(Ordering::Relaxed) >= self.max_idle_polls.load(Ordering::Relaxed);
+        if is_idle {
+            self.pass_time();
+        } else if !self.pass_point() {
+            return false;
+        }
+        // A new call shows that the one before it found something, if that call reported nothing.
+        if self.idle_poll.swap(0, Ordering::Relaxed) == 0 {
+            self.idle_polls.store(0, Ordering::Relaxed);
+        }
+        true
+    }
+
+    fn idle_poll(&self) -> bool {
+        let idle_polls = self.idle_polls.load(Ordering::Relaxed) + 1;
+        if idle_polls >= self.max_idle_polls.load(Ordering::Relaxed) || !self.pass_point() {
+            return false;
+        }
+        self.idle_polls.store(idle_polls, Ordering::Relaxed);
+        self.idle_poll.store(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Uses one of the remaining points, if nothing happens until then.
+    fn pass_point(&self) -> bool {
+        let left = self.points_left.load(Ordering::Relaxed);
+        let at_ns = self.now_ns.load(Ordering::Relaxed) + self.point_ns.load(Ordering::Relaxed);
+        if left == 0 || at_ns >= self.until_ns.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.points_left.store(left - 1, Ordering::Relaxed);
+        self.pass_time();
+        true
+    }
+
+    fn pass_time(&self) {
+        self.now_ns.fetch_add(self.point_ns.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(points: u64) -> WorldPage {
+        let word = AtomicU64::new;
+        WorldPage {
+            now_ns: word(1_000),
+            readings_left: word(0),
+            points_left: word(points),
+            idle_polls: word(0),
+            idle_poll: word(0),
+            until_ns: word(10_000),
+            sent: word(0),
+            reading_ns: word(50),
+            point_ns: word(600),
+            max_idle_polls: word(3),
+        }
+    }
+
+    fn state(page: &WorldPage) -> [u64; 4] {
+        [&page.now_ns, &page.points_left, &page.idle_polls, &page.idle_poll]
+            .map(|word| word.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn points_pass_until_none_is_left_or_something_happens() {
+        let few = page(2);
+        assert_eq!([few.point(), few.point(), few.point()], [true, true, false]);
+        assert_eq!(state(&few), [2_200, 0, 0, 0]);
+        let many = page(100);
+        assert_eq!((0..100).filter(|_| many.point()).count(), 14, "the clock stays below 10 µs");
+    }
+
+    #[test]
+    fn a_thread_that_looks_in_vain_goes_on_until_others_go_first() {
+        let page = page(100);
+        assert!(page.point() && page.idle_poll() && page.point() && page.idle_poll());
+        assert_eq!(state(&page), [3_400, 96, 2, 1]);
+        assert!(page.point() && !page.idle_poll(), "the third one is the supervisor's");
+        assert_eq!(state(&page), [4_000, 95, 2, 0]);
+        assert!(page.point());
+        assert_eq!(state(&page)[2], 0, "the call before it found something");
+    }
+}

@@ -1,0 +1,7 @@
+//! UDP sockets: options, control messages, scopes, and sockets without a protocol on top.
+
+pub mod message;
+pub mod raw;
+pub mod scope;
+pub mod socket;
+pub mod unread;

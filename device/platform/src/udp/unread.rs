@@ -1,0 +1,77 @@
+//! Unread data in the UDP sockets of this network namespace, as the kernel reports it.
+//!
+//! Processes that keep their UDP ports to themselves share no files that would say whether one of them has
+//! had a processor. But a process that has not taken what was sent to it cannot have answered.
+
+use std::net::IpAddr;
+
+use crate::outside;
+
+/// Files in which the kernel lists the sockets. They are those of the thread, which may have moved to another
+/// namespace.
+const TABLES: [&str; 2] = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"];
+
+/// Reports whether a socket that is bound to this address and port has something to take. Returns false as
+/// well if the kernel does not say.
+pub fn is_unread_at(address: IpAddr, port: u16) -> bool {
+    let table = if address.is_ipv4() { TABLES[0] } else { TABLES[1] };
+    outside::files::fact_text(table).is_ok_and(|text| is_unread_in(&text, &name_of(address, port)))
+}
+
+/// Returns the name that the table gives a socket: words of the address in the byte order of the processor,
+/// and the port.
+fn name_of(address: IpAddr, port: u16) -> String {
+    let octets = match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    let words = octets.as_chunks::<4>().0.iter().map(|word| format!("{:08X}", u32::from_ne_bytes(*word)));
+    format!("{}:{port:04X}", words.collect::<String>())
+}
+
+/// Reports whether the table lists unread bytes for the socket with this name. The columns of a line are its
+/// number, the local and the remote address, the state, and the bytes that wait to be sent and to be
+/// received.
+fn is_unread_in(table: &str, name: &str) -> bool {
+    table.lines().skip(1).any(|line| {
+        let mut columns = line.split_ascii_whitespace().skip(1);
+        let is_it = columns.next() == Some(name);
+        let received = columns.nth(2).and_then(|queues| queues.split_once(':')).map(|(_, received)| received);
+        is_it && received.is_some_and(|bytes| bytes.chars().any(|digit| digit != '0'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn a_socket_is_unread_until_it_was_read() {
+        for own in ["127.0.0.1:0", "[::1]:0"] {
+            let (Ok(receiver), Ok(sender)) = (UdpSocket::bind(own), UdpSocket::bind(own)) else {
+                eprintln!("not tested: this host has no {own}");
+                continue;
+            };
+            let name = receiver.local_addr().unwrap();
+            assert!(!is_unread_at(name.ip(), name.port()));
+            sender.send_to(b"x", name).unwrap();
+            assert!(is_unread_at(name.ip(), name.port()));
+            receiver.recv(&mut [0; 8]).unwrap();
+            assert!(!is_unread_at(name.ip(), name.port()));
+        }
+    }
+
+    #[test]
+    fn other_sockets_and_nonsense_are_not_unread() {
+        let name = name_of("127.0.0.1".parse().unwrap(), 4791);
+        assert_eq!(name.len(), "0100007F:12B7".len());
+        let line = |name: &str, queues: &str| format!("head\n 7: {name} 00000000:0000 07 {queues} 00:0 0\n");
+        assert!(is_unread_in(&line(&name, "00000000:00000900"), &name));
+        assert!(!is_unread_in(&line(&name, "00000900:00000000"), &name));
+        assert!(!is_unread_in(&line("0200007F:12B7", "00000000:00000900"), &name));
+        for nonsense in ["", "head\n", "head\n 7:\n", "head\n 7: x y z\n"] {
+            assert!(!is_unread_in(nonsense, &name));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Traces: the format of their files, and the analysis of what they record.
+//!
+//! A [`TraceReader`] reads a file of records ([`format`](mod@format)). A [`Timeline`] combines one or several
+//! traces: processes, their queue pairs, and the events of each work request, on one clock.
+//! [`MessageStories`] says where the time of slow messages went, [`Causes`] what caused it,
+//! [`RunDifferences`] how two runs differ, and requirements ([`require`]) are checked against a timeline.
+//!
+//! The crate `pumice-analysis` records the traces of a running device.
+
+// Input from the network, arguments or shared memory must never panic the program.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
+pub mod capture;
+mod diff;
+pub mod format;
+pub mod recorder;
+pub mod require;
+mod steps;
+pub mod tap;
+mod timeline;
+mod why;
+
+pub use diff::{Divergence, DivergenceKind, RunDifferences};
+pub use format::{
+    HeaderError, Item, ReadError, Record, TEXT_BYTES, TraceHeader, TraceReader, TracedFaultAction, VERSION,
+};
+pub use timeline::{
+    Arrow, CauseEvidence, Congestion, CongestionKind, FaultFact, Measure, Message, PacketIndex, Receive,
+    RefusedCall, RequestEnd, Setback, SetbackKind, Timeline, TimelineEvent, TimelineEventKind,
+    TimelineProcess, TracedPacket, TracedQueuePair,
+};
+pub use why::{
+    CauseGroup, CauseKind, Causes, MessageCause, MessageStories, MessageStory, PacketFate, PartKind,
+    Responsible, TimePart, TimeShare,
+};

@@ -1,0 +1,135 @@
+//! Effects of rules of fault plans, as records that can be read without parsing sentences.
+
+use crate::format::{Record, TracedFaultAction};
+use pumice_model::event::Event;
+use pumice_model::fates::completion::WorkSide;
+use pumice_model::fates::fired::CallFired;
+use pumice_model::fates::fired::CompletionEventFired;
+use pumice_model::fates::fired::CompletionFired;
+use pumice_model::fates::fired::Fired;
+use pumice_model::fates::identity::PacketService;
+use pumice_model::fates::incident::Incident;
+use pumice_transport::wire::{Syndrome, rnr_timer_ns};
+
+use super::naming;
+
+/// Fields that are the same in all records of one fault.
+#[derive(Debug, Clone, Copy, Default)]
+struct FaultFields<'a> {
+    rule: &'a str,
+    qp: Option<u32>,
+    side: u8,
+    message: u64,
+    ordinal: u64,
+}
+
+impl<'a> FaultFields<'a> {
+    const fn record(
+        self,
+        what: TracedFaultAction,
+        subject: &'a str,
+        delay_ns: u64,
+        lasts_ns: u64,
+    ) -> Record<'a> {
+        let FaultFields { rule, qp, side, message, ordinal } = self;
+        let what = what as u8;
+        Record::FaultDetail { rule, what, qp, side, message, subject, ordinal, delay_ns, lasts_ns }
+    }
+}
+
+/// Passes the records of a fault's event to `put`, one for each effect of the rule.
+pub(super) fn of_event(event: &Event<'_>, put: &mut dyn FnMut(&Record<'_>)) {
+    match event {
+        Event::FaultApplied { fault, .. } => of_packet(fault, put),
+        Event::CallFaultApplied { fault } => of_call(fault, put),
+        Event::CompletionFaultApplied { fault, .. } => of_completion(fault, put),
+        Event::CompletionEventFaultApplied { fault } => of_completion_event(fault, put),
+        _ => {}
+    }
+}
+
+fn of_packet(fault: &Fired<'_>, put: &mut dyn FnMut(&Record<'_>)) {
+    let Fired { rule, key, fate, .. } = fault;
+    let is_cm = key.service == PacketService::Cm;
+    let (qp, side, message) = ((!is_cm).then_some(key.qp), naming::side(key.side), key.message);
+    let detail = FaultFields { rule, qp, side, message, ordinal: 0 };
+    if let Some(partition_ns) = fault.partition_ns {
+        return put(&detail.record(TracedFaultAction::Partition, "", 0, partition_ns.unwrap_or(0)));
+    }
+    if let Some(incident) = fault.incident {
+        return of_incident(detail, incident, put);
+    }
+    if let Some(syndrome) = fate.refused {
+        let (name, delay_ns) = match syndrome {
+            Syndrome::RnrNak { timer_code } => ("rnr".to_owned(), rnr_timer_ns(timer_code)),
+            Syndrome::Nak(code) => (format!("{code:?}"), 0),
+            other => (format!("{other:?}"), 0),
+        };
+        return put(&detail.record(TracedFaultAction::Refused, &name, delay_ns, 0));
+    }
+    if fate.rejected.is_some() || fate.unanswered {
+        return put(&detail.record(TracedFaultAction::Rejected, "", 0, 0));
+    }
+    let flips = fate.flips.map(|flips| {
+        if flips.sealed { TracedFaultAction::CorruptedSilently } else { TracedFaultAction::Corrupted }
+    });
+    let reported = [
+        (fate.lost, TracedFaultAction::Lost),
+        (fate.delay_ns > 0, TracedFaultAction::Delayed),
+        (fate.behind_packets > 0, TracedFaultAction::Reordered),
+        (fate.copies > 0, TracedFaultAction::Duplicated),
+        (fate.kept_bytes.is_some(), TracedFaultAction::Truncated),
+        (fate.marked, TracedFaultAction::Marked),
+        (fate.notified, TracedFaultAction::Notified),
+    ];
+    for what in reported.into_iter().filter(|(happens, _)| *happens).map(|(_, what)| what).chain(flips) {
+        let delay_ns = match what {
+            TracedFaultAction::Delayed => fate.delay_ns,
+            TracedFaultAction::Reordered => fate.behind_ns,
+            _ => 0,
+        };
+        put(&detail.record(what, "", delay_ns, 0));
+    }
+}
+
+fn of_incident(detail: FaultFields<'_>, incident: Incident, put: &mut dyn FnMut(&Record<'_>)) {
+    let text = incident.to_string();
+    put(&detail.record(TracedFaultAction::Incident, &text, 0, incident.lasts_ns().unwrap_or(0)));
+}
+
+fn of_call(fault: &CallFired<'_>, put: &mut dyn FnMut(&Record<'_>)) {
+    let CallFired { rule, key, fate, .. } = fault;
+    let detail = FaultFields { rule, qp: key.qp, ordinal: key.ordinal, ..FaultFields::default() };
+    if fate.errno.is_some() {
+        put(&detail.record(TracedFaultAction::CallFailed, key.call, 0, 0));
+    }
+    if fate.delay_ns > 0 {
+        put(&detail.record(TracedFaultAction::CallSlowed, key.call, fate.delay_ns, 0));
+    }
+    if let Some(incident) = fate.incident {
+        of_incident(detail, incident, put);
+    }
+}
+
+fn of_completion(fault: &CompletionFired<'_>, put: &mut dyn FnMut(&Record<'_>)) {
+    let CompletionFired { rule, key, fate, .. } = fault;
+    let side = u8::from(key.class.side() == WorkSide::Receive);
+    let detail = FaultFields { rule, qp: Some(key.qp), side, message: key.message, ordinal: 0 };
+    if let Some(status) = fate.status {
+        put(&detail.record(TracedFaultAction::Status, status.name(), 0, 0));
+    }
+    if fate.delay_ns > 0 || fate.until.is_some() {
+        put(&detail.record(TracedFaultAction::CompletionLate, "", fate.delay_ns, 0));
+    }
+}
+
+fn of_completion_event(fault: &CompletionEventFired<'_>, put: &mut dyn FnMut(&Record<'_>)) {
+    let CompletionEventFired { rule, key, fate, .. } = fault;
+    let detail = FaultFields { rule, ordinal: key.nth, ..FaultFields::default() };
+    if fate.delay_ns > 0 {
+        put(&detail.record(TracedFaultAction::EventLate, "", fate.delay_ns, 0));
+    }
+    if fate.more > 0 {
+        put(&detail.record(TracedFaultAction::EventsMerged, "", fate.within_ns, 0));
+    }
+}

@@ -1,0 +1,20 @@
+//! The recorder of traces: the history of every message, as a file (`--trace`).
+//!
+//! A [`TraceSubscriber`] subscribes to the device's events and records them in the compact form that
+//! [`crate::format`] defines. The code that reads traces is in that crate, too.
+//!
+//! The file is bounded: beyond its limit records are counted and left out. A thread writes the records some
+//! milliseconds later, so that a process that is killed leaves all but its last moments behind.
+
+mod fault_detail;
+mod file;
+mod last_paths;
+mod naming;
+mod queue;
+mod subscriber;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub use file::create_private;
+pub use subscriber::{ClockBase, DEFAULT_LIMIT_BYTES, TraceFile, TraceNetwork, TraceSource, TraceSubscriber};

@@ -1,0 +1,192 @@
+//! Measures a quantity in traces.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use pumice_transport::types::SendOpcode;
+use pumice_transport::wire::Opcode;
+
+use super::grammar::RequirementScope;
+use super::quantity::{MeasuredOperation, Quantity, Statistic};
+use crate::timeline::{
+    CongestionKind, Message, SetbackKind, Timeline, TimelineProcess, TracedPacket, TracedQueuePair,
+};
+
+/// Length of the ICRC, which follows the payload of a packet, in bytes.
+const ICRC_BYTES: u32 = 4;
+/// Status of a request that was not executed because one before it failed.
+const FLUSHED: u8 = 5;
+
+/// Returns the value of a quantity in the base unit of its kind, or `None` if there is nothing to measure.
+pub(super) fn of(timeline: &Timeline, quantity: Quantity, scope: &RequirementScope) -> Option<f64> {
+    let part = MeasuredPart { timeline, scope };
+    let count = |value: usize| Some(value as f64);
+    let sum = |of: &dyn Fn(&TracedQueuePair) -> usize| count(part.queue_pairs().map(of).sum());
+    match quantity {
+        Quantity::RdmaBytes => Some((part.bytes(true) + part.bytes(false)) as f64),
+        Quantity::RdmaSent => Some(part.bytes(true) as f64),
+        Quantity::RdmaReceived => Some(part.bytes(false) as f64),
+        Quantity::RdmaPackets => count(part.packets().count()),
+        Quantity::RdmaRate => part.rate(),
+        Quantity::Messages => sum(&|qp| {
+            let sent = qp.messages.iter().filter(|one| status(one) == Some(0)).count();
+            sent + qp.receives.iter().filter(|one| one.end.status == 0).count()
+        }),
+        Quantity::Failures => sum(&|qp| ended(qp, |status| status != 0 && status != FLUSHED)),
+        Quantity::Flushed => sum(&|qp| ended(qp, |status| status == FLUSHED)),
+        Quantity::Unfinished => count(part.unfinished()),
+        Quantity::Retransmissions => {
+            count(part.packets().filter(|(_, packet)| packet.is_sent && packet.transmission > 1).count())
+        }
+        Quantity::Timeouts => sum(&|qp| {
+            let setbacks = qp.messages.iter().flat_map(|one| &one.setbacks);
+            setbacks.filter(|one| one.is_own && matches!(one.kind, SetbackKind::TimedOut { .. })).count()
+        }),
+        Quantity::Rnr => sum(&|qp| qp.rnr_naks_ns.len()),
+        Quantity::Drops => {
+            count(part.packets().filter(|(_, packet)| packet.is_lost || packet.is_dropped).count())
+        }
+        Quantity::Duplicates => sum(&|qp| qp.duplicates.len()),
+        Quantity::Congestion => sum(&|qp| {
+            let heard = qp.congestion.iter();
+            heard.filter(|one| !matches!(one.kind, CongestionKind::Rate(_))).count()
+        }),
+        Quantity::Refusals => count(part.processes().map(|one| one.evidence.refusals.len()).sum()),
+        Quantity::Faults => count(part.processes().map(|one| one.evidence.faults.len()).sum()),
+        Quantity::Stalls => count(part.processes().map(|one| one.evidence.stalls_ns.len()).sum()),
+        Quantity::QueuePairs => count(part.queue_pairs().filter(|qp| !qp.packets.is_empty()).count()),
+        Quantity::Peers => {
+            let paths = part.packets().filter_map(|(qp, packet)| other_end(qp, packet));
+            count(paths.collect::<HashSet<IpAddr>>().len())
+        }
+        Quantity::Processes => count(part.processes().count()),
+        Quantity::Duration => {
+            let spans = part.processes().map(|one| one.span_ns).filter(|(from, to)| from <= to);
+            let (from_ns, to_ns) = spans.reduce(|one, next| (one.0.min(next.0), one.1.max(next.1)))?;
+            Some(to_ns.saturating_sub(from_ns) as f64)
+        }
+        Quantity::Latency(statistic, operation) => part.latency(statistic, operation),
+    }
+}
+
+/// The part of a timeline that is measured.
+struct MeasuredPart<'a> {
+    timeline: &'a Timeline,
+    scope: &'a RequirementScope,
+}
+
+impl<'a> MeasuredPart<'a> {
+    fn processes(&self) -> impl Iterator<Item = &'a TimelineProcess> {
+        let device = self.scope.device.as_deref();
+        let is_meant = move |name: &str| device.is_none_or(|device| device == name);
+        self.timeline.processes.iter().filter(move |one| is_meant(&one.header.device))
+    }
+
+    /// Returns the queue pairs that are connected to the peer, or that exchange packets with it.
+    fn queue_pairs(&self) -> impl Iterator<Item = &'a TracedQueuePair> {
+        self.queue_pairs_of(self.processes())
+    }
+
+    /// Counts the requests that had not ended when their trace did. Traces that were recorded only for a
+    /// while do not count, because their processes went on.
+    fn unfinished(&self) -> usize {
+        let whole = self.queue_pairs_of(self.processes().filter(|one| one.began_ns.is_none()));
+        whole.map(|qp| qp.messages.iter().filter(|one| one.end.is_none()).count()).sum()
+    }
+
+    fn queue_pairs_of(
+        &self,
+        processes: impl Iterator<Item = &'a TimelineProcess>,
+    ) -> impl Iterator<Item = &'a TracedQueuePair> {
+        let peer = self.scope.peer;
+        let is_meant = move |qp: &TracedQueuePair| {
+            peer.is_none_or(|peer| {
+                let talks = qp.paths.iter().any(|(from, to)| *from == peer || *to == peer);
+                talks || qp.peer.is_some_and(|(address, _)| address == peer)
+            })
+        };
+        processes.flat_map(|one| &one.queue_pairs).filter(move |qp| is_meant(qp))
+    }
+
+    fn packets(&self) -> impl Iterator<Item = (&'a TracedQueuePair, &'a TracedPacket)> {
+        let peer = self.scope.peer;
+        let all = self.queue_pairs().flat_map(|qp| qp.packets.iter().map(move |packet| (qp, packet)));
+        all.filter(move |(qp, packet)| peer.is_none_or(|peer| other_end(qp, packet) == Some(peer)))
+    }
+
+    /// Sums the payload bytes that were sent for the first time, or that arrived.
+    fn bytes(&self, is_sent: bool) -> u64 {
+        let counts = |packet: &TracedPacket| {
+            let is_first = packet.is_sent && packet.transmission <= 1;
+            packet.is_sent == is_sent && (is_first || !packet.is_sent) && !packet.is_dropped
+        };
+        let packets = self.packets().filter(|(_, packet)| counts(packet));
+        packets.map(|(_, packet)| payload_bytes(packet)).sum()
+    }
+
+    fn rate(&self) -> Option<f64> {
+        let times = self.packets().map(|(_, packet)| packet.at_ns);
+        let (first_ns, last_ns) =
+            times.fold((u64::MAX, 0), |(first, last), at_ns| (first.min(at_ns), last.max(at_ns)));
+        let ns = last_ns.checked_sub(first_ns).filter(|ns| *ns > 0)?;
+        let bits = (self.bytes(true) + self.bytes(false)) as f64 * 8.0;
+        Some(bits * 1e9 / ns as f64)
+    }
+
+    fn latency(&self, statistic: Statistic, operation: MeasuredOperation) -> Option<f64> {
+        let messages = self.queue_pairs().flat_map(|qp| &qp.messages);
+        let fits = |one: &&Message| status(one) == Some(0) && is_of(one, operation);
+        let mut times: Vec<u64> =
+            messages.filter(fits).map(|one| one.last_ns().saturating_sub(one.posted_ns)).collect();
+        times.sort_unstable();
+        let last = times.len().checked_sub(1)?;
+        let value = match statistic {
+            Statistic::Min => *times.first()?,
+            Statistic::Max => *times.last()?,
+            Statistic::Mean => {
+                let sum: u128 = times.iter().copied().map(u128::from).sum();
+                u64::try_from(sum / times.len() as u128).ok()?
+            }
+            // The smallest value that at least this share of the values does not exceed.
+            Statistic::Permille(permille) => {
+                let rank = (times.len() as u64 * u64::from(permille)).div_ceil(1000);
+                *times.get((rank as usize).saturating_sub(1).min(last))?
+            }
+        };
+        Some(value as f64)
+    }
+}
+
+fn status(message: &Message) -> Option<u8> {
+    message.end.map(|end| end.status)
+}
+
+fn ended(qp: &TracedQueuePair, counts: impl Fn(u8) -> bool) -> usize {
+    let sends = qp.messages.iter().filter_map(status);
+    sends.chain(qp.receives.iter().map(|one| one.end.status)).filter(|status| counts(*status)).count()
+}
+
+fn is_of(message: &Message, operation: MeasuredOperation) -> bool {
+    let opcode = SendOpcode::from_number(u32::from(message.opcode));
+    let name = opcode.map_or("", SendOpcode::name);
+    match operation {
+        MeasuredOperation::Message => true,
+        MeasuredOperation::Send => name.contains("SEND"),
+        MeasuredOperation::Write => name.contains("WRITE"),
+        MeasuredOperation::Read => name.contains("READ"),
+        MeasuredOperation::Atomic => {
+            opcode.is_some_and(|opcode| opcode.info().needs_response()) && !name.contains("READ")
+        }
+    }
+}
+
+/// Returns the address at the other end of a packet's path.
+fn other_end(qp: &TracedQueuePair, packet: &TracedPacket) -> Option<IpAddr> {
+    let (from, to) = *qp.paths.get(packet.path? as usize)?;
+    Some(if packet.is_sent { to } else { from })
+}
+
+fn payload_bytes(packet: &TracedPacket) -> u64 {
+    let headers = Opcode::from_byte(packet.opcode).info().map_or(0, |info| info.header_bytes as u32);
+    u64::from(packet.length.saturating_sub(headers).saturating_sub(ICRC_BYTES))
+}

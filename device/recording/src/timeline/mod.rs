@@ -1,0 +1,20 @@
+//! Timelines: traces combined, so that every work request has its events on one clock.
+
+mod arrows;
+mod budget;
+mod build;
+mod clock;
+mod evidence;
+mod hosts;
+mod model;
+mod process;
+mod queue_pair;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use evidence::{CauseEvidence, FaultFact, RefusedCall};
+pub use model::{
+    Arrow, Congestion, CongestionKind, Measure, Message, PacketIndex, Receive, RequestEnd, Setback,
+    SetbackKind, Timeline, TimelineEvent, TimelineEventKind, TimelineProcess, TracedPacket, TracedQueuePair,
+};

@@ -1,0 +1,164 @@
+//! Reliability of a responder: its window, and the SACKs that report it.
+
+use super::window::{Placement, ReceiveWindow};
+use crate::mrc::constants::{
+    MAX_SACKS_OF_A_TRIGGER, OUT_OF_WINDOW_NACK_INTERVAL_NS, SACK_LEAST_PACKET_BYTES, SACK_THRESHOLD_BYTES,
+};
+use crate::mrc::entropy::Entropy;
+use crate::mrc::wire::{CcState, PathMark, SackTrigger, Seth};
+use crate::wire::Psn;
+
+/// The packet or probe that a SACK answers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SackCause {
+    /// PSN of the packet, or number of the probe.
+    pub(crate) trigger: Result<Psn, u16>,
+    pub(crate) mark: PathMark,
+    pub(crate) entropy: Entropy,
+    pub(crate) timestamp: u16,
+    /// Low 16 bits of the numbers of this queue pair and of the peer's.
+    pub(crate) ids: (u16, u16),
+}
+
+#[derive(Debug)]
+pub(crate) struct ReceiveReliability {
+    window: ReceiveWindow,
+    /// Window in units, as SACKs report it; 0 if it may not change.
+    granted_units: u8,
+    max_units: u8,
+    threshold_bytes: u32,
+    trigger_bytes: u32,
+    received_bytes: u64,
+    /// Number below which SACKs have reported all packets.
+    sacked_up_to: u64,
+    penalty: u8,
+    restores: bool,
+    nacked_ns: Option<u64>,
+}
+
+impl ReceiveReliability {
+    pub(crate) fn new(first: Psn, units: u8, is_dynamic: bool, mtu_bytes: u32) -> ReceiveReliability {
+        let window = ReceiveWindow::new(first, units);
+        let half = window.width().saturating_mul(mtu_bytes) / 2;
+        ReceiveReliability {
+            window,
+            granted_units: if is_dynamic { units.max(1) } else { 0 },
+            max_units: units.max(1),
+            threshold_bytes: SACK_THRESHOLD_BYTES.min(half),
+            trigger_bytes: 0,
+            received_bytes: 0,
+            sacked_up_to: 0,
+            penalty: 0,
+            restores: false,
+            nacked_ns: None,
+        }
+    }
+
+    /// Returns the number of slots that a ring of all packets of the window needs.
+    pub(crate) fn slots(&self) -> usize {
+        self.window.slots()
+    }
+
+    /// Changes the width of the window, at most to the first width. Without dynamic MPR the width does not
+    /// change.
+    pub(crate) fn set_units(&mut self, units: u8) {
+        if self.granted_units > 0 {
+            self.granted_units = units.clamp(1, self.max_units);
+            self.window.set_units(self.granted_units);
+        }
+    }
+
+    /// Sets the penalty that SACKs impose on the sender's window from now on.
+    pub(crate) fn set_penalty(&mut self, penalty: u8, restores: bool) {
+        (self.penalty, self.restores) = (penalty & 0x7f, restores);
+    }
+
+    pub(crate) fn place(&self, psn: Psn) -> Placement {
+        self.window.place(psn)
+    }
+
+    pub(crate) fn cack_psn(&self) -> Psn {
+        self.window.cack_psn()
+    }
+
+    /// Records that a new packet was placed, with its bytes including all headers and its data bytes. Reports
+    /// whether a SACK is due.
+    pub(crate) fn accept(&mut self, number: u64, nominal_bytes: u32, payload_bytes: u32) -> bool {
+        self.window.insert(number);
+        self.sacked_up_to = self.sacked_up_to.min(number);
+        self.received_bytes = self.received_bytes.wrapping_add(nominal_bytes.into());
+        self.trigger_bytes = self.trigger_bytes.saturating_add(payload_bytes.max(SACK_LEAST_PACKET_BYTES));
+        self.trigger_bytes >= self.threshold_bytes
+    }
+
+    /// Returns the number of the expected packet if it has arrived, and expects the next one.
+    pub(crate) fn advance(&mut self) -> Option<u64> {
+        self.window.advance()
+    }
+
+    /// Reports whether a NACK of a PSN beyond the window may be sent now.
+    pub(crate) fn may_nack(&mut self, now_ns: u64) -> bool {
+        let is_early = |last: u64| now_ns < last.saturating_add(OUT_OF_WINDOW_NACK_INTERVAL_NS);
+        if self.nacked_ns.is_some_and(is_early) {
+            return false;
+        }
+        self.nacked_ns = Some(now_ns);
+        true
+    }
+
+    /// Sends the SACKs that a packet or a probe causes: usually one, and more if more packets have arrived
+    /// than were reported.
+    pub(crate) fn sacks(&mut self, cause: &SackCause, mut send: impl FnMut(Seth, CcState)) {
+        self.trigger_bytes = 0;
+        let (expected, highest) = (self.window.expected(), self.window.highest());
+        if cause.trigger.is_err() {
+            self.sacked_up_to = expected;
+        }
+        for _ in 0..MAX_SACKS_OF_A_TRIGGER {
+            let newest = highest.saturating_sub(64).max(expected);
+            let base = self.sacked_up_to.max(expected).min(newest);
+            send(self.seth(cause, base), self.state(cause));
+            self.sacked_up_to = self.sacked_up_to.max(base.saturating_add(64).min(highest));
+            if self.sacked_up_to >= highest {
+                return;
+            }
+        }
+    }
+
+    fn seth(&self, cause: &SackCause, base: u64) -> Seth {
+        let cack_psn = self.window.cack_psn();
+        let trigger = match cause.trigger {
+            Ok(psn) => {
+                let distance = psn.since(cack_psn);
+                // All packets far below have arrived.
+                SackTrigger::Packet { offset: i16::try_from(distance).unwrap_or(0) }
+            }
+            Err(probe_id) => SackTrigger::Probe { probe_id },
+        };
+        // The cumulative PSN, which the offset is relative to, is the one before the expected PSN.
+        let offset = base - self.window.expected() + 1;
+        Seth {
+            mark: cause.mark,
+            trigger,
+            entropy: cause.entropy,
+            spdcid: cause.ids.0,
+            dpdcid: cause.ids.1,
+            cack_psn,
+            cc_type: CcState::CC_TYPE,
+            cc_flags: 0,
+            mpr: self.granted_units,
+            sack_offset: i16::try_from(offset).unwrap_or(i16::MAX),
+            bitmap: self.window.bits_from(base),
+        }
+    }
+
+    fn state(&self, cause: &SackCause) -> CcState {
+        CcState {
+            timestamp: cause.timestamp,
+            ooo_count: self.window.above().min(0x7fff) as u16,
+            restore_cwnd: self.restores,
+            rcv_cwnd_pen: self.penalty,
+            rcvd_bytes: self.received_bytes.div_ceil(256) as u32 & 0xff_ffff,
+        }
+    }
+}

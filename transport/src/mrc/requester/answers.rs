@@ -1,0 +1,266 @@
+//! Handling of the peer's answers: SACK, NACK, transport ACK and NAK.
+
+use super::{LossProof, MrcFailure, MrcRequester};
+use crate::host::Host;
+use crate::mrc::congestion::{LossSample, SackSample};
+use crate::mrc::constants::MPR_UNIT;
+use crate::mrc::paths::PathReport;
+use crate::mrc::turn::MrcCallContext;
+use crate::mrc::wire::{CcState, MrcBth, NackReason, Neth, PathMark, SackTrigger, Seth, since_timestamp_ns};
+use crate::types::WcStatus;
+use crate::wire::{Aeth, NakCode, Psn, Syndrome};
+
+impl MrcRequester {
+    /// Handles a SACK, which reports packets that have arrived.
+    pub(crate) fn handle_sack<H: Host>(
+        &mut self,
+        turn: &mut MrcCallContext<'_, H>,
+        bth: &MrcBth,
+        seth: &Seth,
+        state: &CcState,
+    ) {
+        let Some(cumulative) = self.number_of(seth.cack_psn) else {
+            turn.statistics.dropped += 1;
+            return;
+        };
+        self.active_ns = turn.now_ns;
+        self.probes.note_received();
+        let below = u64::try_from(cumulative + 1).unwrap_or(0);
+        let is_newest = below >= self.flight.base();
+        if is_newest && seth.mpr > 0 && turn.settings.has_dynamic_mpr {
+            self.width = (u64::from(seth.mpr) * u64::from(MPR_UNIT)).min(self.most_width);
+        }
+        // The packet that caused the SACK comes first: its round trip and path are known only while it is in
+        // flight.
+        let rtt_ns = self.handle_trigger(turn, bth.retransmission, seth, state);
+        self.arrive_bits(seth);
+        if self.flight.arrive_below(below) {
+            self.retry.progress();
+            self.unacknowledged_ns = turn.now_ns;
+        }
+        self.settle();
+        self.inform(turn.now_ns, seth, state, rtt_ns);
+        if let SackTrigger::Probe { probe_id } = seth.trigger {
+            self.handle_probe_answer(turn, probe_id, seth, state, below);
+        }
+        self.find_holes(turn.now_ns, turn.settings.mtu_bytes(), turn.statistics);
+    }
+
+    /// Handles the packet that caused a SACK. Returns its round trip, unless it is ambiguous.
+    fn handle_trigger<H: Host>(
+        &mut self,
+        turn: &mut MrcCallContext<'_, H>,
+        is_retransmission: bool,
+        seth: &Seth,
+        state: &CcState,
+    ) -> Option<u64> {
+        let report = match seth.mark {
+            PathMark::SkipOnce => Some(PathReport::Congested),
+            PathMark::AlwaysSkip => Some(PathReport::AlwaysSkip),
+            PathMark::None | PathMark::Reserved => None,
+        };
+        if let Some(report) = report {
+            self.paths.report(turn.now_ns, seth.entropy, report);
+        }
+        let path = self.paths.find(seth.entropy);
+        let SackTrigger::Packet { .. } = seth.trigger else { return None };
+        if let Some(ev) = path.and_then(|path| self.paths.ev(path)) {
+            turn.reverse.confirm(turn.now_ns, ev);
+        }
+        let number = u64::try_from(self.number_of(seth.ack_psn()?)?).ok()?;
+        let is_retired = self.flight.get(number).is_none();
+        let sent = self.flight.arrive(number);
+        let rtt_ns = match sent {
+            // The arrival was known before.
+            None if !is_retired => None,
+            Some(sent) if (sent.attempts, is_retransmission) == (1, false) => {
+                Some(turn.now_ns.saturating_sub(sent.sent_ns))
+            }
+            Some(sent) if (sent.attempts, is_retransmission) == (2, true) => {
+                self.flight.arrived_up_to(sent.order);
+                Some(turn.now_ns.saturating_sub(sent.sent_ns))
+            }
+            Some(_) => None,
+            // All packets before it have arrived as well. The time stamp gives the round trip if the packet
+            // was sent once.
+            None if is_retransmission || state.timestamp == 0 || !self.has_timestamps => None,
+            None => Some(since_timestamp_ns(turn.now_ns, state.timestamp)),
+        };
+        if let Some(rtt_ns) = rtt_ns.filter(|_| sent.is_some()) {
+            self.measured(rtt_ns);
+        }
+        rtt_ns
+    }
+
+    fn arrive_bits(&mut self, seth: &Seth) {
+        let base = self.psn_of(self.flight.base());
+        let start = i64::from(seth.bitmap_base().since(base));
+        let mut bits = seth.bitmap;
+        while bits != 0 {
+            let bit = bits.trailing_zeros();
+            bits &= bits - 1;
+            if let Ok(ahead) = u64::try_from(start + i64::from(bit)) {
+                let _ = self.flight.arrive(self.flight.base() + ahead);
+            }
+        }
+    }
+
+    /// Passes a SACK to congestion control.
+    fn inform(&mut self, now_ns: u64, seth: &Seth, state: &CcState, rtt_ns: Option<u64>) {
+        if seth.cc_type != CcState::CC_TYPE {
+            return;
+        }
+        // The upper half of the 24-bit range means that the SACK is older.
+        let ahead = state.rcvd_bytes.wrapping_sub(self.received_units) & 0xff_ffff;
+        let new_units = if ahead < 1 << 23 { ahead } else { 0 };
+        if new_units > 0 {
+            self.received_units = state.rcvd_bytes;
+        }
+        let new_bytes = u64::from(new_units) * 256;
+        self.inflight_bytes = self.inflight_bytes.saturating_sub_unsigned(new_bytes);
+        self.settle();
+        self.congestion.handle_sack(&SackSample {
+            now_ns,
+            new_bytes,
+            is_marked: seth.mark == PathMark::SkipOnce,
+            rtt_ns,
+            inflight_bytes: self.inflight_now(),
+            penalty: state.rcv_cwnd_pen,
+            restore_cwnd: state.restore_cwnd,
+            is_limited_by_program: !self.queue.can_cut(),
+        });
+    }
+
+    /// Handles the answer to a probe, which reports the arrival of all packets that left before the probe.
+    fn handle_probe_answer<H: Host>(
+        &mut self,
+        turn: &mut MrcCallContext<'_, H>,
+        probe_id: u16,
+        seth: &Seth,
+        state: &CcState,
+        below: u64,
+    ) {
+        let Some(probe) = self.probes.find(probe_id) else { return };
+        if !self.has_rtt {
+            self.measured(turn.now_ns.saturating_sub(probe.sent_ns));
+        }
+        if probe.is_test {
+            self.probes.forget(probe_id);
+            self.paths.probe_answered(probe.path, seth.mark == PathMark::SkipOnce);
+        } else if let Some(ev) = self.paths.ev(probe.path) {
+            turn.reverse.confirm(turn.now_ns, ev);
+        }
+        // Packets count as lost only if this side knows of all that have arrived beyond the cumulative PSN.
+        let knows_all = self.flight.arrived() == usize::from(state.ooo_count);
+        if below != self.flight.base() || !knows_all {
+            return;
+        }
+        let age_ns = self.hole_age_ns();
+        let is_old = |sent_ns: u64| sent_ns.saturating_add(age_ns) <= turn.now_ns;
+        let before = self.flight.flying_before(probe.order);
+        let lost: alloc::vec::Vec<u64> =
+            before.filter(|(_, sent)| is_old(sent.sent_ns)).map(|(number, _)| number).collect();
+        for number in lost {
+            self.lose(turn.now_ns, number, LossProof::Probe, turn.statistics);
+        }
+    }
+
+    /// Handles a NACK, which refuses one packet.
+    ///
+    /// # Errors
+    /// The peer cannot continue, or has refused the packet too often.
+    pub(crate) fn handle_nack<H: Host>(
+        &mut self,
+        turn: &mut MrcCallContext<'_, H>,
+        neth: &Neth,
+    ) -> Result<(), MrcFailure> {
+        let number = self.number_of(neth.nack_psn).and_then(|number| u64::try_from(number).ok());
+        let Some(number) = number else {
+            turn.statistics.dropped += 1;
+            return Ok(());
+        };
+        turn.statistics.nacks += 1;
+        turn.statistics.trims += u64::from(neth.reason.is_trim());
+        (self.active_ns, _) = (turn.now_ns, self.probes.note_received());
+        if neth.reason == NackReason::Trimmed {
+            self.paths.report(turn.now_ns, neth.entropy, PathReport::Congested);
+        }
+        // The packet may have been retransmitted since, by another path.
+        let is_of = |path: u16| self.paths.ev(path).is_some_and(|ev| ev.entropy == neth.entropy);
+        let Some(sent) = self.flight.get(number).copied().filter(|sent| is_of(sent.path)) else {
+            return Ok(());
+        };
+        if neth.reason == NackReason::UnexpectedEvent {
+            return Err(MrcFailure { number, status: WcStatus::RemOpErr });
+        }
+        if self.flight.lose(number).is_none() {
+            return Ok(());
+        }
+        self.inflight_bytes -= i64::from(sent.size_bytes);
+        let rtt_ns = turn.now_ns.saturating_sub(sent.sent_ns);
+        self.measured(rtt_ns);
+        if neth.reason.is_trim() {
+            self.congestion.handle_trim(&LossSample {
+                now_ns: turn.now_ns,
+                size_bytes: sent.size_bytes.into(),
+                rtt_ns: Some(rtt_ns),
+                inflight_bytes: self.inflight_now(),
+            });
+        }
+        self.settle();
+        if number == self.flight.base() && self.retry.nack(turn.now_ns).is_err() {
+            return Err(MrcFailure { number, status: WcStatus::RetryExcErr });
+        }
+        Ok(())
+    }
+
+    /// Handles a transport ACK or NAK, which completes messages.
+    ///
+    /// # Errors
+    /// The peer has refused a message.
+    pub(crate) fn handle_acknowledge<H: Host>(
+        &mut self,
+        turn: &mut MrcCallContext<'_, H>,
+        psn: Psn,
+        aeth: &Aeth,
+    ) -> Result<(), MrcFailure> {
+        let Some(number) = self.number_of(psn) else {
+            turn.statistics.dropped += 1;
+            return Ok(());
+        };
+        let status = match Syndrome::from_byte(aeth.syndrome) {
+            Syndrome::Ack { .. } => {
+                let below = u64::try_from(number + 1).unwrap_or(0);
+                self.active_ns = turn.now_ns;
+                if self.flight.arrive_below(below) {
+                    self.retry.progress();
+                }
+                self.settle();
+                if self.queue.acknowledge(&turn.settings.context, below, turn.host) {
+                    self.retry.progress();
+                    (self.unacknowledged_ns, self.ack_rounds) = (turn.now_ns, 0);
+                    self.asks_for_ack = false;
+                }
+                return Ok(());
+            }
+            Syndrome::Nak(NakCode::InvalidRequest) => WcStatus::RemInvReqErr,
+            Syndrome::Nak(NakCode::RemoteAccess) => WcStatus::RemAccessErr,
+            Syndrome::Nak(NakCode::RemoteOperation) => WcStatus::RemOpErr,
+            // MRC has no other syndromes.
+            _ => {
+                turn.statistics.dropped += 1;
+                return Ok(());
+            }
+        };
+        match u64::try_from(number) {
+            Ok(number) if self.queue.again(number).is_some() => {
+                self.queue.acknowledge_count(&turn.settings.context, aeth.msn, number, turn.host);
+                Err(MrcFailure { number, status })
+            }
+            _ => {
+                turn.statistics.dropped += 1;
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The requester of a queue pair. It cuts WRITE messages into packets, assigns paths to them, and retransmits
+//! what is lost.
+
+mod answers;
+mod probes;
+mod timers;
+mod transmit;
+
+use alloc::boxed::Box;
+
+use self::probes::Probes;
+use super::congestion::{CongestionControl, LossSample};
+use super::constants::{HOLE_AGE_SHARE, MIN_HOLE_LAG, MPR_UNIT};
+use super::paths::{PathReport, PathSet};
+use super::reliability::{Flight, RetryTimer};
+use super::semantics::MrcSendQueue;
+use super::settings::{MrcSettings, RequesterAttributes};
+use super::statistics::MrcStatistics;
+use crate::host::Host;
+use crate::types::{SendRequest, WcStatus};
+use crate::wire::Psn;
+
+/// A failure of the queue pair: the message of a packet completes with a status, and all later ones are
+/// flushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MrcFailure {
+    pub(crate) number: u64,
+    pub(crate) status: WcStatus,
+}
+
+/// The way in which a loss was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LossProof {
+    /// Later packets have arrived.
+    Hole,
+    /// A later probe was answered.
+    Probe,
+    /// No answer arrived in time.
+    Timer,
+}
+
+#[derive(Debug)]
+pub(crate) struct MrcRequester {
+    queue: MrcSendQueue,
+    flight: Flight,
+    retry: RetryTimer,
+    paths: PathSet,
+    probes: Probes,
+    congestion: Box<dyn CongestionControl>,
+    first_psn: Psn,
+    /// Largest width of the window in PSNs, as agreed. `width` is the current one.
+    most_width: u64,
+    width: u64,
+    has_trimming: bool,
+    has_timestamps: bool,
+    /// Number of bytes in flight, as congestion control counts them.
+    inflight_bytes: i64,
+    received_units: u32,
+    smooth_rtt_ns: u64,
+    has_rtt: bool,
+    /// Time of the last packet from the peer or to it.
+    active_ns: u64,
+    /// Time at which the oldest hole counts as lost.
+    hole_ns: Option<u64>,
+    /// Time since which a transport ACK is missing. `ack_rounds` is the number of requests for it.
+    unacknowledged_ns: u64,
+    ack_rounds: u32,
+    asks_for_ack: bool,
+}
+
+impl MrcRequester {
+    pub(crate) fn new(settings: &MrcSettings, attributes: RequesterAttributes) -> MrcRequester {
+        let width = u64::from(attributes.mpr.max(1)) * u64::from(MPR_UNIT);
+        let mut probes = Probes::default();
+        // The first probe measures the round trip.
+        probes.ask();
+        MrcRequester {
+            queue: MrcSendQueue::new(settings.max_send_wr, settings.mtu_bytes(), attributes.max_wimm),
+            flight: Flight::default(),
+            retry: RetryTimer::new(attributes.timeout, attributes.linear_cnt, attributes.exp_cnt),
+            paths: PathSet::new(&attributes.profile, attributes.seed),
+            probes,
+            congestion: attributes.congestion,
+            first_psn: attributes.first_psn,
+            most_width: width,
+            width,
+            has_trimming: attributes.has_trimming,
+            has_timestamps: attributes.has_timestamps,
+            inflight_bytes: 0,
+            received_units: 0,
+            smooth_rtt_ns: attributes.base_rtt_ns.max(1),
+            has_rtt: false,
+            active_ns: 0,
+            hole_ns: None,
+            unacknowledged_ns: 0,
+            ack_rounds: 0,
+            asks_for_ack: false,
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &MrcSendQueue {
+        &self.queue
+    }
+
+    pub(crate) fn paths(&self) -> &PathSet {
+        &self.paths
+    }
+
+    pub(crate) fn paths_mut(&mut self) -> &mut PathSet {
+        &mut self.paths
+    }
+
+    pub(crate) fn congestion_window_bytes(&self) -> u64 {
+        self.congestion.window_bytes()
+    }
+
+    pub(crate) fn smooth_rtt_ns(&self) -> u64 {
+        self.smooth_rtt_ns
+    }
+
+    /// Reports whether no data of this side is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flight.is_empty()
+    }
+
+    pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32, imm: Option<[u8; 4]>) {
+        self.queue.post(request, length, imm);
+    }
+
+    fn psn_of(&self, number: u64) -> Psn {
+        // Only the low 24 bits count.
+        self.first_psn.plus(number as u32)
+    }
+
+    /// Returns the number of a PSN near those in flight, which may be below them; `None` if it was never
+    /// sent.
+    fn number_of(&self, psn: Psn) -> Option<i64> {
+        let base = i64::try_from(self.flight.base()).ok()?;
+        let number = base + i64::from(psn.since(self.psn_of(self.flight.base())));
+        let is_sent = number < i64::try_from(self.flight.next()).ok()?;
+        is_sent.then_some(number)
+    }
+
+    /// Returns the first number beyond the peer's window.
+    fn limit(&self) -> u64 {
+        self.flight.base() + self.width
+    }
+
+    fn inflight_now(&self) -> u64 {
+        self.inflight_bytes.max(0) as u64
+    }
+
+    /// Returns the age at which a hole counts as lost: a round trip and a fraction of it.
+    fn hole_age_ns(&self) -> u64 {
+        self.smooth_rtt_ns + self.smooth_rtt_ns / HOLE_AGE_SHARE
+    }
+
+    fn measured(&mut self, rtt_ns: u64) {
+        self.smooth_rtt_ns = match core::mem::replace(&mut self.has_rtt, true) {
+            true => (self.smooth_rtt_ns / 8 * 7 + self.smooth_rtt_ns % 8 * 7 / 8 + rtt_ns / 8).max(1),
+            false => rtt_ns.max(1),
+        };
+    }
+
+    /// Marks a packet as lost, so that it is retransmitted.
+    fn lose(&mut self, now_ns: u64, number: u64, proof: LossProof, statistics: &mut MrcStatistics) {
+        let Some(sent) = self.flight.lose(number) else { return };
+        self.inflight_bytes -= i64::from(sent.size_bytes);
+        let report = match proof {
+            LossProof::Timer => PathReport::Lost,
+            // A switch may drop packets that it cannot trim, because of congestion.
+            LossProof::Hole | LossProof::Probe if self.has_trimming => PathReport::Lost,
+            LossProof::Hole | LossProof::Probe => PathReport::Congested,
+        };
+        match proof {
+            LossProof::Hole => statistics.holes += 1,
+            LossProof::Probe => statistics.probed_losses += 1,
+            LossProof::Timer => {}
+        }
+        self.paths.report_path(now_ns, sent.path, report);
+        self.congestion.handle_loss(&LossSample {
+            now_ns,
+            size_bytes: sent.size_bytes.into(),
+            rtt_ns: None,
+            inflight_bytes: self.inflight_now(),
+        });
+        self.settle();
+    }
+
+    /// Resets the count of bytes in flight if no packet is, even if the peer's byte count differs.
+    fn settle(&mut self) {
+        if self.flight.flying() == 0 {
+            self.inflight_bytes = 0;
+        }
+    }
+
+    /// Marks packets as lost that are old enough and were overtaken by enough later packets.
+    fn find_holes(&mut self, now_ns: u64, mtu_bytes: u32, statistics: &mut MrcStatistics) {
+        self.hole_ns = None;
+        loop {
+            let Some((number, sent)) = self.flight.oldest() else { return };
+            let window = self.congestion.window_bytes() / u64::from(mtu_bytes.max(1));
+            let lag = window.min(self.flight.flying() as u64).max(MIN_HOLE_LAG);
+            if self.flight.arrived_order().saturating_sub(sent.order) <= lag {
+                return;
+            }
+            let lost_ns = sent.sent_ns.saturating_add(self.hole_age_ns());
+            if now_ns < lost_ns {
+                self.hole_ns = Some(lost_ns);
+                return;
+            }
+            self.lose(now_ns, number, LossProof::Hole, statistics);
+        }
+    }
+
+    /// Completes all requests: that of a packet with a status, the others as flushed.
+    pub(crate) fn fail<H: Host>(
+        &mut self,
+        settings: &MrcSettings,
+        failure: Option<MrcFailure>,
+        host: &mut H,
+    ) {
+        let number = failure.map(|failure| failure.number);
+        let status = failure.map_or(WcStatus::WrFlushErr, |failure| failure.status);
+        self.queue.fail(&settings.context, number, status, host);
+        self.flight = Flight::default();
+        self.asks_for_ack = false;
+    }
+}
+
+pub(crate) use transmit::{SendProgress, nominal_bytes};

@@ -1,0 +1,121 @@
+//! Settings of an MRC queue pair, given at its creation and connection. Every value has a default.
+
+use alloc::boxed::Box;
+
+use super::congestion::{CongestionControl, Unlimited};
+use super::constants::{
+    DEFAULT_BASE_RTT_NS, DEFAULT_EXP_CNT, DEFAULT_LINEAR_CNT, DEFAULT_MAX_WIMM, DEFAULT_MPR, DEFAULT_TIMEOUT,
+};
+use super::paths::EvProfile;
+use crate::host::QpContext;
+use crate::types::{Access, Mtu};
+use crate::wire::{Psn, Qpn};
+
+/// Settings that both halves of a queue pair need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MrcSettings {
+    /// Objects that the queue pair is attached to.
+    pub context: QpContext,
+    /// Number of the peer's queue pair.
+    pub peer: Qpn,
+    /// Partition key of all packets.
+    pub pkey: u16,
+    /// Path MTU.
+    pub mtu: Mtu,
+    /// Access rights of the peer, which needs remote write.
+    pub access: Access,
+    /// Number of entries of the send queue.
+    pub max_send_wr: u32,
+    /// True if both sides have agreed that the responder may change the window.
+    pub has_dynamic_mpr: bool,
+    /// True if trimmed packets are answered with a NACK.
+    pub sends_trim_nack: bool,
+}
+
+impl MrcSettings {
+    /// Returns the defaults for a queue pair.
+    pub const fn new(context: QpContext, peer: Qpn, mtu: Mtu) -> MrcSettings {
+        MrcSettings {
+            context,
+            peer,
+            pkey: 0xffff,
+            mtu,
+            access: Access::REMOTE_WRITE,
+            max_send_wr: 128,
+            has_dynamic_mpr: false,
+            sends_trim_nack: true,
+        }
+    }
+
+    /// Returns the payload bytes of a full packet.
+    pub(crate) const fn mtu_bytes(&self) -> u32 {
+        self.mtu.bytes() as u32
+    }
+}
+
+/// Attributes of the responder, set at the transition to RTR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponderAttributes {
+    /// PSN of the first packet.
+    pub first_psn: Psn,
+    /// Window in units of 128 PSNs.
+    pub mpr_dest: u8,
+    /// Number of WRITEs with immediate that may be in flight.
+    pub max_wimm_dest: u16,
+}
+
+impl ResponderAttributes {
+    /// Returns the defaults.
+    pub const fn new(first_psn: Psn) -> ResponderAttributes {
+        ResponderAttributes { first_psn, mpr_dest: DEFAULT_MPR, max_wimm_dest: DEFAULT_MAX_WIMM }
+    }
+}
+
+/// Attributes of the requester, set at the transition to RTS.
+#[derive(Debug)]
+pub struct RequesterAttributes {
+    /// PSN of the first packet.
+    pub first_psn: Psn,
+    /// The peer's window in units of 128 PSNs.
+    pub mpr: u8,
+    /// Number of WRITEs with immediate that may be in flight.
+    pub max_wimm: u16,
+    /// Exponent of the local ACK timeout.
+    pub timeout: u8,
+    /// Number of retries at the local ACK timeout.
+    pub linear_cnt: u8,
+    /// Number of retries at doubled timeouts; 25 for retrying forever.
+    pub exp_cnt: u8,
+    /// True if switches trim and the peer answers trimmed packets.
+    pub has_trimming: bool,
+    /// True if data packets carry time stamps.
+    pub has_timestamps: bool,
+    /// Assumed round trip until one is measured.
+    pub base_rtt_ns: u64,
+    /// Entropy values of the paths.
+    pub profile: EvProfile,
+    /// Seed of the order in which paths are used.
+    pub seed: u64,
+    /// Congestion control, which limits the number of bytes in flight.
+    pub congestion: Box<dyn CongestionControl>,
+}
+
+impl RequesterAttributes {
+    /// Returns the defaults: the paths of the profile, and no congestion control.
+    pub fn new(first_psn: Psn, profile: EvProfile, seed: u64) -> RequesterAttributes {
+        RequesterAttributes {
+            first_psn,
+            mpr: DEFAULT_MPR,
+            max_wimm: DEFAULT_MAX_WIMM,
+            timeout: DEFAULT_TIMEOUT,
+            linear_cnt: DEFAULT_LINEAR_CNT,
+            exp_cnt: DEFAULT_EXP_CNT,
+            has_trimming: false,
+            has_timestamps: true,
+            base_rtt_ns: DEFAULT_BASE_RTT_NS,
+            profile,
+            seed,
+            congestion: Box::new(Unlimited),
+        }
+    }
+}

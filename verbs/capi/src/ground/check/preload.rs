@@ -1,9 +1,0 @@
-//! libpumice_check.so, if it is loaded (`verbs/checkpreload`).
-
-use std::ffi::c_void;
-
-/// The address of its function that says what to tell; null if it is not loaded.
-pub(super) fn function() -> *const c_void {
-    // SAFETY: a name that ends with NUL.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pumice_check_watches".as_ptr()) }
-}
