@@ -182,3 +182,20 @@ fn a_debugger_looks_at_a_run_that_stopped_at_an_event() {
     let exited = Command::new("timeout").args(["60", "tail", "-f", "/dev/null", "--pid", &process]).status();
     assert!(exited.is_ok_and(|exited| exited.success()), "process {process} outlives its supervisor");
 }
+
+#[test]
+fn a_wait_for_an_event_that_nobody_sends_ends_the_run_with_its_reason() {
+    let scratch = Scratch::new("nothing-comes");
+    let Some(program) = scratch.program("nothing_comes", &["-lrdmacm", "-libverbs"]) else { return };
+    for (argument, waits) in [
+        ("cq", "a completion event of descriptor N (ibv_get_cq_event)"),
+        ("cm", "an event of a connection from descriptor N (rdma_get_cm_event)"),
+    ] {
+        let ran = scratch.world(&["--seed", "3", "--", &program, argument]);
+        let (printed, said) = (text(&ran.stdout), text(&ran.stderr));
+        let descriptor = printed.trim().strip_prefix("descriptor ").expect("the program waits");
+        assert_eq!(ran.status.code(), Some(1), "{said}");
+        assert!(said.contains("the run cannot go on: all threads wait"), "{said}");
+        assert!(said.contains(&waits.replace('N', descriptor)), "{said}");
+    }
+}

@@ -54,8 +54,9 @@ impl Scratch {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/world").join(format!("{name}.c"));
         let program = format!("./{name}{}", options.concat().replace(['-', '='], "_"));
         let mut compiler = Command::new("cc");
-        compiler.args(["-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(options);
-        let compiled = compiler.arg("-o").arg(&program).arg(source).current_dir(&self.0).output();
+        compiler.args(["-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+        compiler.arg("-o").arg(&program).arg(source).args(options);
+        let compiled = compiler.current_dir(&self.0).output();
         let Ok(compiled) = compiled else {
             eprintln!("**** SKIPPED: there is no C compiler");
             return None;

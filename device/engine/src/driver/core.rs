@@ -250,7 +250,7 @@ impl Core {
                 fds.clear();
                 fds.extend(engine.descriptors());
                 if outside::world::is_in_world() {
-                    let event = EndlessWait::Event(channel.as_fd().as_raw_fd());
+                    let event = EndlessWait::CompletionEvent(channel.as_fd().as_raw_fd());
                     let is_endless = engine.is_at_rest() && (interruptible || end_ns == FOREVER_NS);
                     outside::world::waits_without_end(is_endless.then_some(event));
                 }

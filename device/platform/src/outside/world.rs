@@ -50,8 +50,10 @@ pub fn idle_poll() {
 /// What a thread that waits without end waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndlessWait {
-    /// An event for the application, which is read from this descriptor.
-    Event(RawFd),
+    /// A completion event for the application, which it gets from the channel with this descriptor.
+    CompletionEvent(RawFd),
+    /// An event of a connection for the application, which it gets from the channel with this descriptor.
+    ConnectionEvent(RawFd),
     /// Work for a thread of the library.
     Work,
 }
@@ -62,6 +64,8 @@ pub fn waits_without_end(wait: Option<EndlessWait>) {
     /// The number of no descriptor, for a thread of the library, and the one that ends the wait.
     const NO_DESCRIPTOR: u64 = u32::MAX as u64;
     const NO_WAIT: u64 = u64::MAX;
+    /// The bit beside the descriptor of a channel of connections.
+    const OF_CONNECTIONS: u64 = 1 << 32;
     thread_local! {
         static KNOWN: Cell<Option<EndlessWait>> = const { Cell::new(None) };
     }
@@ -71,7 +75,10 @@ pub fn waits_without_end(wait: Option<EndlessWait>) {
     system_call::hint(
         ENDLESS,
         match wait {
-            Some(EndlessWait::Event(descriptor)) => u64::from(descriptor.unsigned_abs()),
+            Some(EndlessWait::CompletionEvent(descriptor)) => u64::from(descriptor.unsigned_abs()),
+            Some(EndlessWait::ConnectionEvent(descriptor)) => {
+                u64::from(descriptor.unsigned_abs()) | OF_CONNECTIONS
+            }
             Some(EndlessWait::Work) => NO_DESCRIPTOR,
             None => NO_WAIT,
         },

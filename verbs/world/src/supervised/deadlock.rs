@@ -17,9 +17,14 @@ pub(crate) fn describe_waits(threads: &Threads) -> String {
                 writeln!(text, "a thread of pumice, which has nothing to do")
             }
             Activity::Waiting(call, wait) => match thread.endless {
-                Some(EndlessWait::Event(descriptor)) => writeln!(
+                Some(EndlessWait::CompletionEvent(descriptor)) => writeln!(
                     text,
                     "{} waits for a completion event of descriptor {descriptor} (ibv_get_cq_event)",
+                    call.name()
+                ),
+                Some(EndlessWait::ConnectionEvent(descriptor)) => writeln!(
+                    text,
+                    "{} waits for an event of a connection from descriptor {descriptor} (rdma_get_cm_event)",
                     call.name()
                 ),
                 _ => writeln!(text, "{} waits for {}", call.name(), what(&wait.on)),

@@ -26,6 +26,8 @@ const ENDLESS: u64 = 3;
 /// Values of the last kind besides descriptors: a thread of the library waits for work, or the wait ends.
 const NO_DESCRIPTOR: u64 = u32::MAX as u64;
 const NO_WAIT: u64 = u64::MAX;
+/// Bit beside the descriptor of a channel of connections.
+const OF_CONNECTIONS: u64 = 1 << 32;
 
 impl Supervisor {
     /// Returns how many points in a row may pass without a stop, because they would have no effect.
@@ -102,7 +104,8 @@ impl Supervisor {
                 thread.endless = match value {
                     NO_WAIT => None,
                     NO_DESCRIPTOR => Some(EndlessWait::Work),
-                    descriptor => Some(EndlessWait::Event(descriptor as i32)),
+                    value if value & OF_CONNECTIONS != 0 => Some(EndlessWait::ConnectionEvent(value as i32)),
+                    descriptor => Some(EndlessWait::CompletionEvent(descriptor as i32)),
                 };
             }
             self.at_rest_since_ns = None;

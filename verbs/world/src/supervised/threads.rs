@@ -94,8 +94,10 @@ pub(crate) enum Activity {
 /// What a thread waits for that has hinted that it waits without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndlessWait {
-    /// An event, which the program reads from this descriptor.
-    Event(i32),
+    /// A completion event, which the program gets from the channel with this descriptor.
+    CompletionEvent(i32),
+    /// An event of a connection, which the program gets from the channel with this descriptor.
+    ConnectionEvent(i32),
     /// Work for a thread of the library.
     Work,
 }

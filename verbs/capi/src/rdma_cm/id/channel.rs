@@ -9,6 +9,7 @@ use pumice_device::gsi::CmChannel;
 use pumice_device::outside;
 use pumice_device::outside::fork_generation::Generation;
 use pumice_device::outside::process::{Credentials, credentials};
+use pumice_device::outside::world::EndlessWait;
 
 use super::acknowledgement::{ChannelReader, UnacknowledgedEvents};
 use crate::abi::plain::ForwardedStruct;
@@ -259,8 +260,14 @@ impl<I> EventChannel<I> {
     pub(crate) fn sleep(&self) -> Result<(), Errno> {
         let ends = attempt_ends();
         let mut entry = [libc::pollfd { fd: self.poll.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
-        match system_call::poll(&mut entry, ends) {
-            Ok(0) if ends.is_some_and(|end| end <= outside::now()) => Err(RESTART),
+        // The threads of the devices say themselves whether they have work.
+        outside::world::waits_without_end(Some(EndlessWait::ConnectionEvent(self.c.fd)));
+        let polled = system_call::poll(&mut entry, ends);
+        if polled == Ok(0) && ends.is_some_and(|end| end <= outside::now()) {
+            return Err(RESTART);
+        }
+        outside::world::waits_without_end(None);
+        match polled {
             Ok(_) => Ok(()),
             Err(errno) => {
                 self.reader.is_at(false);
