@@ -189,12 +189,16 @@ fn a_search_says_what_it_left_out() {
     );
 }
 
-/// The search finds the mistake, in the words of how it shows, and nothing in the corrected twin.
-fn finds(name: &str, end: &str) {
-    let scratch = Scratch::new(name);
-    let Some(program) = scratch.program(name, &[]) else { return };
-    let Some(corrected) = scratch.program(name, &["-DFIXED"]) else { return };
-    let found = scratch.world(&["search", "--first", "--jobs", "1", "--seeds", "1..200", "--", &program]);
+/// The search finds the mistake, in the words of how it shows, and nothing in the corrected twin. The program
+/// gets the name of the mistake, if it has several.
+fn finds(name: &str, mistake: &str, libraries: &[&str], end: &str) {
+    let scratch = Scratch::new(&format!("{name}{mistake}"));
+    let Some(program) = scratch.program(name, libraries) else { return };
+    let Some(corrected) = scratch.program(name, &[&["-DFIXED"], libraries].concat()) else { return };
+    let search = |seeds: &str, more: &[&str], program: &str| {
+        scratch.world(&[&["search", "--seeds", seeds], more, &["--", program, mistake]].concat())
+    };
+    let found = search("1..200", &["--first", "--jobs", "1"], &program);
     let output_text = text(&found.stdout);
     assert_eq!(code(&found), Some(1), "{found:?}");
     assert!(output_text.contains(&format!("\n{end}\n  seeds: ")), "{output_text}");
@@ -205,22 +209,38 @@ fn finds(name: &str, end: &str) {
     let file = output_text.lines().find_map(|line| line.trim().strip_prefix("again: pumice world replay "));
     let again = scratch.world(&["replay", file.expect("the failure is recorded")]);
     assert!(!matches!(code(&again), None | Some(0)), "what was recorded fails: {again:?}");
-    let found = scratch.world(&["search", "--seeds", "1..40", "--", &corrected]);
+    let found = search("1..40", &[], &corrected);
     assert_eq!(code(&found), Some(0), "{found:?}");
     assert!(text(&found.stdout).contains(" 0 failed, in 0 ways\n"), "{found:?}");
 }
 
 #[test]
 fn a_lost_wakeup_of_threads_is_found() {
-    finds("lost_wakeup", "all threads wait for ever: none");
+    finds("lost_wakeup", "", &[], "all threads wait for ever: none");
 }
 
 #[test]
 fn a_request_that_its_timer_ends_as_well_is_found() {
-    finds("two_ends", "exit code 1: the request ended twice");
+    finds("two_ends", "", &[], "exit code 1: the request ended twice");
 }
 
 #[test]
 fn a_server_that_relies_on_the_order_of_its_clients_is_found() {
-    finds("accept_order", "exit code 1: # clients were mistaken for others");
+    finds("accept_order", "", &[], "exit code 1: # clients were mistaken for others");
+}
+
+#[test]
+fn a_completion_that_comes_before_its_request_is_counted_is_found() {
+    let end = "exit code 1: a completion came before its request was counted";
+    finds("verbs_orders", "count", &["-libverbs"], end);
+}
+
+#[test]
+fn a_signal_between_the_look_and_the_wait_is_found() {
+    finds("verbs_orders", "signal", &["-libverbs"], "all threads wait for ever");
+}
+
+#[test]
+fn a_program_that_relies_on_the_order_of_datagrams_is_found() {
+    finds("verbs_orders", "datagrams", &["-libverbs"], "exit code 1: the datagrams came in another order");
 }

@@ -2,7 +2,7 @@
 //!
 //! Always: the small preload that shows the program a private /sys/class/infiniband and leads packages with a
 //! libibverbs of their own to the device. With `--rsocket`: the one that makes rsockets of TCP sockets. For a
-//! checked program: the one that reports what it frees.
+//! checked program, and in a world: the one that reports what it frees, and its locks.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pumice_device::outside::world::WORLD_VARIABLE;
 use pumice_device::settings::{LogLevel, Settings};
 
 use super::library;
@@ -55,12 +56,14 @@ pub(super) fn prepare(
         }
         Err(_) => {}
     }
-    if settings.check.is_some() {
-        match find("--check", CHECK, object) {
+    if settings.check.is_some() || std::env::var_os(WORLD_VARIABLE).is_some() {
+        let option = if settings.check.is_some() { "--check" } else { "a world" };
+        match find(option, CHECK, object) {
             Ok(preload) => list.push(preload),
-            Err(sentence) => {
+            Err(sentence) if settings.check.is_some() => {
                 complain(&format!("{sentence}; so memory that is freed and stays mapped is not found"));
             }
+            Err(sentence) => complain(&format!("{sentence}; so no thread goes first at a lock")),
         }
     }
     if !list.is_empty() {

@@ -7,6 +7,7 @@ use std::ptr::null_mut;
 use libc::{clockid_t, size_t, timespec};
 
 use crate::hooks::{report_exit, report_freed, report_sleep, request_using};
+use crate::locks;
 use crate::original::Original;
 
 static FREE: Original = Original::new(c"free");
@@ -179,6 +180,7 @@ extern "C" fn prepare() {
     for original in [&FREE, &REALLOC, &MUNMAP, &USLEEP, &NANOSLEEP, &CLOCK_NANOSLEEP, &USABLE] {
         original.address();
     }
+    locks::prepare();
 }
 
 /// Function that the loader calls when it has loaded the object.

@@ -1,6 +1,7 @@
 //! The callbacks of libpumice.so.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::transmute;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -23,6 +24,9 @@ pub(crate) struct MemoryHooks {
 /// Registered callbacks; null if there are none.
 static HOOKS: AtomicPtr<MemoryHooks> = AtomicPtr::new(null_mut());
 
+/// Function that is called at locks; null if nobody wants to know of them.
+static LOCK_POINT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
 /// Functions that only programs with a sanitizer have.
 const SANITIZERS: [&CStr; 4] = [c"__asan_init", c"__tsan_init", c"__msan_init", c"__hwasan_init"];
 
@@ -36,6 +40,24 @@ pub(crate) unsafe extern "C" fn pumice_check_watches(hooks: *mut MemoryHooks) {
     let has = |name: &&CStr| !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null();
     if !SANITIZERS.iter().any(has) {
         HOOKS.store(hooks, Ordering::Release);
+    }
+}
+
+/// Registers the function that is called at locks: libpumice.so calls this once, if the program runs in a
+/// world.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) extern "C" fn pumice_check_watches_locks(point: extern "C" fn()) {
+    LOCK_POINT.store(point as *mut c_void, Ordering::Release);
+}
+
+/// Reports that the thread takes a lock, or has given one back.
+#[inline]
+pub(crate) fn reach_lock() {
+    let point = LOCK_POINT.load(Ordering::Acquire);
+    if !point.is_null() {
+        // SAFETY: the address is that of the registered function, which has this type.
+        let point = unsafe { transmute::<*mut c_void, extern "C" fn()>(point) };
+        preserving_errno(|| point());
     }
 }
 

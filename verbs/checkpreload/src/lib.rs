@@ -1,6 +1,6 @@
 //! The preload `libpumice_check.so`: loaded with LD_PRELOAD into a program that is checked, it reports to
 //! libpumice.so which memory the program frees, so that the checker finds memory that a posted request still
-//! uses, and when the program sleeps.
+//! uses, and when the program sleeps. In a world it reports locks (`locks`).
 //!
 //! It replaces free(3), realloc(3), munmap(2), usleep(3), nanosleep(2) and _exit(2) (`calls`), compares the
 //! address with the bounds of the memory that requests use (`hooks`), and calls the next object's function.
@@ -20,3 +20,5 @@ mod original;
 
 #[cfg(not(test))]
 mod calls;
+#[cfg(not(test))]
+mod locks;

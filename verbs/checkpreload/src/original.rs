@@ -24,14 +24,28 @@ impl Original {
         if known.is_null() { self.find() } else { known }
     }
 
+    /// Returns its address, also while another thread searches for it; null if there is none. For functions
+    /// that the search does not call.
+    #[inline]
+    pub(crate) fn certain_address(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if known.is_null() { self.look_up() } else { known }
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        // SAFETY: a name that ends with NUL.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+
     #[cold]
     fn find(&self) -> *mut c_void {
         if self.is_sought.swap(true, Ordering::Acquire) {
             return self.address.load(Ordering::Relaxed);
         }
-        // SAFETY: a name that ends with NUL.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        self.address.store(found, Ordering::Relaxed);
+        let found = self.look_up();
         self.is_sought.store(false, Ordering::Release);
         found
     }

@@ -18,10 +18,10 @@ use pumice_model::event::{Event, Subscribers};
 use pumice_model::fates::call::CallKey;
 use pumice_model::fates::incident::Incident;
 use pumice_model::fates::live::{FaultCommand, FaultReply};
-use pumice_model::shuffle::Shuffle;
+use pumice_model::shuffle::{Choice, Shuffle};
 use pumice_transport::event::OutgoingPacket;
 use pumice_transport::host::{Ended, QpContext};
-use pumice_transport::types::{Fate, WcStatus};
+use pumice_transport::types::{Fate, QpType, WcStatus};
 use pumice_transport::wire::Qpn;
 
 pub(crate) use deferred_stores::DeferredStore;
@@ -30,13 +30,20 @@ pub(crate) use made::PendingCompletion;
 pub(crate) use store_buffer::{BufferedPart, Item, StoreBuffer, StoreSource};
 pub(crate) use stored::{MemoryRange, Target, local_ranges};
 
+/// Largest number of packets that overtake a datagram.
+const MAX_OVERTAKING: u64 = 3;
+/// Longest time that a datagram waits for those, in ns.
+const OVERTAKING_NS: u64 = 640_000;
+
 /// The parts that decide in one device. By default there are none.
 #[derive(Default)]
 pub struct Decisions {
     arbiter: Option<Box<dyn Arbiter>>,
     shuffle: Option<Arc<Shuffle>>,
     /// True if the arbiter has to be asked about packets.
-    decides_packets: bool,
+    asks_arbiter: bool,
+    /// True if a seed decides which datagrams are overtaken.
+    reorders_datagrams: bool,
     /// True if the arbiter ever had to be asked about packets: incidents may still be due.
     may_apply_incidents: bool,
     /// The decisions about delayed completions and events.
@@ -60,8 +67,8 @@ impl Decisions {
 
     /// Updates what the arbiter has to be asked about.
     fn update_packet_flag(&mut self) {
-        self.decides_packets = self.arbiter.as_deref().is_some_and(Arbiter::decides_packets);
-        self.may_apply_incidents |= self.decides_packets;
+        self.asks_arbiter = self.arbiter.as_deref().is_some_and(Arbiter::decides_packets);
+        self.may_apply_incidents |= self.asks_arbiter;
     }
 
     fn needs_delays(&self) -> bool {
@@ -76,7 +83,15 @@ impl Decisions {
 
     /// Reports whether packets have to be asked about.
     pub(crate) const fn decides_packets(&self) -> bool {
-        self.decides_packets
+        self.asks_arbiter || self.reorders_datagrams
+    }
+
+    /// Lets datagrams overtake each other from now on, if there is a seed. Returns whether that is new: the
+    /// port has to carry it out then.
+    pub(crate) fn reorder_datagrams(&mut self) -> bool {
+        let is_new = self.shuffle.is_some() && !self.reorders_datagrams;
+        self.reorders_datagrams |= is_new;
+        is_new
     }
 
     /// Reports whether executed work requests have to be asked about, or completions are delayed.
@@ -92,16 +107,35 @@ impl Decisions {
         departure: &OutgoingPacket<'_>,
         events: &Subscribers,
     ) -> Fate {
-        let Some(arbiter) = self.arbiter.as_deref_mut().filter(|_| self.decides_packets) else {
-            return Fate::default();
+        let overtaken = self.overtaken(qp, departure);
+        let Some(arbiter) = self.arbiter.as_deref_mut().filter(|_| self.asks_arbiter) else {
+            return overtaken;
         };
         let qpn = Some(qp.qpn);
-        arbiter.packet(qp, departure, &mut |fault| events.emit(&Event::FaultApplied { fault, qpn }))
+        let decided =
+            arbiter.packet(qp, departure, &mut |fault| events.emit(&Event::FaultApplied { fault, qpn }));
+        overtaken.and(decided)
+    }
+
+    /// Decides whether later packets overtake a datagram.
+    fn overtaken(&self, qp: &QpContext, departure: &OutgoingPacket<'_>) -> Fate {
+        let shuffle = self.shuffle.as_deref().filter(|_| self.reorders_datagrams);
+        let Some(shuffle) = shuffle.filter(|_| departure.qp_type == QpType::Ud) else {
+            return Fate::default();
+        };
+        let identity = [qp.ordinal.into(), departure.connection.into(), departure.identity.message];
+        let mut random = shuffle.draw(Choice::Overtaking, &identity);
+        if !random.chance(shuffle.share_ppm(Choice::Overtaking)) {
+            return Fate::default();
+        }
+        // At least one.
+        let behind_packets = 1 + random.below(MAX_OVERTAKING) as u16;
+        Fate { behind_packets, behind_ns: OVERTAKING_NS, ..Fate::default() }
     }
 
     /// Returns the arbiter if it has to be asked about messages of connection management.
     pub(crate) fn of_messages(&mut self) -> Option<&mut dyn Arbiter> {
-        let asks = self.decides_packets;
+        let asks = self.asks_arbiter;
         self.arbiter.as_deref_mut().filter(|_| asks).map(|arbiter| arbiter as &mut dyn Arbiter)
     }
 
@@ -253,7 +287,7 @@ impl Decisions {
 
     /// Returns what a port has to know to carry out the decisions, if packets have to be asked about.
     pub(crate) fn for_port(&self) -> Option<PortDecisions> {
-        self.arbiter.as_deref().filter(|_| self.decides_packets).map(Arbiter::for_port)
+        self.arbiter.as_deref().filter(|_| self.decides_packets()).map(Arbiter::for_port)
     }
 
     /// Returns what completion queues ask about their events, if they have to ask.

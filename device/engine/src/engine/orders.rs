@@ -70,7 +70,15 @@ impl Engine {
         answer
     }
 
-    /// Wraps the port in one that applies fault decisions, if there are rules and the port is not wrapped
+    /// Prepares the device for its first queue pair of datagrams: a seed may let them overtake each other.
+    pub(crate) fn prepare_datagrams(&mut self) {
+        if self.resources.decisions.reorder_datagrams() {
+            self.resources.follow_subscribers();
+            self.arm();
+        }
+    }
+
+    /// Wraps the port in one that applies fault decisions, if there are any and the port is not wrapped
     /// yet.
     pub(super) fn arm(&mut self) {
         self.update_timed_deadline();

@@ -145,6 +145,9 @@ impl Hca {
             }
         };
         engine.queue_pairs.insert(index.into(), QpEntry::new(qp, sharing));
+        if init.qp_type == QpType::Ud {
+            engine.prepare_datagrams();
+        }
         drop(engine);
         self.publish_object_counts();
         Ok((qpn, attached.capacity))

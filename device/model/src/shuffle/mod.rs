@@ -54,6 +54,8 @@ pub enum Choice {
     DeferredStore,
     /// The posted receive that a message takes, where that is left open.
     Receive,
+    /// The datagrams that later ones overtake, and how many do.
+    Overtaking,
 }
 
 impl Choice {
@@ -68,6 +70,7 @@ impl Choice {
             Choice::Departure => "departure",
             Choice::DeferredStore => "deferred store",
             Choice::Receive => "receive",
+            Choice::Overtaking => "overtaking",
         }
     }
 }

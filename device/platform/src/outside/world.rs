@@ -17,6 +17,7 @@ pub const WORLD_VARIABLE: &str = "PUMICE_WORLD";
 const YIELD_POINT: u64 = 0;
 const IDLE_POLL: u64 = 1;
 const ENDLESS: u64 = 3;
+const LOCK_POINT: u64 = 4;
 
 /// Reports whether the program runs in a world.
 pub fn is_in_world() -> bool {
@@ -37,6 +38,13 @@ pub fn is_in_world() -> bool {
 pub fn point() {
     if !world_page::point() {
         system_call::hint(YIELD_POINT, 0);
+    }
+}
+
+/// Marks a point at which another thread may continue, because this one takes a lock or gives it back.
+pub extern "C" fn lock_point() {
+    if !world_page::lock_point() {
+        system_call::hint(LOCK_POINT, 0);
     }
 }
 

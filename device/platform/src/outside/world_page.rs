@@ -55,6 +55,12 @@ pub(super) fn point() -> bool {
     page().is_some_and(WorldPage::point)
 }
 
+/// Marks a point at a lock, at which another thread may continue. Returns whether the page says that none
+/// does.
+pub(super) fn lock_point() -> bool {
+    page().is_some_and(|page| page.pass_point(&page.reading_ns))
+}
+
 /// Records that the thread found nothing. Returns whether it may continue all the same.
 pub(super) fn idle_poll() -> bool {
     page().is_some_and(WorldPage::idle_poll)
@@ -70,8 +76,8 @@ impl WorldPage {
         // A thread with idle polls polls once more before others continue.
         let is_idle = self.idle_polls.load(Ordering::Relaxed) >= self.max_idle_polls.load(Ordering::Relaxed);
         if is_idle {
-            self.pass_time();
-        } else if !self.pass_point() {
+            self.pass_time(&self.point_ns);
+        } else if !self.pass_point(&self.point_ns) {
             return false;
         }
         // A new call shows that the one before it found something, if that call reported nothing.
@@ -83,7 +89,7 @@ impl WorldPage {
 
     fn idle_poll(&self) -> bool {
         let idle_polls = self.idle_polls.load(Ordering::Relaxed) + 1;
-        if idle_polls >= self.max_idle_polls.load(Ordering::Relaxed) || !self.pass_point() {
+        if idle_polls >= self.max_idle_polls.load(Ordering::Relaxed) || !self.pass_point(&self.point_ns) {
             return false;
         }
         self.idle_polls.store(idle_polls, Ordering::Relaxed);
@@ -91,20 +97,20 @@ impl WorldPage {
         true
     }
 
-    /// Uses one of the remaining points, if nothing happens until then.
-    fn pass_point(&self) -> bool {
+    /// Uses one of the remaining points, which takes this time, if nothing happens until then.
+    fn pass_point(&self, takes_ns: &AtomicU64) -> bool {
         let left = self.points_left.load(Ordering::Relaxed);
-        let at_ns = self.now_ns.load(Ordering::Relaxed) + self.point_ns.load(Ordering::Relaxed);
+        let at_ns = self.now_ns.load(Ordering::Relaxed) + takes_ns.load(Ordering::Relaxed);
         if left == 0 || at_ns >= self.until_ns.load(Ordering::Relaxed) {
             return false;
         }
         self.points_left.store(left - 1, Ordering::Relaxed);
-        self.pass_time();
+        self.pass_time(takes_ns);
         true
     }
 
-    fn pass_time(&self) {
-        self.now_ns.fetch_add(self.point_ns.load(Ordering::Relaxed), Ordering::Relaxed);
+    fn pass_time(&self, takes_ns: &AtomicU64) {
+        self.now_ns.fetch_add(takes_ns.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
@@ -140,6 +146,13 @@ mod tests {
         assert_eq!(state(&few), [2_200, 0, 0, 0]);
         let many = page(100);
         assert_eq!((0..100).filter(|_| many.point()).count(), 14, "the clock stays below 10 µs");
+    }
+
+    #[test]
+    fn a_lock_takes_the_time_of_a_reading_and_says_nothing_about_polls() {
+        let page = page(100);
+        assert!(page.idle_poll() && page.pass_point(&page.reading_ns));
+        assert_eq!(state(&page), [1_650, 98, 1, 1]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::about::CallSubject;
 use super::counts::{self, ThreadCallCounts};
 use super::watch::{WatchLevel, set_watch_level};
 use super::{fault_report_file, fired, inventory, report};
+use crate::call_sites::preload;
 use crate::check;
 use crate::gate::connections;
 use crate::log::{log_at, logs, print_always};
@@ -123,6 +124,9 @@ impl Gate {
         if let Some(folder) = settings.and_then(|settings| settings.record.as_deref()) {
             order::begin(folder, &tag);
             connections::watch();
+        }
+        if outside::world::is_in_world() {
+            preload::watch_locks();
         }
         let clock = Clock::monotonic();
         let triggers = Triggers::new(&plan, &clock);

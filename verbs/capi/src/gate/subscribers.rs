@@ -23,10 +23,16 @@ pub(super) fn notify(event: &Event<'_>) {
     }
 }
 
-/// Lets another thread run, in a world, before each call, and after each idle poll.
+/// Lets another thread run, in a world, before each call, after each that posts, and after each idle poll.
 fn yield_in_world(event: &Event<'_>) {
     match event {
         Event::Call { phase: CallPhase::Enters, .. } if outside::world::is_in_world() => {
+            outside::world::point()
+        }
+        // What is posted may complete before the program goes on.
+        Event::Call { made: CallMade { call, .. }, phase: CallPhase::Returns }
+            if call.posts() && outside::world::is_in_world() =>
+        {
             outside::world::point()
         }
         Event::Idle { .. } if outside::world::is_in_world() => outside::world::idle_poll(),

@@ -17,7 +17,7 @@ use super::vdso::{JUMP, functions};
 /// Maximum number of readings of clocks in a row without a stop.
 const MAX_READINGS: u64 = 256;
 /// Time that each reading takes, in ns of the world.
-const READING_NS: u64 = 50;
+pub(crate) const READING_NS: u64 = 50;
 /// Clocks of the kernel with an id below this may be read from the page.
 const CLOCK_COUNT: i32 = 12;
 const PAGE_BYTES: u64 = 4096;

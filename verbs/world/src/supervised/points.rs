@@ -7,6 +7,7 @@
 
 use nix::errno::Errno;
 
+use super::clock_page::READING_NS;
 use super::point_budget::PointBudget;
 use super::schedule::MAX_IDLE_SKIPS;
 use super::serve::UNCHANGED;
@@ -16,6 +17,8 @@ use crate::error::WorldError;
 
 /// Time that a point takes, in ns of the world.
 pub(crate) const POINT_NS: u64 = 600;
+/// Time that a point at a lock takes, in ns of the world, as in the library's `world_page`.
+const LOCK_POINT_NS: u64 = READING_NS;
 /// Maximum number of points in a row without a stop.
 const MAX_POINTS: u32 = 64;
 
@@ -23,6 +26,7 @@ const MAX_POINTS: u32 = 64;
 const IDLE_POLL: u64 = 1;
 const PAGE_REQUEST: u64 = 2;
 const ENDLESS: u64 = 3;
+const LOCK_POINT: u64 = 4;
 /// Values of the last kind besides descriptors: a thread of the library waits for work, or the wait ends.
 const NO_DESCRIPTOR: u64 = u32::MAX as u64;
 const NO_WAIT: u64 = u64::MAX;
@@ -112,7 +116,8 @@ impl Supervisor {
             return self.answer(id, call, 0);
         }
         let is_idle_poll = kind == IDLE_POLL;
-        if let Some(thread) = self.threads.get_mut(id) {
+        let is_lock = kind == LOCK_POINT;
+        if let Some(thread) = self.threads.get_mut(id).filter(|_| !is_lock) {
             // The beginning of a call implies that the one before it was not idle, unless that one gave an
             // idle hint.
             if !is_idle_poll && !std::mem::replace(&mut thread.idle_poll, false) {
@@ -123,8 +128,8 @@ impl Supervisor {
                 thread.idle_polls = thread.idle_polls.saturating_add(1);
             }
         }
-        self.clock.pass(POINT_NS);
-        self.stall(id, "a call of verbs");
+        self.clock.pass(if is_lock { LOCK_POINT_NS } else { POINT_NS });
+        self.stall(id, if is_lock { "a lock" } else { "a call of verbs" });
         match self.tracee(id)?.answer(&call.registers, 0) {
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(errno) => return Err(errno.into()),
