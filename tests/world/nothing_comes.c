@@ -1,4 +1,4 @@
-/* nothing_comes cq | cm: waits for an event that nobody will send, of a completion queue or of a listener. */
+/* nothing_comes cq | cm: waits for an event that no program will send, of a completion queue or of a listener. */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>

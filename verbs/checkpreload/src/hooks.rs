@@ -24,7 +24,7 @@ pub(crate) struct MemoryHooks {
 /// Registered callbacks; null if there are none.
 static HOOKS: AtomicPtr<MemoryHooks> = AtomicPtr::new(null_mut());
 
-/// Function that is called at locks; null if nobody wants to know of them.
+/// Function that is called at locks; null outside of worlds.
 static LOCK_POINT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Functions that only programs with a sanitizer have.

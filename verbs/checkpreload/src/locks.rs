@@ -1,7 +1,8 @@
 //! The functions that take a lock or give it back: in a world each is a point at which another thread may
 //! continue.
 //!
-//! A lock that nobody holds is taken without a system call, so that the supervisor of a world does not see it.
+//! A lock that no thread holds is taken without a system call, so that the supervisor of a world does not see
+//! it.
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;

@@ -109,7 +109,10 @@ pub(super) fn has_receives_of_xrc(objects: &InspectedObjects, cqs: &[u32]) -> bo
 pub(super) fn held_up(objects: &InspectedObjects, holder: u32) -> Option<String> {
     let threads = objects.waits.iter().flat_map(|view| &view.threads);
     let lock = AwaitedThread::Lock { thread: holder };
-    let waits = |one: &&ThreadView| matches!(one.doing, ThreadActivityView::Calls { awaits, .. } if awaits == Some(lock));
+    let waits = |one: &&ThreadView| match one.doing {
+        ThreadActivityView::Calls { awaits, .. } => awaits == Some(lock),
+        _ => false,
+    };
     let held: Vec<u32> = threads.filter(waits).map(|thread| thread.thread).collect();
     let first = held.first()?;
     Some(format!("; thread {first} waits for a lock that thread {holder} holds meanwhile"))

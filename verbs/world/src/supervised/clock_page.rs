@@ -7,7 +7,7 @@
 use nix::sys::signal::{Signal, kill};
 
 use super::clock_code::{code, offset_of_call};
-use super::points::POINT_NS;
+use super::points::{POINT_NS, READING_NS};
 use super::stop::{Stop, await_stop};
 use super::supervisor::Supervisor;
 use super::threads::{IDLE_THRESHOLD, ThreadId};
@@ -16,8 +16,6 @@ use super::vdso::{JUMP, functions};
 
 /// Maximum number of readings of clocks in a row without a stop.
 const MAX_READINGS: u64 = 256;
-/// Time that each reading takes, in ns of the world.
-pub(crate) const READING_NS: u64 = 50;
 /// Clocks of the kernel with an id below this may be read from the page.
 const CLOCK_COUNT: i32 = 12;
 const PAGE_BYTES: u64 = 4096;

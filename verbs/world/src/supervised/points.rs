@@ -7,7 +7,6 @@
 
 use nix::errno::Errno;
 
-use super::clock_page::READING_NS;
 use super::point_budget::PointBudget;
 use super::schedule::MAX_IDLE_SKIPS;
 use super::serve::UNCHANGED;
@@ -17,6 +16,8 @@ use crate::error::WorldError;
 
 /// Time that a point takes, in ns of the world.
 pub(crate) const POINT_NS: u64 = 600;
+/// Time that each reading takes, in ns of the world.
+pub(crate) const READING_NS: u64 = 50;
 /// Time that a point at a lock takes, in ns of the world, as in the library's `world_page`.
 const LOCK_POINT_NS: u64 = READING_NS;
 /// Maximum number of points in a row without a stop.
