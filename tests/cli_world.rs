@@ -48,7 +48,7 @@ fn the_first_run_of_a_build_does_as_the_second_one() {
     let built = Path::new(env!("CARGO_BIN_EXE_pumice"));
     let pumice = scratch.0.join("pumice");
     std::fs::copy(built, &pumice).expect("the program can be copied");
-    for object in ["libpumice.so", "libpumice_sysfs.so"] {
+    for object in ["libpumice.so", "libpumice_sysfs.so", "libpumice_check.so"] {
         let from = built.with_file_name("deps").join(object);
         std::fs::copy(from, scratch.0.join(object)).expect("cargo built it for the tests");
     }
