@@ -5,6 +5,7 @@
 //! bytes up to [`payload::MAX_BYTES`], beyond that of blocks. Memory that is not remembered is not checked.
 
 mod changes;
+mod crossed_keys;
 mod early_uses;
 #[cfg(test)]
 mod early_uses_tests;

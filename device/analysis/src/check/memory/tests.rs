@@ -81,7 +81,8 @@ impl Rung {
         });
         let mut rung = Rung(checker);
         rung.device(&Event::RegionRegistered {
-            key: KEY,
+            lkey: KEY,
+            rkey: KEY,
             address: MEMORY,
             length: 0x10000,
             iova: 0,
@@ -344,9 +345,10 @@ fn memory_that_is_not_mapped_any_more_is_found() {
 #[test]
 fn a_region_is_in_use_until_the_requests_are_over() {
     let mut rung = Rung::new();
-    let end = Event::RegionDeregistered { key: KEY };
+    let end = Event::RegionDeregistered { lkey: KEY, rkey: KEY };
     let begin = Event::RegionRegistered {
-        key: KEY,
+        lkey: KEY,
+        rkey: KEY,
         address: MEMORY,
         length: 0x10000,
         iova: 0,
@@ -400,12 +402,12 @@ fn memory_is_in_use_until_the_completion_is_polled() {
     assert!(rung.numbers().contains("before its completion was polled"), "{}", rung.numbers());
     assert_eq!(rung.0.user_of(MEMORY, 1), None, "it was polled");
     at(72);
-    rung.device(&Event::RegionDeregistered { key: KEY });
+    rung.device(&Event::RegionDeregistered { lkey: KEY, rkey: KEY });
     assert_eq!(rung.found().last(), Some(&("deregistered-while-in-use", 72, 1)));
     assert!(rung.numbers().contains(": 1; the oldest is a READ or an atomic of"), "{}", rung.numbers());
     assert!(rung.numbers().contains("whose completion the program has not polled"), "{}", rung.numbers());
     rung.polls_send();
-    rung.device(&Event::RegionDeregistered { key: KEY });
+    rung.device(&Event::RegionDeregistered { lkey: KEY, rkey: KEY });
     assert_eq!(rung.found().len(), 2, "all is polled");
 }
 
@@ -417,7 +419,7 @@ fn a_key_is_stale_if_its_region_is_gone() {
     let remote = FailureDetail::Remote(range(0, 8));
     rung.qp(&QpEvent::Logged(&refused(unknown, remote)));
     at(60);
-    rung.device(&Event::RegionDeregistered { key: KEY });
+    rung.device(&Event::RegionDeregistered { lkey: KEY, rkey: KEY });
     rung.qp(&QpEvent::Logged(&refused(other, remote)));
     rung.qp(&QpEvent::Logged(&refused(
         unknown,
@@ -427,6 +429,40 @@ fn a_key_is_stale_if_its_region_is_gone() {
     rung.stores(range(0, 0x2000), false);
     rung.qp(&QpEvent::Logged(&refused(unknown, FailureDetail::None)));
     assert_eq!(rung.found(), [("stale-rkey", 60, 1)]);
+}
+
+#[test]
+fn keys_of_the_wrong_kind_are_found_and_right_ones_are_not() {
+    const RKEY: u32 = KEY ^ 0x80;
+    let mut rung = Rung::new();
+    at(30);
+    rung.device(&Event::RegionRegistered {
+        lkey: KEY,
+        rkey: RKEY,
+        address: MEMORY,
+        length: 0x10000,
+        iova: 0,
+        stays_mapped: true,
+        relaxed: false,
+    });
+    let accesses = |rung: &mut Rung, rkey, class| {
+        let range = RemoteRange { rkey, ..range(0, 8) };
+        rung.qp(&QpEvent::RemoteAccess { class, range, ends: true });
+    };
+    for class in [OperationClass::Write, OperationClass::Read, OperationClass::Atomic] {
+        accesses(&mut rung, RKEY, class);
+    }
+    rung.receive(1, &[sge(64, 64)]);
+    assert_eq!(rung.found(), []);
+    accesses(&mut rung, KEY, OperationClass::Read);
+    accesses(&mut rung, KEY, OperationClass::Write);
+    assert_eq!(rung.found(), [("keys-crossed", 30, 2)]);
+    let said = rung.numbers();
+    assert!(said.contains("with the rkey 0x1203, which is the lkey of memory region 0x1203"), "{said}");
+    assert!(said.contains("its rkey is 0x1283"), "{said}");
+    at(31);
+    rung.receive(2, &[Sge { lkey: RKEY, ..sge(256, 64) }]);
+    assert_eq!(rung.found(), [("keys-crossed", 30, 2), ("keys-crossed", 31, 1)]);
 }
 
 #[test]
@@ -533,7 +569,8 @@ fn a_buffer_may_be_prepared_for_inline_payload_and_a_region_may_change() {
     rung.receives(1, 8);
     rung.receive(2, &[sge(0, 64)]);
     rung.device(&Event::RegionRegistered {
-        key: KEY,
+        lkey: KEY,
+        rkey: KEY,
         address: MEMORY + 64,
         length: 64,
         iova: 0,
@@ -639,7 +676,7 @@ fn freed_memory_is_found_where_it_is_freed_while_a_request_uses_it() {
         "{}",
         rung.numbers()
     );
-    rung.device(&Event::RegionDeregistered { key: KEY });
+    rung.device(&Event::RegionDeregistered { lkey: KEY, rkey: KEY });
     assert_eq!(rung.0.user_of(MEMORY + 256, 1), None, "its region is gone, which is told");
     rung.device(&Event::QpDestroyed { qp: &context() });
     assert_eq!(BOUNDS.get(), (0, 0));
