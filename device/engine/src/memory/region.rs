@@ -209,6 +209,13 @@ impl RegionTable {
         Ok(self.keys_of(handle))
     }
 
+    /// Returns the keys of a region; 0 for a stale handle.
+    pub fn keys_of(&self, handle: Handle) -> RegionKeys {
+        let grant = self.entries.get(handle).map(|entry| &entry.grant);
+        let (lkey, rkey) = grant.map_or((0, 0), |grant| (grant.key, grant.rkey()));
+        RegionKeys { lkey, rkey, handle }
+    }
+
     /// Changes a region in place. On an error the region is as before.
     ///
     /// # Safety

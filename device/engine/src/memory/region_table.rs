@@ -8,7 +8,6 @@ use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, MemoryFault, Sge};
 
 use super::grant::{EntryKind, Grant, KeyEntry};
-use super::region::RegionKeys;
 
 /// All regions and windows of a device, by key. The upper 24 bits of a key are the index in the table plus a
 /// number that is never 0 and differs from device to device; the low 8 bits vary from registration to
@@ -68,8 +67,8 @@ impl RegionTable {
         }
     }
 
-    /// Decides whether the regions registered from now on have different numbers as lkey and rkey. Either number
-    /// opens the region for either use.
+    /// Decides whether the regions registered from now on have different numbers as lkey and rkey. Either
+    /// number opens the region for either use.
     pub const fn set_keys_apart(&mut self, apart: bool) {
         self.keys_apart = apart;
     }
@@ -292,12 +291,5 @@ impl RegionTable {
     /// Returns the key of an object; 0 for a stale handle.
     pub fn key_of(&self, handle: Handle) -> u32 {
         self.entries.get(handle).map_or(0, |entry| entry.grant.key)
-    }
-
-    /// Returns the keys of a region; 0 for a stale handle.
-    pub fn keys_of(&self, handle: Handle) -> RegionKeys {
-        let (lkey, rkey) =
-            self.entries.get(handle).map_or((0, 0), |entry| (entry.grant.key, entry.grant.rkey()));
-        RegionKeys { lkey, rkey, handle }
     }
 }

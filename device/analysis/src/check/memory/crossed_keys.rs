@@ -1,7 +1,7 @@
 //! Keys of the wrong kind: an lkey that a peer was given as rkey, and an rkey that a buffer names as lkey.
 //!
-//! A checked device gives the regions of a program two numbers that differ, and serves either; so a program goes
-//! on as on the adapters that have one number for both.
+//! A checked device gives the regions of a program two numbers that differ, and serves either; so a program
+//! goes on as on the adapters that have one number for both.
 
 use pumice_transport::types::{RemoteRange, Sge};
 
@@ -47,8 +47,8 @@ impl Memory {
         let (object, made) = (region.name(lkey), region.made.clone());
         let owner = self.owner_of(context, queue);
         let numbers = format!(
-            "request {wr_id:#x} of {owner}, posted here, names a buffer by the lkey {rkey:#x}, which is the rkey \
-             of {object}; its lkey is {:#x}",
+            "request {wr_id:#x} of {owner}, posted here, names a buffer by the lkey {rkey:#x}, which is the \
+             rkey of {object}; its lkey is {:#x}",
             lkey as u32,
         );
         let (stack, related) = (context.here(), vec![related("the memory was registered here", &made)]);

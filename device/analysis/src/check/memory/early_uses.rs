@@ -75,7 +75,10 @@ impl Memory {
     /// with a fence behind it, is over.
     #[inline]
     pub(super) fn on_peer_message(&mut self, context: &CheckContext, qp: u32, event: &QpEvent<'_>) {
-        let stores = |event: &QpEvent<'_>| matches!(event, QpEvent::RemoteAccess { class, .. } if *class != OperationClass::Read);
+        let stores = |event: &QpEvent<'_>| match event {
+            QpEvent::RemoteAccess { class, .. } => *class != OperationClass::Read,
+            _ => false,
+        };
         if !self.early_uses.watched.is_empty() && stores(event) {
             self.retain_watches(context, |one, _| one.qp != qp);
         }

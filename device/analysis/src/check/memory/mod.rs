@@ -6,6 +6,8 @@
 
 mod changes;
 mod crossed_keys;
+#[cfg(test)]
+mod crossed_keys_tests;
 mod early_uses;
 #[cfg(test)]
 mod early_uses_tests;

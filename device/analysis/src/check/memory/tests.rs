@@ -96,7 +96,7 @@ impl Rung {
         self.0.on_event(event);
     }
 
-    fn qp(&mut self, event: &QpEvent<'_>) {
+    pub(super) fn qp(&mut self, event: &QpEvent<'_>) {
         let qp = context();
         self.0.on_event(&Event::Qp { qp: &qp, event });
     }
@@ -429,40 +429,6 @@ fn a_key_is_stale_if_its_region_is_gone() {
     rung.stores(range(0, 0x2000), false);
     rung.qp(&QpEvent::Logged(&refused(unknown, FailureDetail::None)));
     assert_eq!(rung.found(), [("stale-rkey", 60, 1)]);
-}
-
-#[test]
-fn keys_of_the_wrong_kind_are_found_and_right_ones_are_not() {
-    const RKEY: u32 = KEY ^ 0x80;
-    let mut rung = Rung::new();
-    at(30);
-    rung.device(&Event::RegionRegistered {
-        lkey: KEY,
-        rkey: RKEY,
-        address: MEMORY,
-        length: 0x10000,
-        iova: 0,
-        stays_mapped: true,
-        relaxed: false,
-    });
-    let accesses = |rung: &mut Rung, rkey, class| {
-        let range = RemoteRange { rkey, ..range(0, 8) };
-        rung.qp(&QpEvent::RemoteAccess { class, range, ends: true });
-    };
-    for class in [OperationClass::Write, OperationClass::Read, OperationClass::Atomic] {
-        accesses(&mut rung, RKEY, class);
-    }
-    rung.receive(1, &[sge(64, 64)]);
-    assert_eq!(rung.found(), []);
-    accesses(&mut rung, KEY, OperationClass::Read);
-    accesses(&mut rung, KEY, OperationClass::Write);
-    assert_eq!(rung.found(), [("keys-crossed", 30, 2)]);
-    let said = rung.numbers();
-    assert!(said.contains("with the rkey 0x1203, which is the lkey of memory region 0x1203"), "{said}");
-    assert!(said.contains("its rkey is 0x1283"), "{said}");
-    at(31);
-    rung.receive(2, &[Sge { lkey: RKEY, ..sge(256, 64) }]);
-    assert_eq!(rung.found(), [("keys-crossed", 30, 2), ("keys-crossed", 31, 1)]);
 }
 
 #[test]
