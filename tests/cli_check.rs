@@ -147,6 +147,7 @@ static PLANTED: &[(&str, &[&str])] = &[
     ("unpolled_in_use", &[]),
     ("deregistered_while_in_use", &[]),
     ("stale_rkey", &[]),
+    ("keys_crossed", &[]),
     ("fork_without_init", &[]),
     ("used_after_fork", &[]),
     ("used_after_destroy", &[]),

@@ -284,7 +284,7 @@ fn a_receive_of_ud_fails_and_its_queue_pair_with_it() {
 /// Two pairs whose ends at `a` share a receive queue with `requests` requests.
 fn sharing(plan: &FaultPlan, requests: u64) -> (Pair, [(Qpn, Qpn); 2]) {
     let pair = pair(QpType::Rc, plan);
-    let setup = SrqSetup { pd: pair.a.pd, max_wr: 16, max_sge: 1, cookie: 0, xrc: None };
+    let setup = SrqSetup { pd: pair.a.pd, max_wr: 16, max_sge: 1, cookie: 0, xrc: None, tags: None };
     let srq = pair.a.hca.create_srq(&setup).unwrap();
     let qps = [(); 2].map(|()| {
         let init = QpInit { srq: Some(srq), ..pair.a.qp_init(QpType::Rc) };
@@ -329,7 +329,7 @@ fn xrc(plan: &FaultPlan, of_initiator: &FaultPlan) -> (Pair, u32, Handle) {
     let mut pair = pair_of(QpType::Rc, plan, of_initiator);
     let xrcd = pair.a.hca.open_xrcd().unwrap();
     let xrc = Some((xrcd, pair.a.cq.handle()));
-    let setup = SrqSetup { pd: pair.a.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc };
+    let setup = SrqSetup { pd: pair.a.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc, tags: None };
     let srq = pair.a.hca.create_srq(&setup).unwrap();
     let init = QpInit { recv_cq: None, ..pair.b.qp_init(QpType::XrcInitiator) };
     pair.qb = pair.b.hca.create_qp(&init).unwrap().0;

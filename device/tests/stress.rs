@@ -286,7 +286,7 @@ fn threads_on_shared_objects_lose_nothing_and_never_stand_still() {
 fn churn(bench: &Bench, channel: &Arc<CompletionChannel>) {
     let hca = &bench.hca;
     let cq = bench.cq(64, None);
-    let setup = SrqSetup { pd: bench.pd, max_wr: 16, max_sge: 1, cookie: 3, xrc: None };
+    let setup = SrqSetup { pd: bench.pd, max_wr: 16, max_sge: 1, cookie: 3, xrc: None, tags: None };
     let srq = hca.create_srq(&setup).unwrap();
     let window = hca.alloc_mw(bench.pd, WindowType::Type2).unwrap();
     let (one, other) = (bench.qp(&cq, Some(srq)), bench.qp(&cq, None));

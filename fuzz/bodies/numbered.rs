@@ -53,7 +53,7 @@ impl NumberedTargets {
         let srd = scene.queue_pair(&scene.init(QpType::Srd), QpState::Rts);
         let initiator = QpInit { recv_cq: None, ..scene.init(QpType::Dci) };
         let initiator = scene.queue_pair(&initiator, QpState::Rts);
-        let srq = SrqSetup { pd: scene.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc: None };
+        let srq = SrqSetup { pd: scene.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc: None, tags: None };
         let srq = hca.create_srq(&srq).unwrap();
         let target = QpInit { srq: Some(srq), send_cq: None, ..scene.init(QpType::Dct) };
         let own = VendorService::DcTarget { access_key: ACCESS_KEY };

@@ -15,8 +15,14 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
     let mut scene = FuzzScene::new(Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC);
     let hca = std::sync::Arc::clone(&scene.hca);
     let domain = hca.open_xrcd().unwrap();
-    let setup =
-        SrqSetup { pd: scene.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc: Some((domain, scene.cq.handle())) };
+    let setup = SrqSetup {
+        pd: scene.pd,
+        max_wr: 8,
+        max_sge: 1,
+        cookie: 0,
+        xrc: Some((domain, scene.cq.handle())),
+        tags: None,
+    };
     let srq = hca.create_srq(&setup).unwrap();
     let number = hca.srq_number(srq).unwrap().to_be_bytes();
     for wr_id in 0..RECEIVES {

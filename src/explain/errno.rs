@@ -346,7 +346,7 @@ pub(super) const ERRNOS: &[ExplainEntry] = &[
         Errno::OPNOTSUPP,
         "The device does not do that.",
         &[
-            "A verb that needs hardware: tag matching, packet pacing, counters, tunnels in flow rules.",
+            "A verb that needs hardware: counters and tunnels in flow rules, checksum offloads.",
             "A bit of a comp_mask or a flag that no software device has.",
             "The operation is not one of this transport, such as READ on UC.",
         ],

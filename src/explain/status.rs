@@ -255,6 +255,20 @@ pub(super) const STATUSES: &[ExplainEntry] = &[
         causes: &["A fault plan or `pumice sweep --completions` asks for it; pumice itself never does so."],
         look_at: &[LOG],
     },
-    unused("TM_ERR", 22, "Tag matching of an SRQ failed."),
-    unused("TM_RNDV_INCOMPLETE", 23, "A rendezvous of tag matching was left to the program."),
+    ExplainEntry {
+        name: "TM_ERR",
+        number: Some(22),
+        meaning: "An operation on the list of tags of an SRQ failed.",
+        causes: &["IBV_WR_TAG_DEL names a buffer that is not in the list: a message has taken it before."],
+        look_at: &["The completion of the message, which has the recv_wr_id of the buffer."],
+    },
+    ExplainEntry {
+        name: "TM_RNDV_INCOMPLETE",
+        number: Some(23),
+        meaning: "A rendezvous matched a tag, and the program has to read its payload.",
+        causes: &[
+            "The buffer with the tag is shorter than the payload; it has both headers of the message now.",
+        ],
+        look_at: &["The length in the rendezvous header (struct ibv_rvh) at byte 16 of the buffer."],
+    },
 ];

@@ -12,7 +12,7 @@ use pumice_device::settings::DEFAULT_SEED;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::capture::plan::{RecordedCapture, faults_in_transit};
+use crate::capture::plan::{RecordedCapture, TransitFault, faults_in_transit};
 use crate::cli::ReplayOptions;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::run::record::{self, ProcessIdentity, RecordedProcess};
@@ -38,7 +38,7 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
     let processes = record::read(&options.folder).map_err(CommandError::Failed)?;
     let started = identity(&options.run)?;
     check_devices(&processes, &started, &options.folder)?;
-    let recorded = evidence(&processes)?;
+    let recorded: Vec<String> = evidence(&processes)?.into_iter().map(|fault| fault.line).collect();
     let order = order::of(&processes).map_err(CommandError::Failed)?;
     let folder = options.folder.join(format!("replay-{}", std::process::id()));
     let made = create_private_folder(&folder).and_then(|()| {
@@ -102,11 +102,12 @@ fn check_devices(
 }
 
 /// Returns what happened to packets, by rules and by the network, as lines of a report.
-fn evidence(processes: &[RecordedProcess]) -> Result<Vec<String>, CommandError> {
+fn evidence(processes: &[RecordedProcess]) -> Result<Vec<TransitFault>, CommandError> {
     let mut lines = Vec::new();
     let mut captured = Vec::new();
     for process in processes {
-        lines.extend(process.report().map_err(CommandError::Failed)?);
+        let report = process.report().map_err(CommandError::Failed)?;
+        lines.extend(report.into_iter().map(|line| TransitFault { line, is_presumed: false }));
         for device in &process.devices {
             let Some(packets) = device.packets.as_deref() else { continue };
             let queue_pairs = device.queue_pairs().map_err(CommandError::Failed)?;
@@ -124,13 +125,13 @@ fn evidence(processes: &[RecordedProcess]) -> Result<Vec<String>, CommandError> 
 
 /// Returns what happened to packets of these processes: the lines that name one, in a form that can be
 /// compared.
-fn events_of(lines: &[String], tags: &BTreeSet<String>) -> BTreeSet<String> {
-    let packet = |line: &String| -> Option<String> {
+fn events_of<'a>(lines: impl Iterator<Item = &'a str>, tags: &BTreeSet<String>) -> BTreeSet<String> {
+    let packet = |line: &str| -> Option<String> {
         let value: Value = serde_json::from_str(line).ok()?;
         let is_of = value["tag"].as_str().is_some_and(|tag| tags.contains(tag));
         is_of.then(|| value.to_string())
     };
-    lines.iter().filter_map(packet).collect()
+    lines.filter_map(packet).collect()
 }
 
 /// Reports whether the network delivered a packet late, and did nothing else to it.
@@ -149,7 +150,8 @@ struct ReplayComparison {
     /// Lines of reports that are in the record only.
     missing: Vec<String>,
     new: Vec<String>,
-    /// Number of late packets. Transit times differ in each run, and are no departure.
+    /// Number of packets that were late, or whose answer was: a sender that has waited long enough sends
+    /// again. Times differ in each run, and are no departure.
     late: usize,
     /// Exit code of the program when it was recorded, if that is known.
     recorded_exit: Option<u8>,
@@ -162,11 +164,16 @@ struct ReplayComparison {
 }
 
 impl ReplayComparison {
-    fn of(recorded: &[String], replayed: &[String], tags: &BTreeSet<String>) -> ReplayComparison {
-        let (before, now) = (events_of(recorded, tags), events_of(replayed, tags));
+    fn of(recorded: &[String], replayed: &[TransitFault], tags: &BTreeSet<String>) -> ReplayComparison {
+        let lines = |presumed_only: bool| {
+            let wanted = replayed.iter().filter(move |fault| fault.is_presumed || !presumed_only);
+            events_of(wanted.map(|fault| fault.line.as_str()), tags)
+        };
+        let before = events_of(recorded.iter().map(String::as_str), tags);
+        let (now, presumed) = (lines(false), lines(true));
         let missing: Vec<String> = before.difference(&now).cloned().collect();
         let (late, new): (Vec<String>, Vec<String>) =
-            now.difference(&before).cloned().partition(|line| is_late(line));
+            now.difference(&before).cloned().partition(|line| is_late(line) || presumed.contains(line));
         ReplayComparison {
             recorded: before.len(),
             happened_again: before.intersection(&now).count(),
@@ -204,7 +211,7 @@ impl ReplayComparison {
             }
         }
         if self.late > 0 {
-            writeln!(out, "{} more packets were late", self.late)?;
+            writeln!(out, "{} more packets were late, or their answers", self.late)?;
         }
         self.order.print(out)?;
         if let Some(before) = self.recorded_exit.filter(|_| self.ended_otherwise) {
@@ -214,5 +221,25 @@ impl ReplayComparison {
             writeln!(out, "the recorded run ended with {before}, and this one with {}: {what}", self.exit)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(message: u64, is_presumed: bool) -> TransitFault {
+        let line = serde_json::json!({"rule": NETWORK, "tag": "a", "message": message, "lost": true});
+        TransitFault { line: line.to_string(), is_presumed }
+    }
+
+    #[test]
+    fn what_was_sent_again_to_a_process_outside_is_no_departure_and_a_loss_is() {
+        let (recorded, tags) = (vec![lost(0, false).line], BTreeSet::from(["a".to_owned()]));
+        for (is_presumed, departed, late) in [(true, false, 1), (false, true, 0)] {
+            let found = ReplayComparison::of(&recorded, &[lost(0, is_presumed), lost(1, is_presumed)], &tags);
+            assert_eq!((found.departed, found.late, found.happened_again), (departed, late, 1));
+        }
+        assert!(ReplayComparison::of(&recorded, &[lost(1, true)], &tags).departed, "one is missing");
     }
 }

@@ -11,7 +11,7 @@ use crate::event::{OutgoingPacket, QpEvent, Topic};
 use crate::path::Path;
 use crate::types::{
     Access, AsyncEventType, AtomicOperation, Cause, Fate, KeyConfiguration, MemoryFault, QpType, Sge,
-    WcOpcode, WcStatus, WindowBind, WorkCompletion,
+    WcFlags, WcOpcode, WcStatus, WindowBind, WorkCompletion,
 };
 use crate::wire::Qpn;
 
@@ -55,6 +55,32 @@ pub struct RecvWqe {
     pub sges: Vec<Sge>,
     /// Sum of the buffers' lengths in bytes.
     pub length_bytes: u64,
+    /// True if the queue matches tags: [`Host::match_tag`] then decides about the buffers.
+    pub matches_tags: bool,
+    /// The outcome of matching.
+    pub tagged: Tagged,
+}
+
+/// What matching the tag of a message has found: what its completion says, and what of it is stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tagged {
+    /// Number of bytes at the beginning of the message that are not stored.
+    pub header_bytes: u32,
+    /// Status of the completion.
+    pub status: WcStatus,
+    /// Flags of the completion.
+    pub flags: WcFlags,
+    /// The tag, and the number that the sender gave beside it; `None` for a message without a tag.
+    pub tag: Option<(u64, u32)>,
+}
+
+/// The first packet of a SEND to a queue that matches tags.
+#[derive(Debug, Clone, Copy)]
+pub struct TaggedStart<'a> {
+    /// Payload of the packet; empty if the message is no SEND.
+    pub payload: &'a [u8],
+    /// True if the message has only this packet.
+    pub is_whole: bool,
 }
 
 /// Reason why no receive request is available.
@@ -311,6 +337,22 @@ pub trait Host {
     /// # Errors
     /// Fails if no receive request is posted, or if there is no such SRQ.
     fn take_recv(&mut self, qp: &QpContext, xrc_srqn: Option<u32>, into: &mut RecvWqe) -> Result<(), NoRecv>;
+
+    /// Decides which buffers a message gets whose queue matches tags, and puts them into `into`; called if
+    /// [`Host::take_recv`] has said so. The default is for a host without such queues.
+    ///
+    /// # Errors
+    /// Fails if no buffer has the tag, and no receive request is posted.
+    #[cold]
+    fn match_tag(
+        &mut self,
+        qp: &QpContext,
+        start: TaggedStart<'_>,
+        into: &mut RecvWqe,
+    ) -> Result<(), NoRecv> {
+        let _ = (qp, start, into);
+        Err(NoRecv::Empty)
+    }
 
     /// Returns the protection domain of the XRC SRQ that a packet names: the domain its R_Keys must belong
     /// to.

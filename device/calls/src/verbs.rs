@@ -147,7 +147,7 @@ macro_rules! rows {
         ibv_query_qp: errno(V1_1).first().queries(QueuePair).fails(QUERY),
         ibv_query_qp_data_in_order: plain(V1_14).queries(QueuePair),
         ibv_modify_qp: errno(V1_1).first().changes(QueuePair).fails(CHANGE_PATH),
-        ibv_modify_qp_rate_limit: errno(INLINE).refused().changes(QueuePair),
+        ibv_modify_qp_rate_limit: errno(INLINE).changes(QueuePair).fails(CHANGE),
         ibv_destroy_qp: errno(V1_1).first().destroys(QueuePair).page("ibv_create_qp").fails(DESTROY),
         ibv_query_ece: errno(V1_10).queries(QueuePair).fails(ECE),
         ibv_set_ece: errno(V1_10).changes(QueuePair).fails(ECE),
@@ -185,7 +185,7 @@ macro_rules! rows {
         ibv_get_srq_num: errno(INLINE).queries(ReceiveQueue).fails(QUERY),
         ibv_destroy_srq: errno(V1_1).first().destroys(ReceiveQueue).page("ibv_create_srq").fails(DESTROY),
         ibv_post_srq_recv: errno(INLINE).posts(ReceiveQueue).fails(POST),
-        ibv_post_srq_ops: errno(INLINE).refused().posts(ReceiveQueue),
+        ibv_post_srq_ops: errno(INLINE).posts(ReceiveQueue).fails(POST),
 
         ibv_open_xrcd: null(INLINE).creates(XrcDomain, Context).fails(MAKE),
         ibv_close_xrcd: errno(INLINE).destroys(XrcDomain).page("ibv_open_xrcd").fails(DESTROY),

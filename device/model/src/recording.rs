@@ -94,8 +94,10 @@ pub struct QpSnapshot {
 /// The state of a memory region when a recording begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionSnapshot {
-    /// The key, for scatter/gather elements and for peers.
-    pub key: u32,
+    /// The key for scatter/gather elements.
+    pub lkey: u32,
+    /// The key for peers; on most adapters it is the same number.
+    pub rkey: u32,
     /// Address of the first byte in this process.
     pub address: u64,
     /// Length in bytes.

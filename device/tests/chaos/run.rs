@@ -118,7 +118,8 @@ impl Chaos {
             let depth = 4096 + buffers.len() as u32;
             let node = Node::new(&mut world, &format!("10.0.0.{}", index + 1), bytes, depth);
             images[index].load(&node.memory);
-            let setup = SrqSetup { pd: node.pd, max_wr: SRQ_DEPTH, max_sge: 1, cookie: 0, xrc: None };
+            let setup =
+                SrqSetup { pd: node.pd, max_wr: SRQ_DEPTH, max_sge: 1, cookie: 0, xrc: None, tags: None };
             let handle = node.hca.create_srq(&setup).unwrap();
             let used = vec![false; buffers.len()];
             shared.push(SharedQueue { handle, buffers, posted: 0, used });

@@ -42,7 +42,11 @@ fn lines(sent: &[Sighting], arrived: &[Sighting], noted: &str) -> Vec<Value> {
     let network = Datagrams::of(sent.iter().chain(arrived), arrived);
     let mut rules = FaultRules::default();
     network.walk(sent, &QpOrdinals::of(sent, noted), &mut rules);
-    rules.lines("network", "a", None).iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    rules
+        .lines("network", "a", None)
+        .iter()
+        .map(|fault| serde_json::from_str(&fault.line).expect("JSON"))
+        .collect()
 }
 
 fn fields(line: &Value, names: &[&str]) -> Vec<Value> {

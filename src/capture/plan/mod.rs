@@ -16,6 +16,7 @@ use crate::outcome::{CommandError, CommandResult, Outcome};
 
 use datagrams::{Datagrams, QpOrdinals};
 use rules::FaultRules;
+pub(crate) use rules::TransitFault;
 use sides::{CaptureSides, streams};
 use sighting::{MAX_PACKETS, sightings};
 
@@ -67,7 +68,7 @@ pub(crate) struct RecordedCapture<'a> {
 pub(crate) fn faults_in_transit(
     devices: Vec<RecordedCapture<'_>>,
     rule: &str,
-) -> Result<Vec<String>, CommandError> {
+) -> Result<Vec<TransitFault>, CommandError> {
     let mut captures = Vec::new();
     let mut packets = 0;
     for (index, device) in devices.into_iter().enumerate() {

@@ -86,6 +86,15 @@ impl PacketFault {
     }
 }
 
+/// Something that the network did to a packet.
+#[derive(Debug)]
+pub(crate) struct TransitFault {
+    /// Line of a report.
+    pub(crate) line: String,
+    /// The packet may have arrived as well: all that is known is that its sender sent it again.
+    pub(crate) is_presumed: bool,
+}
+
 /// The rules that have been collected.
 #[derive(Debug, Default)]
 pub(super) struct FaultRules(Vec<FaultRecord>);
@@ -97,16 +106,23 @@ struct FaultRecord {
     key: RuleKey,
     /// A fault plan did it, and has reported it.
     is_planned: bool,
+    /// The packet may have arrived as well: all that is known is that its sender sent it again.
+    is_presumed: bool,
 }
 
 impl FaultRules {
     pub(super) fn add(&mut self, fault: PacketFault, key: RuleKey, is_planned: bool) {
-        self.0.push(FaultRecord { fault, key, is_planned });
+        self.0.push(FaultRecord { fault, key, is_planned, is_presumed: false });
+    }
+
+    /// Adds the loss of a packet that its sender sent again, and that may have arrived as well.
+    pub(super) fn presume_lost(&mut self, key: RuleKey, is_planned: bool) {
+        self.0.push(FaultRecord { fault: PacketFault::Drop, key, is_planned, is_presumed: true });
     }
 
     /// Returns the faults that no plan made, as lines of a report of the process with this tag. `device` is
     /// the device that sent the packets, if the process has several.
-    pub(super) fn lines(&self, rule: &str, tag: &str, device: Option<&str>) -> Vec<String> {
+    pub(super) fn lines(&self, rule: &str, tag: &str, device: Option<&str>) -> Vec<TransitFault> {
         let line = |record: &FaultRecord| {
             let RuleKey { service, side, qp, opcode, message, packet, transmission, .. } = &record.key;
             let mut fields = serde_json::json!({
@@ -128,7 +144,7 @@ impl FaultRules {
             }
             let own = record.fault.report_fields()?.into_iter().map(|(name, value)| (name.to_owned(), value));
             fields.as_object_mut()?.extend(own);
-            Some(fields.to_string())
+            Some(TransitFault { line: fields.to_string(), is_presumed: record.is_presumed })
         };
         self.0.iter().filter(|record| !record.is_planned).filter_map(line).collect()
     }

@@ -260,6 +260,10 @@ fn add_outcome(
     rules: &mut FaultRules,
 ) -> bool {
     let is_planned = one.is_planned || left_damaged;
+    if outcome.arrived_at.is_none() && stream.outcomes.is_none() && !one.is_lost {
+        rules.presume_lost(key(stream, one, message, at), is_planned);
+        return false;
+    }
     let mut add = |fault| rules.add(fault, key(stream, one, message, at), is_planned);
     if outcome.arrived_at.is_none() {
         add(PacketFault::Drop);

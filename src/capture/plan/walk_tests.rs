@@ -72,7 +72,11 @@ fn report_of(captures: &[Vec<Sighting>], source: u8, own_qpn: impl Fn(u32) -> Op
         stream.own_qpn = own_qpn(stream.qpn);
         walk(&sides, &stream, &mut rules);
     }
-    rules.lines("network", "a", None).iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    rules
+        .lines("network", "a", None)
+        .iter()
+        .map(|fault| serde_json::from_str(&fault.line).expect("JSON"))
+        .collect()
 }
 
 fn fields(line: &Value, names: &[&str]) -> Vec<Value> {
@@ -99,6 +103,24 @@ fn a_request_without_a_receive_is_refused_again_as_often() {
     assert_eq!(found, expected);
     assert!(lines.iter().all(|line| line["lost"] == true), "the request does not leave: {lines:?}");
     assert_eq!(lines[0]["timer_code"], 12);
+}
+
+#[test]
+fn a_loss_is_presumed_where_only_the_senders_packets_were_seen() {
+    let packets = [send(0, 0), send(1, 1), send(9, 0), send(10, 1)];
+    let sent = packets.map(|one| Sighting { is_outbound: Some(true), ..one });
+    let arrived = [1, 2, 3].map(|index| Sighting { is_outbound: Some(false), ..sent[index].clone() });
+    for (captures, presumed) in [(vec![sent.to_vec()], true), (vec![sent.to_vec(), arrived.to_vec()], false)]
+    {
+        let sides = CaptureSides::of(&captures);
+        let mut rules = FaultRules::default();
+        for stream in streams(&sides, address(1)) {
+            walk(&sides, &stream, &mut rules);
+        }
+        let found = rules.lines("network", "a", None);
+        let lost: Vec<bool> = found.iter().map(|fault| fault.is_presumed).collect();
+        assert!(!lost.is_empty() && lost.iter().all(|is_presumed| *is_presumed == presumed), "{found:?}");
+    }
 }
 
 #[test]

@@ -297,10 +297,10 @@ pub enum QpEvent<'a> {
         /// before it. 0 for a receive request.
         released: u32,
     },
-    /// The peer writes or changes registered memory: the first packet of its request, or the only one, was
-    /// executed.
+    /// The peer writes, changes or reads registered memory: the first packet of its WRITE, or its atomic, was
+    /// executed, or its READ accepted.
     RemoteAccess {
-        /// Kind of operation: a WRITE or an atomic.
+        /// Kind of operation: a WRITE, an atomic or a READ.
         class: OperationClass,
         /// Whole range of the request.
         range: RemoteRange,

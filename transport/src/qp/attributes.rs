@@ -51,7 +51,7 @@ bitflags::bitflags! {
         const CAP = 0x8_0000;
         /// `dest_qp_num`.
         const DEST_QPN = 0x10_0000;
-        /// `rate_limit`: not supported.
+        /// `rate_limit`: for raw packets.
         const RATE_LIMIT = 0x200_0000;
     }
 }

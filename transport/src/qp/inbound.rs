@@ -3,7 +3,9 @@
 //! fault.
 
 use crate::event::{QpEvent, Topic};
-use crate::host::{CountedOperation, Ended, Host, MemoryError, NoRecv, RecvWqe, RemoteKey, fault_of};
+use crate::host::{
+    CountedOperation, Ended, Host, MemoryError, NoRecv, RecvWqe, RemoteKey, Tagged, TaggedStart, fault_of,
+};
 use crate::qp::settings::QpSettings;
 use crate::types::{Access, FailureDetail, RemoteRange, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{OperationClass, Packet, Reth};
@@ -186,21 +188,25 @@ impl Inbound {
                 0
             }
         };
-        let end = offset + packet.payload().len() as u64;
+        let payload = packet.payload();
+        let end = offset + payload.len() as u64;
+        // Without tags there is no header.
+        let header = u64::from(self.recv.tagged.header_bytes);
         //= statement:29
         //| A SEND that exceeds its receive request ends with an error.
-        if end > self.recv.length_bytes {
+        if end > self.recv.length_bytes + header {
             return Err(InboundFault::TooLong(self.room(end, packet, 0)));
         }
         //= linux:rxe_resp.c#send_data_in
         //| The payload of a SEND goes into the buffers of the receive request.
-        self.scatter(offset, packet.payload(), host)?;
+        let skipped = header.saturating_sub(offset) as usize;
+        self.scatter(offset.saturating_sub(header), payload.get(skipped..).unwrap_or_default(), host)?;
         if !packet.info().position.ends() {
             self.message = PartialMessage::Send { offset: end };
             return Ok(());
         }
-        let mut completion =
-            self.completion(settings, packet, WcOpcode::Recv, u32::try_from(end).unwrap_or(u32::MAX));
+        let stored = u32::try_from(end.saturating_sub(header)).unwrap_or(u32::MAX);
+        let mut completion = self.completion(settings, packet, WcOpcode::Recv, stored);
         if let Some(ieth) = packet.ieth() {
             let key = remote_key(settings, packet, ieth.rkey, host)?;
             //= linux:rxe_resp.c#invalidate_rkey
@@ -209,9 +215,23 @@ impl Inbound {
             completion.flags |= WcFlags::WITH_INV;
             completion.invalidated_rkey = ieth.rkey;
         }
+        if self.recv.matches_tags {
+            self.tag(&mut completion);
+        }
         self.judge(settings, &completion, host)?;
         self.complete(settings, packet, completion, host);
         Ok(())
+    }
+
+    /// Says in the completion of a SEND what has become of its tag.
+    #[cold]
+    fn tag(&self, completion: &mut WorkCompletion) {
+        let Tagged { status, flags, tag, .. } = self.recv.tagged;
+        completion.opcode = if tag.is_some() { WcOpcode::TagRecv } else { WcOpcode::TagNoTag };
+        completion.status = status;
+        completion.flags |= flags;
+        let (tag, context) = tag.unwrap_or_default();
+        completion.set_tag(tag, context);
     }
 
     fn accept_write<H: Host>(
@@ -294,7 +314,28 @@ impl Inbound {
         packet: &Packet<'_>,
         host: &mut H,
     ) -> Result<(), InboundFault> {
-        self.take_recv_from(settings, packet.xrceth().map(|xrceth| xrceth.srqn), host)
+        let was_held = self.holds_recv;
+        self.take_recv_from(settings, packet.xrceth().map(|xrceth| xrceth.srqn), host)?;
+        if self.recv.matches_tags && !was_held {
+            return self.match_tag(settings, packet, host);
+        }
+        Ok(())
+    }
+
+    /// Has the host choose the buffers of a message whose queue matches tags.
+    #[cold]
+    fn match_tag<H: Host>(
+        &mut self,
+        settings: &QpSettings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), InboundFault> {
+        let is_send = packet.info().class == OperationClass::Send;
+        let payload = if is_send { packet.payload() } else { &[] };
+        let start = TaggedStart { payload, is_whole: packet.info().position.ends() };
+        let matched = host.match_tag(&settings.context, start, &mut self.recv);
+        self.holds_recv = matched.is_ok();
+        Ok(matched?)
     }
 
     /// Takes a receive request of the queue pair, or of the XRC SRQ with a number, unless one is held.

@@ -157,6 +157,11 @@ impl QueuePair {
         self.requester.queue.make_room()
     }
 
+    /// Gives the send queue to the device, for this many requests of its own; the program has none of them.
+    pub fn serve_device(&mut self, requests: u32) {
+        self.requester.queue = send_queue::SendQueue::new(requests);
+    }
+
     /// Returns the numbers of the device's objects that it is attached to.
     pub fn context(&self) -> &QpContext {
         &self.settings.context

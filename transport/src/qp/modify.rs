@@ -99,6 +99,9 @@ impl QueuePair {
             self.set_migration(attributes.path_mig_state, host);
         }
         self.enter(next, mask, host);
+        if mask.contains(AttributeMask::RATE_LIMIT) {
+            self.requester.limit_rate(self.attributes.rate_limit);
+        }
         Ok(())
     }
 
@@ -139,6 +142,7 @@ impl QueuePair {
         when(AttributeMask::MIN_RNR_TIMER, &|a| a.min_rnr_timer = new.min_rnr_timer);
         when(AttributeMask::SQ_PSN, &|a| a.sq_psn = new.sq_psn & 0xff_ffff);
         when(AttributeMask::MAX_DEST_RD_ATOMIC, &|a| a.max_dest_rd_atomic = new.max_dest_rd_atomic);
+        when(AttributeMask::RATE_LIMIT, &|a| a.rate_limit = new.rate_limit);
         when(AttributeMask::DEST_QPN, &|a| a.dest_qp_num = new.dest_qp_num & 0xff_ffff);
     }
 

@@ -114,7 +114,14 @@ impl Host for TestHost {
     }
     fn take_recv(&mut self, _: &QpContext, _: Option<u32>, into: &mut RecvWqe) -> Result<(), NoRecv> {
         let (wr_id, sge) = self.receives.pop_front().ok_or(NoRecv::Empty)?;
-        *into = RecvWqe { wr_id, pd: 0, cq: 0, sges: vec![sge], length_bytes: sge.length.into() };
+        *into = RecvWqe {
+            wr_id,
+            pd: 0,
+            cq: 0,
+            sges: vec![sge],
+            length_bytes: sge.length.into(),
+            ..RecvWqe::default()
+        };
         Ok(())
     }
     fn srq_protection_domain(&mut self, _: &QpContext, _: u32) -> Result<u32, NoRecv> {

@@ -16,6 +16,7 @@ use crate::wire::{Packet, Qpn};
 
 /// The state of a queue pair of such a service, used instead of requester and receiver.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is boxed as a whole, once for a queue pair")]
 pub(super) enum Numbered {
     Srd(Srd),
     Dc(Dc),

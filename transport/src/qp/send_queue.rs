@@ -336,8 +336,9 @@ impl SendQueue {
         self.entries.try_reserve_exact((self.capacity as usize).saturating_sub(self.entries.len()))
     }
 
-    /// Takes over the memory, but no entry, of a queue of the same capacity that ends.
+    /// Takes over the capacity and the memory, but no entry, of a queue that ends.
     pub(crate) fn take_room_of(&mut self, ended: &mut SendQueue) {
+        self.capacity = ended.capacity;
         self.entries = core::mem::take(&mut ended.entries);
         self.entries.clear();
     }

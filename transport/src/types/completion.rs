@@ -131,6 +131,13 @@ bitflags::bitflags! {
         const WITH_IMM = 2;
         /// `invalidated_rkey` is valid.
         const WITH_INV = 8;
+        /// A list of tags takes no new buffer into account before the program has reported how many
+        /// unexpected messages it has handled.
+        const TAG_SYNC_WANTED = 16;
+        /// The message has a buffer with its tag.
+        const TAG_MATCH = 32;
+        /// All of the message is in its buffer.
+        const TAG_DATA_VALID = 64;
     }
 }
 
@@ -171,6 +178,26 @@ pub struct WorkCompletion {
 }
 
 impl WorkCompletion {
+    /// Sets the tag of a message, and the number that its sender gave beside it. They take the places of
+    /// fields that no completion with a tag has.
+    #[cold]
+    pub const fn set_tag(&mut self, tag: u64, context: u32) {
+        self.src_qp = (tag >> 32) as u32;
+        (self.pkey_index, self.slid) = ((tag >> 16) as u16, tag as u16);
+        if !self.flags.contains(WcFlags::WITH_INV) {
+            self.invalidated_rkey = context;
+        }
+    }
+
+    /// Returns the tag of a message and its sender's number; 0 and 0 if the message has none.
+    pub const fn tag(&self) -> (u64, u32) {
+        if !matches!(self.opcode, WcOpcode::TagRecv) {
+            return (0, 0);
+        }
+        let tag = (self.src_qp as u64) << 32 | (self.pkey_index as u64) << 16 | self.slid as u64;
+        (tag, if self.flags.contains(WcFlags::WITH_INV) { 0 } else { self.invalidated_rkey })
+    }
+
     /// Returns the completion if it is successful.
     ///
     /// # Errors

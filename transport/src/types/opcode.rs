@@ -72,6 +72,16 @@ pub enum WcOpcode {
     Recv = 128,
     /// An RDMA WRITE with immediate arrived.
     RecvRdmaWithImm = 129,
+    /// A buffer was added to the list of tags of a shared receive queue.
+    TagAdd = 130,
+    /// A buffer was removed from the list of tags.
+    TagDelete = 131,
+    /// The count of unexpected messages of a list of tags was compared.
+    TagSync = 132,
+    /// A SEND with a tag arrived: a buffer of that tag has it, or else a receive request.
+    TagRecv = 133,
+    /// A SEND without a tag arrived at a queue that matches tags.
+    TagNoTag = 134,
     /// An indirect memory key was configured (`IBV_WC_DRIVER1`).
     ConfigureKey = 135,
     /// A request of any operation that the program wrote in the adapter's format (`IBV_WC_DRIVER2`).
@@ -84,7 +94,7 @@ impl WcOpcode {
     /// Reports whether this is the completion of a receive request. Bit 7 alone does not say it: the numbers
     /// of vendors have it too.
     pub const fn is_recv(self) -> bool {
-        matches!(self, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm)
+        matches!(self, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm | WcOpcode::TagRecv | WcOpcode::TagNoTag)
     }
 }
 

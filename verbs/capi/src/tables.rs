@@ -15,8 +15,8 @@ use crate::abi::zeroed::zeroed;
 use crate::abi::{ibv_context, ibv_context_ops, ibv_device, mlx5dv_context_attr, operation, verbs_context};
 use crate::calls::{
     buffer, completion_queue, completion_queue_ex, device_memory, dma_handle, flow, memory, parent_domain,
-    post_recv, post_send, query, queue_pair, shared_receive_queue, vendors, window_bind, work_queue,
-    xrc_domain, xrc_target,
+    post_recv, post_send, query, queue_pair, queue_pair_attributes, shared_receive_queue, tag_list, vendors,
+    window_bind, work_queue, xrc_domain, xrc_target,
 };
 use crate::check;
 use crate::entry::arguments::In;
@@ -126,6 +126,8 @@ fn operations() -> Box<verbs_context> {
     verbs.create_qp_ex = operation!(queue_pair::create_qp_ex);
     verbs.open_qp = operation!(xrc_target::open_qp);
     verbs.create_srq_ex = operation!(shared_receive_queue::create_srq_ex);
+    verbs.post_srq_ops = operation!(tag_list::post_srq_ops);
+    verbs.modify_qp_rate_limit = operation!(queue_pair_attributes::modify_qp_rate_limit);
     verbs.get_srq_num = operation!(shared_receive_queue::get_srq_num);
     verbs.open_xrcd = operation!(xrc_domain::open_xrcd);
     verbs.close_xrcd = operation!(xrc_domain::close_xrcd);
@@ -148,7 +150,7 @@ fn operations() -> Box<verbs_context> {
     verbs
 }
 
-/// Sets the refusals of counters, packet pacing and tag matching, which need hardware.
+/// Sets the refusals of counters and of actions of flow rules, which need hardware.
 fn refuse_the_rest(verbs: &mut verbs_context) {
     verbs.read_counters = refused!(errno, ibv_read_counters);
     verbs.attach_counters_point_flow = refused!(errno, ibv_attach_counters_point_flow);
@@ -157,8 +159,6 @@ fn refuse_the_rest(verbs: &mut verbs_context) {
     verbs.modify_flow_action_esp = refused!(errno, ibv_modify_flow_action_esp);
     verbs.destroy_flow_action = refused!(errno, ibv_destroy_flow_action);
     verbs.create_flow_action_esp = refused!(null, ibv_create_flow_action_esp);
-    verbs.modify_qp_rate_limit = refused!(errno, ibv_modify_qp_rate_limit);
-    verbs.post_srq_ops = refused!(errno, ibv_post_srq_ops);
 }
 
 #[cfg(test)]

@@ -273,6 +273,11 @@ fn device_memory_is_allocated_copied_and_registered() {
 }
 
 #[test]
+fn tags_of_messages_are_matched() {
+    run("tags");
+}
+
+#[test]
 fn raw_packets_need_a_right() {
     let Some(program) = kit::compile("raw_packets") else { return };
     let output = kit::on(kit::address(), program).arg("forbidden").output();

@@ -76,6 +76,7 @@ impl SharedReceiveQueue {
             max_sge,
             cookie: 0,
             xrc: xrc.as_ref().map(|(xrcd, cq)| (xrcd.handle(), cq.handle())),
+            tags: None,
         };
         let call = if xrc.is_some() { Call::ibv_create_srq_ex } else { Call::ibv_create_srq };
         let handle = gated_call(domain.device(), call, || hca.create_srq(&setup).map_err(refused))?;

@@ -6,7 +6,7 @@ use pumice_model::event::{Event, Subscriber, Topics};
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::types::{WcStatus, WrClass};
-use pumice_transport::wire::Syndrome;
+use pumice_transport::wire::{OperationClass, Syndrome};
 
 use super::checker::Checker;
 use super::device_tag::DeviceTag;
@@ -112,7 +112,7 @@ impl Checker {
                     self.send_failed(number, completion.status);
                 }
             }
-            QpEvent::RemoteAccess { class, range, ends } => {
+            QpEvent::RemoteAccess { class, range, ends } if *class != OperationClass::Read => {
                 self.checks.remote_access(&mut self.context, number, *class, range, *ends);
             }
             QpEvent::RemoteWriteEnded { has_imm } => {

@@ -189,6 +189,9 @@ impl Engine {
         }
         self.resources.time_stores(now_ns);
         if any {
+            if self.resources.rendezvous.is_due {
+                self.post_device_requests();
+            }
             self.settle();
             if !self.responders.is_empty() {
                 self.reply.arrived(now_ns);

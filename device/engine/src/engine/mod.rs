@@ -21,6 +21,7 @@ mod outages;
 mod queue_pairs;
 mod reply;
 mod schedule;
+mod tags;
 mod targets;
 mod timers;
 mod transmit;

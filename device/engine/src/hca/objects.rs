@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::objects::completion_queue::CompletionQueue;
 use crate::objects::srq::{SrqAttributes, SrqChange};
+use crate::objects::tag_list::TagOperation;
 use pumice_model::addresses::gid_table::GidEntry;
 use pumice_model::addresses::multicast::{Attached, Detached};
 use pumice_platform::error::ResourceError;
@@ -161,6 +162,19 @@ impl Hca {
     /// Full, too many elements, a stale handle.
     pub fn post_srq_recv(&self, srq: Handle, request: &RecvRequest<'_>) -> Result<(), HcaError> {
         Ok(self.core.lock_own()?.resources.post_srq_recv(srq, request)?)
+    }
+
+    /// Reports whether an SRQ matches tags.
+    pub fn matches_tags(&self, srq: Handle) -> bool {
+        self.core.lock().resources.matches_tags(Some(srq))
+    }
+
+    /// Executes an operation on the list of tags of an SRQ. Returns the handle of a buffer that it added.
+    ///
+    /// # Errors
+    /// An SRQ without tags, the list is full, too many elements, a stale handle.
+    pub fn change_tags(&self, srq: Handle, operation: TagOperation) -> Result<u32, HcaError> {
+        Ok(self.core.lock_own()?.resources.change_tags(srq, operation)?)
     }
 
     /// Creates an address handle and the path that datagrams through it take.

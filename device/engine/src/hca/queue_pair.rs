@@ -24,7 +24,7 @@ use pumice_transport::wire::Qpn;
 use super::paths::{Paths, empty_gid_entry};
 use super::{Hca, HcaError, MrcAttributes, TargetRegistration, mrc_twin};
 use crate::engine::{Acknowledge, QpEntry};
-use crate::resources::{MappingCheckPolicy, QpSetup};
+use crate::resources::{MappingCheckPolicy, QpSetup, TAG_REQUESTS};
 
 /// Checks a change of state and attributes before anything of it is done.
 ///
@@ -125,6 +125,9 @@ impl Hca {
             congestion: self.congestion.clone(),
             adaptive_timeout: self.adaptive_timeout,
         });
+        if engine.resources.matches_tags(init.srq) {
+            qp.serve_device(TAG_REQUESTS);
+        }
         if let Some(own) = own.or_else(|| VendorService::plain(init.qp_type)) {
             let order = match self.srd_order {
                 // Each queue pair has an order of its own, the same in every run.

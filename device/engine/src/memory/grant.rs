@@ -21,6 +21,8 @@ pub(super) struct KeyEntry {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grant {
     pub(super) key: u32,
+    /// Bits in which the key for peers differs; 0 if both keys are one number.
+    pub(super) apart: u32,
     pub(super) pd: u32,
     /// Address of the first byte in this process.
     pub(super) address: u64,
@@ -101,11 +103,23 @@ impl KeyEntry {
 }
 
 impl Grant {
+    /// Returns the key by which peers name the memory.
+    pub(super) const fn rkey(&self) -> u32 {
+        self.key ^ self.apart
+    }
+
+    /// Reports whether a number is a key of this memory, for either use.
+    #[inline]
+    pub(super) const fn has_key(&self, key: u32) -> bool {
+        self.key == key || self.rkey() == key
+    }
+
     /// Returns the grant of a key by which no access finds memory: of a window that is not bound, or an
     /// indirect key.
     pub(super) const fn of_no_memory(key: u32, pd: u32, backing: Backing) -> Grant {
         Grant {
             key,
+            apart: 0,
             pd,
             address: 0,
             iova: 0,

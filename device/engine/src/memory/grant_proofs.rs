@@ -12,6 +12,7 @@ fn grant(from: &mut Values) -> Grant {
     let most = u64::MAX - length.saturating_sub(1);
     Grant {
         key: 1,
+        apart: 0,
         pd: 1,
         address: from.up_to(most),
         iova: from.up_to(most),

@@ -89,8 +89,9 @@ impl RegionTable {
         RegionTable::check_range(address, length, iova, access)?;
         let watch = watch_of(address, length, access);
         let watched = watch.as_ref().map(Watch::watched);
-        self.insert_region(watch.map(|watch| BackedBy::Program { _watch: watch }), |key| Grant {
+        self.insert_region(watch.map(|watch| BackedBy::Program { _watch: watch }), |(key, apart)| Grant {
             key,
+            apart,
             pd,
             address,
             iova,
@@ -124,8 +125,9 @@ impl RegionTable {
         }
         let address = memory.locate(offset, length)?;
         let backed_by = BackedBy::DeviceMemory { _registration: Registration::new(memory) };
-        self.insert_region(Some(backed_by), |key| Grant {
+        self.insert_region(Some(backed_by), |(key, apart)| Grant {
             key,
+            apart,
             pd,
             address,
             iova: 0,
@@ -159,8 +161,9 @@ impl RegionTable {
         RegionTable::check_range(address, length, iova, access)?;
         // A page that vanishes with a shorter file must not end the process.
         let backing = if mapping.is_fixed() { Backing::Mapped } else { Backing::OnDemand };
-        self.insert_region(Some(BackedBy::File { _mapping: mapping }), |key| Grant {
+        self.insert_region(Some(BackedBy::File { _mapping: mapping }), |(key, apart)| Grant {
             key,
+            apart,
             pd,
             address,
             iova,
@@ -178,8 +181,9 @@ impl RegionTable {
     /// # Errors
     /// Fails with `NoMemory` if the table is full.
     pub fn register_nothing(&mut self, pd: u32) -> Result<RegionKeys, ResourceError> {
-        self.insert_region(None, |key| Grant {
+        self.insert_region(None, |(key, apart)| Grant {
             key,
+            apart,
             pd,
             address: 0,
             iova: 0,
@@ -195,14 +199,21 @@ impl RegionTable {
     fn insert_region(
         &mut self,
         backed_by: Option<BackedBy>,
-        grant: impl FnOnce(u32) -> Grant,
+        grant: impl FnOnce((u32, u32)) -> Grant,
     ) -> Result<RegionKeys, ResourceError> {
+        let apart = self.apart();
         let handle = self.insert(|key| KeyEntry {
-            grant: grant(key),
+            grant: grant((key, apart)),
             kind: EntryKind::Region { bound_windows: 0, backed_by },
         })?;
-        let key = self.key_of(handle);
-        Ok(RegionKeys { lkey: key, rkey: key, handle })
+        Ok(self.keys_of(handle))
+    }
+
+    /// Returns the keys of a region; 0 for a stale handle.
+    pub fn keys_of(&self, handle: Handle) -> RegionKeys {
+        let grant = self.entries.get(handle).map(|entry| &entry.grant);
+        let (lkey, rkey) = grant.map_or((0, 0), |grant| (grant.key, grant.rkey()));
+        RegionKeys { lkey, rkey, handle }
     }
 
     /// Changes a region in place. On an error the region is as before.
@@ -262,8 +273,7 @@ impl RegionTable {
             }
         }
         entry.grant = Grant { pd, address, iova, length, access, backing, ..entry.grant };
-        let key = entry.grant.key;
-        Ok(RegionKeys { lkey: key, rkey: key, handle })
+        Ok(self.keys_of(handle))
     }
 
     /// Marks a region as being of mapped files, in part or whole: another process may shorten them.
@@ -307,10 +317,10 @@ impl RegionTable {
         Ok(RegionInfo { pd, address, length, iova, access, bound_windows, stays_mapped })
     }
 
-    /// Returns all regions: the key of each, and its state.
-    pub fn regions(&self) -> impl Iterator<Item = (u32, RegionInfo)> {
-        let handles = self.entries.iter().map(|(handle, entry)| (handle, entry.grant.key));
-        handles.filter_map(|(handle, key)| Some((key, self.region(handle).ok()?)))
+    /// Returns all regions: the keys of each, and its state.
+    pub fn regions(&self) -> impl Iterator<Item = (RegionKeys, RegionInfo)> {
+        let handles = self.entries.iter().map(|(handle, _)| handle);
+        handles.filter_map(|handle| Some((self.keys_of(handle), self.region(handle).ok()?)))
     }
 
     /// Returns the region at an index of the table: its keys, and its state.
@@ -323,8 +333,7 @@ impl RegionTable {
             .handle_at(index)
             .ok_or_else(|| ResourceError::invalid(format!("there is no memory region {index}")))?;
         let info = self.region(handle)?;
-        let key = self.key_of(handle);
-        Ok((RegionKeys { lkey: key, rkey: key, handle }, info))
+        Ok((self.keys_of(handle), info))
     }
 
     fn check_access(access: Access) -> Result<Access, ResourceError> {

@@ -19,6 +19,8 @@ pub struct RegionTable {
     first_key: u32,
     /// Seed that determines where the low bytes of keys begin.
     seed: u64,
+    /// Regions are given different numbers as lkey and rkey, so that a mistaken one can be named.
+    keys_apart: bool,
     /// Low byte of the key that each index had last.
     key_parts: Vec<u8>,
     /// Largest number of regions, and of windows: neither takes entries of the other.
@@ -44,6 +46,7 @@ impl RegionTable {
             entries: Table::new("memory region or window", capacity),
             first_key: 1,
             seed: 0,
+            keys_apart: false,
             key_parts: Vec::new(),
             max_regions,
             windows: 0,
@@ -62,6 +65,18 @@ impl RegionTable {
             self.first_key = 1 + (seed % choices) as u32;
             self.seed = seed;
         }
+    }
+
+    /// Decides whether the regions registered from now on have different numbers as lkey and rkey. Either
+    /// number opens the region for either use.
+    pub const fn set_keys_apart(&mut self, apart: bool) {
+        self.keys_apart = apart;
+    }
+
+    /// Returns the bits in which the two keys of a new region differ.
+    pub(super) const fn apart(&self) -> u32 {
+        // Within the low byte, so that either key finds the entry.
+        if self.keys_apart { 0x80 } else { 0 }
     }
 
     /// Returns the index in the table of the region or window with a key; the entry may be empty, or have
@@ -227,7 +242,7 @@ impl RegionTable {
     #[inline]
     pub(super) fn by_key(&self, key: u32) -> Option<&KeyEntry> {
         let entry = self.entries.at(self.index_of(key))?;
-        (entry.grant.key == key).then_some(entry)
+        entry.grant.has_key(key).then_some(entry)
     }
 
     /// Adds a region under a fresh key.
@@ -273,7 +288,7 @@ impl RegionTable {
         Some(entry)
     }
 
-    /// Returns the key of a region; 0 for a stale handle.
+    /// Returns the key of an object; 0 for a stale handle.
     pub fn key_of(&self, handle: Handle) -> u32 {
         self.entries.get(handle).map_or(0, |entry| entry.grant.key)
     }

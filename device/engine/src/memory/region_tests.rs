@@ -179,3 +179,32 @@ fn rereg_changes_only_what_it_is_asked_to_or_nothing() {
     assert_eq!((now.address, now.length, now.iova), (0x9000, 4, 0xa000));
     assert_eq!(table.locate_local(9, keys.lkey, 0xa002, 2, true), Ok(0x9002));
 }
+
+#[test]
+fn keys_that_are_apart_open_the_region_either_way_until_it_ends() {
+    let mut table = RegionTable::new(8);
+    table.set_first_key(5);
+    let together = register(&mut table, 0x7000, 0x100, 0, REMOTE).unwrap();
+    assert_eq!(together.lkey, together.rkey);
+    table.set_keys_apart(true);
+    let apart = register(&mut table, 0x9000, 0x100, 0, REMOTE).unwrap();
+    assert_ne!(apart.lkey, apart.rkey);
+    for number in [apart.lkey, apart.rkey] {
+        assert_eq!(table.locate_remote(key(number), 0, 0x100, Access::REMOTE_READ), Ok(0x9000));
+        assert_eq!(table.locate_local(7, number, 0, 0x100, true), Ok(0x9000));
+    }
+    assert!(
+        table.regions().any(|(keys, _)| keys == apart) && table.regions().any(|(keys, _)| keys == together)
+    );
+    table.deregister(apart.handle).unwrap();
+    let mut numbers = vec![apart.lkey, apart.rkey];
+    for _ in 0..100 {
+        for number in &numbers {
+            let located = table.locate_remote(key(*number), 0, 1, Access::REMOTE_READ);
+            assert_eq!(located, Err(MemoryError::UnknownKey), "{number:#x}");
+        }
+        let next = register(&mut table, 0x9000, 0x100, 0, REMOTE).unwrap();
+        table.deregister(next.handle).unwrap();
+        numbers = vec![next.lkey, next.rkey];
+    }
+}

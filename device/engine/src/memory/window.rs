@@ -124,7 +124,7 @@ impl RegionTable {
         }
         let index = self.index_of(key.rkey);
         let entry = self.entries.at(index).ok_or(MemoryError::UnknownKey)?;
-        if entry.grant.key != key.rkey || !entry.grant.live {
+        if !entry.grant.has_key(key.rkey) || !entry.grant.live {
             return Err(MemoryError::UnknownKey);
         }
         if entry.grant.pd != key.pd {
@@ -167,7 +167,7 @@ impl RegionTable {
         bind: &WindowBind,
     ) -> Result<Grant, MemoryError> {
         let entry = self.entries.at(region).ok_or(MemoryError::UnknownKey)?;
-        if entry.grant.key != bind.region_lkey || !matches!(entry.kind, EntryKind::Region { .. }) {
+        if !entry.grant.has_key(bind.region_lkey) || !matches!(entry.kind, EntryKind::Region { .. }) {
             return Err(MemoryError::UnknownKey);
         }
         let access = entry.grant.access;
@@ -190,6 +190,7 @@ impl RegionTable {
         let address = self.locate_local(pd, bind.region_lkey, bind.address, bind.length, false)?;
         Ok(Grant {
             key: bind.new_rkey,
+            apart: 0,
             pd,
             address,
             //= man:ibv_bind_mw

@@ -9,3 +9,4 @@ mod held_completions;
 pub mod paced_events;
 pub mod recv_queue;
 pub mod srq;
+pub mod tag_list;

@@ -8,6 +8,7 @@ use pumice_transport::host::RecvWqe;
 use pumice_transport::types::RecvRequest;
 
 use crate::objects::recv_queue::RecvQueue;
+use crate::objects::tag_list::{TagList, TagSetup};
 use pumice_platform::event_account::EventAccount;
 
 /// The XRC properties of a shared receive queue.
@@ -49,6 +50,7 @@ pub struct Srq {
     queue: RecvQueue,
     pd: u32,
     xrc: Option<XrcSrq>,
+    tags: Option<Box<TagList>>,
     limit: u32,
     cookie: u64,
     #[doc(hidden)]
@@ -66,6 +68,7 @@ impl Srq {
             queue: RecvQueue::new(depth, max_sge),
             pd,
             xrc,
+            tags: None,
             limit: 0,
             cookie,
             users: 0,
@@ -116,6 +119,26 @@ impl Srq {
     /// Returns its XRC properties, if it has some.
     pub const fn xrc(&self) -> Option<XrcSrq> {
         self.xrc
+    }
+
+    /// Makes it match the tags of messages.
+    pub fn match_tags(&mut self, setup: TagSetup) {
+        self.tags = Some(Box::new(TagList::new(setup)));
+    }
+
+    /// Returns its list of tags, if it matches them.
+    pub fn tags(&self) -> Option<&TagList> {
+        self.tags.as_deref()
+    }
+
+    /// Returns its list of tags for changes, if it matches them.
+    pub fn tags_mut(&mut self) -> Option<&mut TagList> {
+        self.tags.as_deref_mut()
+    }
+
+    /// Reports whether it has failed.
+    pub const fn is_failed(&self) -> bool {
+        self.failed
     }
 
     /// Returns the account of its asynchronous events.

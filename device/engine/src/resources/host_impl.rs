@@ -12,7 +12,7 @@ use pumice_model::event::{Event, Topics};
 use pumice_transport::event::{OutgoingPacket, QpEvent, Topic};
 use pumice_transport::host::{
     CountedOperation, Counter, Ended, FrameData, FrameError, Host, MemoryError, NoRecv, QpContext, RecvWqe,
-    RemoteKey,
+    RemoteKey, TaggedStart,
 };
 use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, Fate, KeyConfiguration, MemoryFault, Sge, WcOpcode,
@@ -184,8 +184,7 @@ impl Host for DeviceHost<'_> {
             None => qp.recv_queue,
         };
         let other = self.choose_receive(qp, slot);
-        let Resources { receives, async_events, .. } = &mut *self.resources;
-        let taken = match receives.at_mut(slot).ok_or(NoRecv::Empty)? {
+        let taken = match self.receives.at_mut(slot).ok_or(NoRecv::Empty)? {
             Receives::Own(queue) => {
                 if let Some(index) = other.filter(|index| *index > 0) {
                     queue.bring_forward(index);
@@ -194,16 +193,13 @@ impl Host for DeviceHost<'_> {
                 into.cq = qp.recv_cq;
                 if queue.take(into) { SrqTake::Request } else { SrqTake::Empty }
             }
+            Receives::Shared(srq) if srq.tags().is_some() => {
+                into.matches_tags = true;
+                return if srq.is_failed() { Err(NoRecv::Empty) } else { Ok(()) };
+            }
             Receives::Shared(srq) => {
                 into.cq = srq.xrc().map_or(qp.recv_cq, |xrc| xrc.cq);
-                let taken = srq.take(into);
-                //= statement:44
-                //| SRQ_LIMIT_REACHED tells that the limit was crossed.
-                if taken == SrqTake::BelowLimit {
-                    let element = AsyncElement::Srq { cookie: srq.cookie() };
-                    async_events.raise_for(AsyncEventType::SrqLimitReached, element, srq.account());
-                }
-                taken
+                self.take_shared(slot, into)
             }
         };
         let memory = &self.memory;
@@ -211,6 +207,16 @@ impl Host for DeviceHost<'_> {
             into.length_bytes = into.sges.iter().map(|sge| memory.wire_bytes_of(sge, false)).sum();
         }
         if taken == SrqTake::Empty { Err(NoRecv::Empty) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn match_tag(
+        &mut self,
+        qp: &QpContext,
+        start: TaggedStart<'_>,
+        into: &mut RecvWqe,
+    ) -> Result<(), NoRecv> {
+        self.match_message(qp, start, into)
     }
 
     fn srq_protection_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv> {
@@ -450,7 +456,7 @@ impl Resources {
         if self.listens(Topic::Completions) {
             self.emit_uncounted(qp, Topic::Completions, &QpEvent::Completed { completion, cq, released });
         }
-        let Some(entry) = self.cqs.at(cq) else { return };
+        let Some(entry) = self.cqs.at(cq) else { return self.device_request_ended(qp, completion) };
         self.new_completions = true;
         match entry.cq.push_of(qp.ordinal, *completion, released, solicited) {
             CqPushOutcome::Stored => {}
@@ -474,7 +480,20 @@ impl Resources {
         if xrc.number == number && xrc.xrcd == qp.xrcd { Ok(slot) } else { Err(NoRecv::NoSuchSrq) }
     }
 
-    fn shared(&self, slot: u32) -> Option<&Srq> {
+    /// Takes the oldest request of a shared receive queue.
+    pub(super) fn take_shared(&mut self, slot: u32, into: &mut RecvWqe) -> SrqTake {
+        let Some(Receives::Shared(srq)) = self.receives.at_mut(slot) else { return SrqTake::Empty };
+        let taken = srq.take(into);
+        //= statement:44
+        //| SRQ_LIMIT_REACHED tells that the limit was crossed.
+        if taken == SrqTake::BelowLimit {
+            let element = AsyncElement::Srq { cookie: srq.cookie() };
+            self.async_events.raise_for(AsyncEventType::SrqLimitReached, element, srq.account());
+        }
+        taken
+    }
+
+    pub(super) fn shared(&self, slot: u32) -> Option<&Srq> {
         match self.receives.at(slot)? {
             Receives::Shared(srq) => Some(srq),
             Receives::Own(_) => None,

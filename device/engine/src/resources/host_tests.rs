@@ -156,7 +156,7 @@ fn receives_come_from_the_queue_or_the_srq_with_their_domain_and_queue() {
     let mut device = device();
     let cq = device.cq(16);
     let srq_pd = device.resources.alloc_pd().unwrap();
-    let setup = SrqSetup { pd: srq_pd, max_wr: 4, max_sge: 1, cookie: 44, xrc: None };
+    let setup = SrqSetup { pd: srq_pd, max_wr: 4, max_sge: 1, cookie: 44, xrc: None, tags: None };
     let srq = device.resources.create_srq(&setup).unwrap();
     let own = device.qp(QpType::Ud, cq.handle(), cq.handle(), None);
     let sharing = device.qp(QpType::Rc, cq.handle(), cq.handle(), Some(srq));
@@ -185,7 +185,7 @@ fn an_xrc_target_finds_the_srqs_of_its_domain_by_number() {
     let srq = |device: &mut Device| {
         let xrcd = device.resources.open_xrcd().unwrap();
         let xrc = Some((xrcd, cq.handle()));
-        let setup = SrqSetup { pd: device.pd, max_wr: 4, max_sge: 1, cookie: 0, xrc };
+        let setup = SrqSetup { pd: device.pd, max_wr: 4, max_sge: 1, cookie: 0, xrc, tags: None };
         let srq = device.resources.create_srq(&setup).unwrap();
         (xrcd, srq, device.resources.srq(srq).unwrap().xrc().unwrap().number)
     };
@@ -239,7 +239,7 @@ fn an_srq_whose_completion_queue_overran_has_failed() {
     let (cq, other) = (device.cq(1), device.cq(1));
     let xrcd = device.resources.open_xrcd().unwrap();
     let mut srq = |cookie, xrc| {
-        let setup = SrqSetup { pd: device.pd, max_wr: 4, max_sge: 1, cookie, xrc };
+        let setup = SrqSetup { pd: device.pd, max_wr: 4, max_sge: 1, cookie, xrc, tags: None };
         device.resources.create_srq(&setup).unwrap()
     };
     let _plain = srq(7, None);

@@ -1,6 +1,6 @@
 //! The counters of queue pairs, and other objects as processes of the same user see them.
 
-use crate::memory::RegionInfo;
+use crate::memory::{RegionInfo, RegionKeys};
 use pumice_model::inspect::{CqView, SrqView};
 use pumice_model::recording::RegionSnapshot;
 use pumice_transport::host::Counter;
@@ -27,10 +27,10 @@ impl Resources {
 
     /// Calls `visit` with each registration of memory.
     pub(crate) fn for_each_region(&self, visit: &mut dyn FnMut(&RegionSnapshot)) {
-        for (key, region) in self.memory.regions() {
+        for (RegionKeys { lkey, rkey, .. }, region) in self.memory.regions() {
             let RegionInfo { address, length, iova, stays_mapped, access, .. } = region;
             let relaxed = access.contains(Access::RELAXED_ORDERING);
-            visit(&RegionSnapshot { key, address, length, iova, stays_mapped, relaxed });
+            visit(&RegionSnapshot { lkey, rkey, address, length, iova, stays_mapped, relaxed });
         }
     }
 

@@ -29,7 +29,7 @@ impl Resources {
         iova: u64,
         access: Access,
     ) -> Result<RegionKeys, ResourceError> {
-        self.pds.require(pd)?;
+        self.registers(pd)?;
         // SAFETY: the caller vouches for the range.
         let keys = unsafe { self.memory.register(pd.index, address, length, iova, access) }?;
         self.use_pd(pd);
@@ -81,10 +81,18 @@ impl Resources {
     /// `Busy`: windows are bound to the region. `Invalid`: a stale handle.
     pub fn deregister_region(&mut self, region: Handle) -> Result<(), ResourceError> {
         self.drain_stores();
-        let key = self.memory.key_of(region);
+        let RegionKeys { lkey, rkey, .. } = self.memory.keys_of(region);
         let info = self.memory.deregister(region)?;
         self.release_pd(info.pd);
-        self.events.emit(&Event::RegionDeregistered { key });
+        self.events.emit(&Event::RegionDeregistered { lkey, rkey });
+        Ok(())
+    }
+
+    /// Prepares a registration in a domain: who listens to registrations can tell the two keys of a region
+    /// apart, and say which one a program took for the other.
+    fn registers(&mut self, pd: Handle) -> Result<(), ResourceError> {
+        self.pds.require(pd)?;
+        self.memory.set_keys_apart(self.events.listen(Topics::REGIONS));
         Ok(())
     }
 
@@ -95,8 +103,17 @@ impl Resources {
         }
         if let Ok(region) = self.memory.region(keys.handle) {
             let RegionInfo { address, length, iova, stays_mapped, access, .. } = region;
-            let (key, relaxed) = (keys.rkey, access.contains(Access::RELAXED_ORDERING));
-            self.events.emit(&Event::RegionRegistered { key, address, length, iova, stays_mapped, relaxed });
+            let RegionKeys { lkey, rkey, .. } = *keys;
+            let relaxed = access.contains(Access::RELAXED_ORDERING);
+            self.events.emit(&Event::RegionRegistered {
+                lkey,
+                rkey,
+                address,
+                length,
+                iova,
+                stays_mapped,
+                relaxed,
+            });
         }
     }
 
@@ -173,7 +190,7 @@ impl Resources {
         length: u64,
         access: Access,
     ) -> Result<RegionKeys, ResourceError> {
-        self.pds.require(pd)?;
+        self.registers(pd)?;
         let keys = self.memory.register_device_memory(pd.index, memory, offset, length, access)?;
         self.use_pd(pd);
         self.emit_registered(&keys);
@@ -191,7 +208,7 @@ impl Resources {
         iova: u64,
         access: Access,
     ) -> Result<RegionKeys, ResourceError> {
-        self.pds.require(pd)?;
+        self.registers(pd)?;
         let keys = self.memory.register_file(pd.index, mapping, iova, access)?;
         self.use_pd(pd);
         self.emit_registered(&keys);

@@ -78,6 +78,10 @@ impl Resources {
         {
             return Err(ResourceError::invalid(format!("{kind} queue pairs cannot use an XRC SRQ")));
         }
+        if self.matches_tags(used.srq) {
+            used.capacity = self.check_tag_capacity(used.qp_type, used.capacity)?;
+            used.send_cq = None;
+        }
         Ok(used)
     }
 
@@ -85,7 +89,7 @@ impl Resources {
     pub(super) fn check_capacity(&self, setup: &QpSetup) -> Result<QpCapacity, ResourceError> {
         let limits = &self.limits;
         let mut capacity = setup.capacity;
-        if setup.send_cq.is_none() {
+        if setup.send_cq.is_none() && !self.matches_tags(setup.srq) {
             (capacity.max_send_wr, capacity.max_send_sge, capacity.max_inline_data) = (0, 0, 0);
         }
         if setup.recv_cq.is_none() || setup.srq.is_some() {

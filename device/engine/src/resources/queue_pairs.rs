@@ -208,6 +208,7 @@ impl Resources {
             queue.clear();
         }
         self.qp_failures.retain(|failure| failure.qpn != qpn);
+        self.forget_rendezvous(qpn);
     }
 
     /// Returns the ordinal of a queue pair; `None`: the number is not known.

@@ -22,7 +22,7 @@ fn objects() -> Objects {
     let (pd, xrcd) = (resources.alloc_pd().unwrap(), resources.open_xrcd().unwrap());
     let mut cq = || resources.create_cq(CqSetup { depth: 8, ..CqSetup::default() }).unwrap().handle();
     let (cq, other_cq) = (cq(), cq());
-    let srq = SrqSetup { pd, max_wr: 8, max_sge: 1, cookie: 0, xrc: None };
+    let srq = SrqSetup { pd, max_wr: 8, max_sge: 1, cookie: 0, xrc: None, tags: None };
     let xrc_srq = resources.create_srq(&SrqSetup { xrc: Some((xrcd, cq)), ..srq }).unwrap();
     let srq = resources.create_srq(&srq).unwrap();
     Objects { resources, pd, xrcd, cq, other_cq, srq, xrc_srq }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::objects::completion_channel::CompletionChannel;
 use crate::objects::completion_queue::{CompletionQueue, CqPushOutcome};
 use crate::objects::srq::{Srq, SrqAttributes, SrqChange, XrcSrq};
+use crate::objects::tag_list::TagList;
 use pumice_model::event::Event;
 use pumice_platform::clock::Clock;
 use pumice_platform::error::ResourceError;
@@ -51,6 +52,8 @@ pub struct SrqSetup {
     pub cookie: u64,
     /// For an XRC SRQ: its XRC domain and its completion queue.
     pub xrc: Option<(Handle, Handle)>,
+    /// For an SRQ that matches tags: its completion queue, and the most buffers with tags.
+    pub tags: Option<(Handle, u32)>,
 }
 
 impl Resources {
@@ -152,6 +155,7 @@ impl Resources {
         check_size("SRQ scatter/gather elements", setup.max_sge, 0, self.limits.max_srq_sge)?;
         self.pds.require(setup.pd)?;
         check_room("shared receive queues", self.srq_count as usize, self.limits.max_srq)?;
+        let tags = setup.tags.map(|(cq, most)| self.check_tags(cq, most)).transpose()?;
         let xrc = match setup.xrc {
             Some((xrcd, cq)) => {
                 let domain = self.xrc.domain_of(xrcd)?;
@@ -164,6 +168,7 @@ impl Resources {
         };
         let SrqSetup { pd, max_wr, max_sge, cookie, .. } = *setup;
         let mut srq = Srq::new(pd.index, max_wr, max_sge, cookie, xrc.map(|(side, ..)| side));
+        tags.into_iter().for_each(|tags| srq.match_tags(tags));
         let made = srq.make_room().and_then(|()| {
             let srq = srq.numbered(self.srqs_made.add().0);
             self.receives.insert(Receives::Shared(Box::new(srq)))
@@ -184,6 +189,7 @@ impl Resources {
         if made.is_ok() {
             self.srq_count += 1;
             self.use_pd(pd);
+            setup.tags.into_iter().for_each(|(cq, _)| self.use_cq(cq));
         }
         made
     }
@@ -242,6 +248,9 @@ impl Resources {
         //| A shared receive queue that queue pairs use cannot be destroyed.
         check_unused(&name, srq.users(), || self.users_of_srq(handle))?;
         let (pd, xrc, account) = (srq.pd(), srq.xrc(), Arc::clone(srq.account()));
+        if let Some(cq) = srq.tags().map(TagList::cq) {
+            self.release_cq(cq);
+        }
         self.receives.remove(handle);
         self.srq_count -= 1;
         self.release_pd(pd);
@@ -256,7 +265,7 @@ impl Resources {
         Ok(account)
     }
 
-    fn srq_mut(&mut self, srq: Handle) -> Result<&mut Srq, ResourceError> {
+    pub(super) fn srq_mut(&mut self, srq: Handle) -> Result<&mut Srq, ResourceError> {
         match self.receives.require_mut(srq)? {
             Receives::Shared(srq) => Ok(srq),
             Receives::Own(_) => Err(not_shared()),
@@ -326,7 +335,8 @@ mod tests {
         resources.set_number_base(0x05_0000);
         let (pd, xrcd) = (resources.alloc_pd().unwrap(), resources.open_xrcd().unwrap());
         let queue = resources.create_cq(cq(1)).unwrap();
-        let setup = SrqSetup { pd, max_wr: 4, max_sge: 1, cookie: 0, xrc: Some((xrcd, queue.handle())) };
+        let setup =
+            SrqSetup { pd, max_wr: 4, max_sge: 1, cookie: 0, xrc: Some((xrcd, queue.handle())), tags: None };
         let srq = resources.create_srq(&setup).unwrap();
         assert_eq!(resources.srq(srq).unwrap().xrc().unwrap().number, 0x05_0001);
         assert_eq!(resources.dealloc_pd(pd).unwrap_err().errno(), libc::EBUSY);
@@ -343,7 +353,7 @@ mod tests {
     fn shared_receive_queue_sizes_are_checked() {
         let mut resources = resources();
         let pd = resources.alloc_pd().unwrap();
-        let good = SrqSetup { pd, max_wr: 2, max_sge: 0, cookie: 0, xrc: None };
+        let good = SrqSetup { pd, max_wr: 2, max_sge: 0, cookie: 0, xrc: None, tags: None };
         for bad in [
             SrqSetup { max_wr: 0, ..good },
             SrqSetup { max_wr: 51, ..good },

@@ -30,6 +30,7 @@ use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::batch_time::BatchTime;
 use super::presence::Presence;
+use super::rendezvous::AllRendezvous;
 use super::tally::QpTally;
 use crate::decisions::Decisions;
 
@@ -111,6 +112,8 @@ pub struct Resources {
     pub(crate) ethernet: Option<Box<Ethernet>>,
     /// The receive queue of UC or UD messages that was short of requests last, and its completion queue.
     pub(super) short_receives: Option<(u32, u32)>,
+    /// What queue pairs read for messages that matched a tag.
+    pub(crate) rendezvous: AllRendezvous,
 }
 
 /// The number of objects of a device, by kind.
@@ -240,6 +243,7 @@ impl Resources {
             counts_completions: false,
             ethernet: None,
             short_receives: None,
+            rendezvous: AllRendezvous::default(),
         })
     }
 

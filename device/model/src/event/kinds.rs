@@ -146,8 +146,10 @@ pub enum Event<'a> {
     },
     /// Memory of the process was registered, or a registration changed.
     RegionRegistered {
-        /// The key, for scatter/gather elements and for peers.
-        key: u32,
+        /// The key for scatter/gather elements.
+        lkey: u32,
+        /// The key for peers; on most adapters it is the same number.
+        rkey: u32,
         /// Address of the first byte in this process.
         address: u64,
         /// Length in bytes.
@@ -161,8 +163,10 @@ pub enum Event<'a> {
     },
     /// A registration ended.
     RegionDeregistered {
-        /// The key of the registration.
-        key: u32,
+        /// The key for scatter/gather elements.
+        lkey: u32,
+        /// The key for peers.
+        rkey: u32,
     },
     /// A packet was dropped before a queue pair saw it.
     PacketDropped {

@@ -63,7 +63,9 @@ impl CompletionClass {
             WcOpcode::ConfigureKey => CompletionClass::Configure,
             WcOpcode::CopyMemory => CompletionClass::Copy,
             WcOpcode::RawRequest => CompletionClass::Raw,
-            WcOpcode::Recv => CompletionClass::Recv,
+            WcOpcode::Recv | WcOpcode::TagRecv | WcOpcode::TagNoTag => CompletionClass::Recv,
+            // Operations on lists of tags are no work of a queue pair: no plan is asked about them.
+            WcOpcode::TagAdd | WcOpcode::TagDelete | WcOpcode::TagSync => CompletionClass::Recv,
             WcOpcode::RecvRdmaWithImm => CompletionClass::RecvWrite,
         }
     }

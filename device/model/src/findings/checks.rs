@@ -358,6 +358,13 @@ kinds! {
             given to another region, the peer reads or writes that one.",
         remedy: "Deregister memory only after the peer has said that it is done with it.";
 
+    KEYS_CROSSED "keys-crossed" Memory
+        what: "A peer names memory by its lkey, or a buffer names memory by its rkey.",
+        why: "The two keys are one number on rdma_rxe and on mlx5, so it works there. Devices such as EFA \
+            and MANA give out a number for each: there the request may be refused, and its queue pair then \
+            fails with REM_ACCESS_ERR or LOC_PROT_ERR.",
+        remedy: "Send the peer mr->rkey, and put mr->lkey into scatter/gather elements.";
+
     FORK_WITHOUT_INIT "fork-without-init" Process
         what: "The program forks while memory is registered, and has not called ibv_fork_init.",
         why: "Where the kernel does not copy registered pages at a fork, the parent's next write moves \

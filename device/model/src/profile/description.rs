@@ -62,6 +62,10 @@ pub struct Profile {
     /// application last found the queue empty. The manual page says that it does not; adapters that compare
     /// with what was polled do, and UCX needs it when it sleeps.
     pub fires_late: bool,
+    /// True if shared receive queues match tags (`IBV_SRQT_TM`).
+    pub tag_matching: bool,
+    /// True if programs limit the rate of raw packets.
+    pub packet_pacing: bool,
     /// True if completions of a queue pair that is destroyed or reset stay in its completion queues, as
     /// rdma_rxe leaves them.
     pub completions_outlive_qp: bool,
@@ -112,6 +116,8 @@ impl Default for Profile {
             page_size_cap: 0xffff_f000,
             ack_delay: 15,
             fires_late: true,
+            tag_matching: true,
+            packet_pacing: true,
             completions_outlive_qp: false,
             qpn_reuse: QpnReuse::Late,
             placement: Placement::Any,

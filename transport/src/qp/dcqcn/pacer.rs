@@ -13,6 +13,8 @@ use crate::path::Path;
 /// Link bytes of an IPv4 packet: Ethernet header and FCS, IP and UDP headers.
 const IPV4_LINK_BYTES: usize = 14 + 4 + 20 + 8;
 const IPV6_LINK_BYTES: usize = 14 + 4 + 40 + 8;
+/// Length of the FCS of an Ethernet frame in bytes.
+const FCS_BYTES: u64 = 4;
 /// Binary digits of the fraction in which times are counted, in parts of a ns, so that a rate is met exactly.
 const FRACTION_DIGITS: u32 = 10;
 /// Time in nanoseconds that one side waits for the other one to send.
@@ -54,7 +56,15 @@ impl Pacer {
 
     fn new(parameters: Arc<DcqcnParameters>) -> Pacer {
         let max_burst_bytes = parameters.max_burst_bytes.into();
-        let reaction_point = ReactionPoint::new(parameters);
+        Pacer::with(ReactionPoint::new(parameters), max_burst_bytes)
+    }
+
+    /// Creates the pacer of a constant rate in bit/s. No packet leaves early.
+    pub(crate) fn at_rate(bits_per_second: u64) -> Pacer {
+        Pacer::with(ReactionPoint::at_rate(bits_per_second), 0)
+    }
+
+    fn with(reaction_point: ReactionPoint, max_burst_bytes: u64) -> Pacer {
         let reported_rate = reaction_point.current();
         Pacer {
             reaction_point,
@@ -121,7 +131,16 @@ impl Pacer {
     ) {
         self.last = side;
         let headers = if path.flow.source.is_ipv4() { IPV4_LINK_BYTES } else { IPV6_LINK_BYTES };
-        let bytes = (length_bytes + headers) as u64;
+        self.count((length_bytes + headers) as u64, now_ns);
+        self.emit_uncounted(qp, host);
+    }
+
+    /// Counts an Ethernet frame that leaves, with its bytes but those of the FCS.
+    pub(crate) fn handle_frame(&mut self, length_bytes: u32, now_ns: u64) {
+        self.count(u64::from(length_bytes) + FCS_BYTES, now_ns);
+    }
+
+    fn count(&mut self, bytes: u64, now_ns: u64) {
         self.reaction_point.handle_sent(bytes, now_ns);
         let rate = self.rate();
         let (burst_ns, _) = duration(self.max_burst_bytes, rate);
@@ -133,7 +152,6 @@ impl Pacer {
         let fraction = self.next_fraction + fraction;
         self.next_ns = self.next_ns.saturating_add(takes_ns + (fraction >> FRACTION_DIGITS));
         self.next_fraction = fraction & ((1 << FRACTION_DIGITS) - 1);
-        self.emit_uncounted(qp, host);
     }
 
     /// Handles a CNP.
@@ -166,3 +184,26 @@ fn duration(bytes: u64, rate: u64) -> (u64, u64) {
 #[cfg(any(test, kani))]
 #[path = "pacer_proofs.rs"]
 mod proofs;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_rate_lets_no_frame_leave_early() {
+        // A frame of 1000 bytes with its FCS takes 1 ms at 8 Mbit/s.
+        let mut pacer = Pacer::at_rate(8_000_000);
+        for sent in 0..100_u64 {
+            let due_ns = 5_000 + sent * 1_000_000;
+            assert!(sent == 0 || !pacer.admits(Paced::Requests, due_ns - 1), "frame {sent}");
+            assert!(sent == 0 || pacer.held_until_ns() == Some(due_ns));
+            assert!(pacer.admits(Paced::Requests, due_ns));
+            pacer.handle_frame(996, due_ns);
+        }
+        // A pause saves nothing up.
+        let late_ns = 1_000_000_000;
+        assert!(pacer.admits(Paced::Requests, late_ns));
+        pacer.handle_frame(996, late_ns);
+        assert!(!pacer.admits(Paced::Requests, late_ns + 999_999));
+    }
+}

@@ -51,6 +51,12 @@ impl ReactionPoint {
         ReactionPoint { most: parameters.most_bits_per_second().max(1), parameters, limiter: None }
     }
 
+    /// Creates a sender of a constant rate in bit/s, which gets no CNP.
+    pub(crate) fn at_rate(bits_per_second: u64) -> ReactionPoint {
+        let parameters = Arc::new(DcqcnParameters::CONNECTX);
+        ReactionPoint { most: bits_per_second.max(1), parameters, limiter: None }
+    }
+
     /// Returns the current rate Rc in bit/s.
     #[inline]
     pub fn current(&self) -> u64 {

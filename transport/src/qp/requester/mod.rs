@@ -108,7 +108,7 @@ pub(crate) struct Requester {
     /// True if an RNR NAK came, and neither progress nor a sequence NAK after it.
     pub(crate) refused_for_now: bool,
     pub(crate) window: SendWindow,
-    /// Pacer of the packets, if congestion control is by rate.
+    /// Pacer of the packets, if congestion control is by rate, or the program has limited it.
     pub(crate) pacer: Option<Box<Pacer>>,
     /// Largest number of response packets that one READ request asks for.
     pub(crate) read_limit_packets: u32,
@@ -196,6 +196,12 @@ impl Requester {
         self.injected = None;
         self.window = SendWindow::new(window_limit_packets);
         self.reload_retries(settings);
+    }
+
+    /// Limits the rate of a queue pair without congestion control to this many kbit/s; 0 ends the limit.
+    pub(crate) fn limit_rate(&mut self, kbits_per_second: u32) {
+        let rate = u64::from(kbits_per_second) * 1000;
+        self.pacer = (rate > 0).then(|| Box::new(Pacer::at_rate(rate)));
     }
 
     /// Handles a CNP: the window shrinks, or the rate falls.

@@ -171,7 +171,7 @@ impl Requester {
         let Some(wqe) = self.queue.entry(self.cursor) else { return SendOutcome::NoRoom };
         let path = match path_of(settings, wqe) {
             Ok(path) => path,
-            Err(_) if settings.qp_type.is_raw() => return self.send_frame(settings, host),
+            Err(_) if settings.qp_type.is_raw() => return self.send_frame(settings, now_ns, host),
             Err(status) => return SendOutcome::LocalError(status),
         };
         let Some(request) = RequestPacket::of(settings, wqe, self.cursor_packet, self.read_limit_packets)
@@ -244,7 +244,7 @@ impl Requester {
     /// Sends the Ethernet frame at the cursor, which the host takes as a whole.
     #[cold]
     #[inline(never)]
-    fn send_frame<H: Host>(&mut self, settings: &QpSettings, host: &mut H) -> SendOutcome {
+    fn send_frame<H: Host>(&mut self, settings: &QpSettings, now_ns: u64, host: &mut H) -> SendOutcome {
         let Some(wqe) = self.queue.entry(self.cursor) else { return SendOutcome::NoRoom };
         let data = match wqe.is_inline() {
             true => FrameData::Inline(wqe.inline_data()),
@@ -257,6 +257,9 @@ impl Requester {
                 self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
                 return SendOutcome::LocalError(WcStatus::LocProtErr);
             }
+        }
+        if let Some(pacer) = &mut self.pacer {
+            pacer.handle_frame(wqe.length_bytes, now_ns);
         }
         self.cursor += 1;
         self.started = self.started.max(self.cursor);

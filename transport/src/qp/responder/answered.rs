@@ -8,7 +8,7 @@ use crate::host::{CountedOperation, Host, MemoryError, RemoteKey};
 use crate::qp::inbound::remote_key;
 use crate::qp::response::{ReadRequest, Replay, ReplayKind};
 use crate::qp::settings::QpSettings;
-use crate::types::{Access, AtomicOperation};
+use crate::types::{Access, AtomicOperation, RemoteRange};
 use crate::wire::{OperationClass, Packet};
 
 impl Responder {
@@ -72,6 +72,12 @@ impl Responder {
         let kind = ReplayKind::Read { rkey: reth.rkey, address: reth.address, length_bytes: reth.length };
         self.remember(settings, count, kind);
         self.responses.push_read(request, self.msn);
+        if reth.length > 0 && host.listens(Topic::Accesses) {
+            let range =
+                RemoteRange { rkey: reth.rkey, address: reth.address, length_bytes: reth.length.into() };
+            let class = OperationClass::Read;
+            host.emit(&settings.context, QpEvent::RemoteAccess { class, range, ends: true });
+        }
         if host.counts() {
             host.ended(&settings.context, CountedOperation::RemoteRead, true);
         }

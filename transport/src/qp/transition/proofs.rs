@@ -48,7 +48,7 @@ fn a_row_requires_or_allows_an_attribute() {
         let Some(row) = transition(qp_type, before, to) else { return };
         assert!(!row.required.intersects(row.optional));
         let both = row.required | row.optional;
-        assert!(!both.intersects(AttributeMask::STATE | AttributeMask::CAP | AttributeMask::RATE_LIMIT));
+        assert!(!both.intersects(AttributeMask::STATE | AttributeMask::CAP));
         // A row does not require an attribute that the type does not have.
         assert_eq!(effective_mask(qp_type, both), both);
     });

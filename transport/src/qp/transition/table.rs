@@ -45,6 +45,7 @@ const BOTH: &[QpType] = &[Rc, XrcDuplex];
 
 const NONE: AttributeMask = AttributeMask::empty();
 const CUR: AttributeMask = AttributeMask::CUR_STATE;
+const RATE: AttributeMask = AttributeMask::RATE_LIMIT;
 const NOTIFY: AttributeMask = AttributeMask::EN_SQD_ASYNC_NOTIFY;
 const ACCESS: AttributeMask = AttributeMask::ACCESS_FLAGS;
 const PKEY: AttributeMask = AttributeMask::PKEY_INDEX;
@@ -94,7 +95,7 @@ pub const TRANSITIONS: &[Transition] = &[
     row(Rtr,   Rts,   SRD,            SQ_PSN,              all(&[CUR, QKEY, AttributeMask::RNR_RETRY])),
     row(Rtr,   Rts,   DCI,            all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, RNR_TIMER])),
     row(Rtr,   Rts,   UNRELIABLE,     SQ_PSN,                                             all(&[CUR, QKEY])),
-    row(Rtr,   Rts,   RAW,            NONE,                                               CUR),
+    row(Rtr,   Rts,   RAW,            NONE,                                               all(&[CUR, RATE])),
     row(Rtr,   Rts,   &[Uc],          SQ_PSN,                                             all(&[CUR, ALT, ACCESS, MIG])),
     row(Rtr,   Rts,   BOTH,           all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
     row(Rtr,   Rts,   &[XrcInitiator],all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, MIG])),
@@ -102,7 +103,7 @@ pub const TRANSITIONS: &[Transition] = &[
 
     row(Rts,   Rts,   DCI,            NONE,                                               CUR),
     row(Rts,   Rts,   DATAGRAM,       NONE,                                               all(&[CUR, QKEY])),
-    row(Rts,   Rts,   RAW,            NONE,                                               CUR),
+    row(Rts,   Rts,   RAW,            NONE,                                               all(&[CUR, RATE])),
     row(Rts,   Rts,   NO_RESPONDER,   NONE,                                               all(&[CUR, ALT, ACCESS, MIG])),
     row(Rts,   Rts,   RESPONDER,      NONE,                                               all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
 
@@ -110,7 +111,7 @@ pub const TRANSITIONS: &[Transition] = &[
 
     row(Sqd,   Rts,   DCI,            NONE,                                               CUR),
     row(Sqd,   Rts,   DATAGRAM,       NONE,                                               all(&[CUR, QKEY])),
-    row(Sqd,   Rts,   RAW,            NONE,                                               CUR),
+    row(Sqd,   Rts,   RAW,            NONE,                                               all(&[CUR, RATE])),
     row(Sqd,   Rts,   NO_RESPONDER,   NONE,                                               all(&[CUR, ALT, ACCESS, MIG])),
     row(Sqd,   Rts,   RESPONDER,      NONE,                                               all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
 

@@ -135,10 +135,10 @@ const EXPECTED: [(QpType, &str); 11] = [
         "RESET RESET : :
          RESET INIT  : port :
          INIT  RTR   : :
-         RTR   RTS   : : cur
-         RTS   RTS   : : cur
+         RTR   RTS   : : cur rate
+         RTS   RTS   : : cur rate
          RTS   SQD   : : notify
-         SQD   RTS   : : cur
+         SQD   RTS   : : cur rate
          SQE   RTS   : : cur
          *     RESET : :
          *     ERR   : :",
@@ -323,7 +323,7 @@ fn each_attribute_in_excess_is_refused_by_name() {
         for bit in single_bits(!1) {
             let attributes = bits(bit);
             let outcome = run(qp_type, from, to, 1 | required | bit);
-            let expectation = if bit & known == 0 || bit == words("rate") {
+            let expectation = if bit & known == 0 {
                 Err(ModifyError::NotSupported { step, attributes })
             } else if bit & (required | optional | ignored(qp_type)) != 0 {
                 Ok(to)
@@ -415,6 +415,6 @@ fn sentences_of_masks_and_transitions() {
     );
     assert_eq!(
         sentence(QpType::Rc, Rts, Rts, words("rate")),
-        "RTS→RTS refused: attribute rate_limit not supported"
+        "RTS→RTS refused: attribute rate_limit not allowed for RC"
     );
 }

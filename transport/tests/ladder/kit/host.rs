@@ -122,7 +122,7 @@ impl FakeHost {
 
 fn recv_wqe(wr_id: u64, pd: u32, cq: u32, sges: &[Sge]) -> RecvWqe {
     let length_bytes = sges.iter().map(|sge| u64::from(sge.length)).sum();
-    RecvWqe { wr_id, pd, cq, sges: sges.to_vec(), length_bytes }
+    RecvWqe { wr_id, pd, cq, sges: sges.to_vec(), length_bytes, ..RecvWqe::default() }
 }
 
 impl Host for FakeHost {

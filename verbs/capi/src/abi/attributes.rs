@@ -266,6 +266,25 @@ pub(crate) struct ibv_odp_caps {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
+pub(crate) struct ibv_tm_caps {
+    pub(crate) max_rndv_hdr_size: u32,
+    pub(crate) max_num_tags: u32,
+    pub(crate) flags: u32,
+    pub(crate) max_ops: u32,
+    pub(crate) max_sge: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ibv_qp_rate_limit_attr {
+    pub(crate) rate_limit: u32,
+    pub(crate) max_burst_sz: u32,
+    pub(crate) typical_pkt_sz: u16,
+    pub(crate) comp_mask: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
 pub(crate) struct ibv_device_attr_ex {
     pub(crate) orig_attr: ibv_device_attr,
     pub(crate) comp_mask: u32,
@@ -276,9 +295,10 @@ pub(crate) struct ibv_device_attr_ex {
     pub(crate) tso_caps: [u32; 2],
     pub(crate) rss_caps: [u64; 4],
     pub(crate) max_wq_type_rq: u32,
+    /// Lowest and highest limit in kbit/s, and the types of queue pairs.
     pub(crate) packet_pacing_caps: [u32; 3],
     pub(crate) raw_packet_caps: u32,
-    pub(crate) tm_caps: [u32; 5],
+    pub(crate) tm_caps: ibv_tm_caps,
     pub(crate) cq_mod_caps: [u16; 2],
     pub(crate) max_dm_size: u64,
     pub(crate) pci_atomic_caps: [u16; 3],

@@ -1,6 +1,8 @@
 //! Work requests and completions.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
+use std::mem::offset_of;
 
 use super::{ibv_ah, ibv_mw, ibv_mw_bind_info};
 
@@ -77,6 +79,36 @@ pub(crate) struct ibv_recv_wr {
     pub(crate) next: *mut ibv_recv_wr,
     pub(crate) sg_list: *mut ibv_sge,
     pub(crate) num_sge: c_int,
+}
+
+/// An operation on a list of tags. The call writes the handle of a buffer that is added.
+#[repr(C)]
+pub(crate) struct ibv_ops_wr {
+    pub(crate) wr_id: u64,
+    pub(crate) next: *mut ibv_ops_wr,
+    pub(crate) opcode: c_uint,
+    pub(crate) flags: c_int,
+    pub(crate) unexpected_cnt: u32,
+    pub(crate) handle: Cell<u32>,
+    pub(crate) recv_wr_id: u64,
+    pub(crate) sg_list: *mut ibv_sge,
+    pub(crate) num_sge: c_int,
+    pub(crate) tag: u64,
+    pub(crate) mask: u64,
+}
+
+const _: () = assert!(
+    offset_of!(ibv_ops_wr, unexpected_cnt) == 24
+        && offset_of!(ibv_ops_wr, recv_wr_id) == 32
+        && offset_of!(ibv_ops_wr, tag) == 56
+        && size_of::<ibv_ops_wr>() == 72
+);
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ibv_wc_tm_info {
+    pub(crate) tag: u64,
+    pub(crate) r#priv: u32,
 }
 
 #[derive(Clone, Copy)]

@@ -1,16 +1,18 @@
 //! The extended completion queue: one completion at a time, read field by field. In the functions of its
 //! table `ibv_cq` is used for `ibv_cq_ex`, which begins with one.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 
 use pumice_calls::Call;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use super::completion_queue::imm_or_key;
 use crate::abi::operation;
-use crate::abi::{ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr};
+use crate::abi::{
+    ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr, ibv_wc_tm_info,
+};
 use crate::check;
-use crate::entry::arguments::{In, Trusted};
+use crate::entry::arguments::{In, Out, Trusted};
 use crate::entry::handles::live;
 use crate::entry::outcome::{data_path, pointer_about, status_of};
 use crate::gate::CallSubject;
@@ -33,9 +35,11 @@ const KNOWN_FLAGS: u32 = SINGLE_THREADED | IGNORE_OVERRUN;
 /// The flags `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP` and `..._TIMESTAMP_WALLCLOCK`.
 const WC_STAMP: u64 = 1 << 7;
 const WC_WALLCLOCK: u64 = 1 << 11;
+/// The flag `IBV_WC_EX_WITH_TM_INFO`.
+const WC_TAG: u64 = 1 << 10;
 /// Fields that programs may ask for: byte length, immediate, QP number, source QP, SLID, SL, DLID path bits,
-/// and timestamps. VLANs, flow tags and tag matching are missing, because the device has none.
-const KNOWN_WC_FLAGS: u64 = 0x7f | WC_STAMP | WC_WALLCLOCK;
+/// timestamps, and the tags of messages. VLANs and flow tags are missing, because the device has none.
+const KNOWN_WC_FLAGS: u64 = 0x7f | WC_STAMP | WC_TAG | WC_WALLCLOCK;
 
 pub(crate) extern "C" fn create_cq_ex(
     context: *mut ibv_context,
@@ -247,7 +251,13 @@ extern "C" fn read_nothing(_cq: *mut ibv_cq_ex) -> u64 {
     0
 }
 
-extern "C" fn read_no_tag(_cq: *mut ibv_cq_ex, _info: *mut c_void) {}
+/// Returns the tag of a message that has a buffer with its tag, and its sender's number.
+extern "C" fn wc_read_tm_info(cq: Trusted<'_, ibv_cq>, info: Out<'_, ibv_wc_tm_info>) {
+    let (tag, r#priv) = read(cq, |polled| polled.completion.tag());
+    if let Some(info) = info.optional() {
+        info.set(ibv_wc_tm_info { tag, r#priv });
+    }
+}
 
 /// The flag `IBV_CQ_ATTR_MODERATE`.
 const CHANGE_MODERATION: u32 = 1;
@@ -297,5 +307,5 @@ fn set_operations(c: &mut ibv_cq_ex) {
     // No program may ask for these fields; a program that reads them anyway gets zeros.
     c.read_cvlan = operation!(read_nothing);
     c.read_flow_tag = operation!(read_nothing);
-    c.read_tm_info = operation!(read_no_tag);
+    c.read_tm_info = operation!(wc_read_tm_info);
 }

@@ -37,6 +37,7 @@ pub(crate) mod queue_pair_ex;
 pub(crate) mod rates;
 pub(crate) mod shared_receive_queue;
 pub(crate) mod sysfs;
+pub(crate) mod tag_list;
 pub(crate) mod vendors;
 pub(crate) mod window_bind;
 pub(crate) mod work_queue;

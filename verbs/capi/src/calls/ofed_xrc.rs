@@ -139,6 +139,6 @@ pub(crate) extern "C" fn ibv_create_xrc_srq(
 ) -> *mut ibv_srq {
     pointer_about(Call::ibv_create_xrc_srq, CallSubject::on(pd), || {
         let init = srq_init_attr.get()?;
-        shared_receive_queue::create(pd, init.srq_context, &mut init.attr, Some((xrc_domain, xrc_cq)))
+        shared_receive_queue::create(pd, init.srq_context, &mut init.attr, Some((xrc_domain, xrc_cq)), None)
     })
 }

@@ -21,7 +21,7 @@ const FULL: Errno = Errno(libc::ENOMEM);
 
 /// Reports that the first request of a list was refused.
 #[inline]
-fn refuse<'a>(list: RequestList<'a, ibv_recv_wr>, bad_wr: Out<'_, RequestList<'a, ibv_recv_wr>>) {
+pub(super) fn refuse<'a, W>(list: RequestList<'a, W>, bad_wr: Out<'_, RequestList<'a, W>>) {
     if let Some(bad_wr) = bad_wr.optional() {
         bad_wr.set(list);
     }

@@ -6,13 +6,15 @@ use pumice_calls::Call;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::addresses::ports::DevicePort;
 use pumice_device::memory::on_demand_is_available;
+use pumice_device::objects::tag_list::{MAX_TAG_SGE, MAX_TAGS};
 use pumice_device::profile::{LinkLayer, NodeType, PortProfile, Speed, Width};
 use pumice_transport::types::{QpType, WR_OPCODES};
 
+use super::shared_receive_queue::matches_tags;
 use crate::abi::zeroed::zeroed;
 use crate::abi::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
-    ibv_values_ex,
+    ibv_tm_caps, ibv_values_ex,
 };
 use crate::entry::arguments::{In, InOut, Out, OutArray};
 use crate::entry::outcome::{number_of, status_of};
@@ -100,6 +102,15 @@ pub(crate) extern "C" fn ibv_query_device(
 }
 
 /// Returns at most `attr_size` bytes of attributes: programs are older or newer than this library.
+/// The sizes of lists of tags, and the flag `IBV_TM_CAP_RC`. No operation is ever outstanding.
+const TAG_CAPS: ibv_tm_caps = ibv_tm_caps {
+    max_rndv_hdr_size: 64,
+    max_num_tags: MAX_TAGS,
+    flags: 1,
+    max_ops: MAX_TAGS,
+    max_sge: MAX_TAG_SGE,
+};
+
 pub(crate) extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: In<'_, u32>,
@@ -131,6 +142,12 @@ pub(crate) extern "C" fn query_device_ex(
         all.completion_timestamp_mask = u64::MAX;
         all.hca_core_clock = CLOCK_KHZ;
         all.cq_mod_caps = [u16::MAX; 2];
+        if context.device().profile().packet_pacing {
+            all.packet_pacing_caps = [1, u32::MAX, 1 << QpType::RawPacket as u32];
+        }
+        if matches_tags(&context) {
+            all.tm_caps = TAG_CAPS;
+        }
         target.set_within(&all, attr_size);
         Ok(())
     })

@@ -8,18 +8,20 @@ use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Gid, QpCapacity, QpState};
 
 use super::address_handle::{vector_from, vector_to};
-use crate::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
+use crate::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_rate_limit_attr};
 use crate::call_sites::current_call::current;
 use crate::check;
 use crate::entry::arguments::{In, Out, OutTarget};
 use crate::entry::handles::live;
 use crate::entry::outcome::status_of;
+use crate::gate::CallSubject;
+use crate::log::refusal::check_mask;
 use crate::objects::device::is_of_device;
 use crate::objects::local_identifier;
 use crate::objects::peer_host;
 use crate::objects::queue_pair::Qp;
 use crate::objects::unused;
-use crate::platform::errno::Errno;
+use crate::platform::errno::{Errno, NOT_SUPPORTED};
 
 pub(crate) fn capacity_from(c: &ibv_qp_cap) -> QpCapacity {
     QpCapacity {
@@ -222,6 +224,23 @@ pub(crate) extern "C" fn ibv_modify_qp(
         held.ece().modified();
         show_change(&held, &attributes, mask);
         Ok(())
+    })
+}
+
+/// Changes the rate limit of a queue pair. The size of bursts and of frames do not matter: no frame leaves
+/// early.
+pub(crate) extern "C" fn modify_qp_rate_limit(
+    qp: *mut ibv_qp,
+    attr: In<'_, ibv_qp_rate_limit_attr>,
+) -> c_int {
+    status_of(Call::ibv_modify_qp_rate_limit, CallSubject::on(qp), || {
+        let (held, attr) = (live::<Qp>(qp)?, attr.get()?);
+        if !held.context()?.device().profile().packet_pacing {
+            return Err(NOT_SUPPORTED);
+        }
+        check_mask(Call::ibv_modify_qp_rate_limit, attr.comp_mask, 0)?;
+        let attributes = QpAttributes { rate_limit: attr.rate_limit, ..QpAttributes::default() };
+        Ok(held.hca().modify_qp(held.number(), &attributes, AttributeMask::RATE_LIMIT)?)
     })
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn create(
     srq_context: *mut c_void,
     attributes: &mut ibv_srq_attr,
     xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
+    tags: Option<(*mut ibv_cq, u32)>,
 ) -> Result<*mut ibv_srq, Errno> {
     let domain = live::<Pd>(pd)?;
     let context = domain.context()?;
@@ -52,6 +53,14 @@ pub(crate) fn create(
         }
         None => None,
     };
+    let tags = match tags {
+        Some((cq, max_num_tags)) => {
+            let cq = live::<Cq>(cq)?;
+            context.check_same("completion queue", &*cq.context()?)?;
+            Some((cq.queue().handle(), max_num_tags))
+        }
+        None => None,
+    };
     let room = ObjectMemory::<Srq>::new();
     let cookie = room.cookie();
     let events = EventSource::of_object(domain.context_pointer(), cookie);
@@ -60,7 +69,8 @@ pub(crate) fn create(
         // mlx5 makes one, and returns its number of entries.
         max_wr = 1;
     }
-    let handle = context.hca().create_srq(&SrqSetup { pd: domain.handle(), max_wr, max_sge, cookie, xrc })?;
+    let setup = SrqSetup { pd: domain.handle(), max_wr, max_sge, cookie, xrc, tags };
+    let handle = context.hca().create_srq(&setup)?;
     context.own(OwnedObject::SharedReceiveQueue(handle.pack()));
     if let Ok(granted) = context.hca().query_srq(handle) {
         //= man:ibv_create_srq
@@ -89,7 +99,7 @@ pub(crate) extern "C" fn ibv_create_srq(
 ) -> *mut ibv_srq {
     pointer_about(Call::ibv_create_srq, CallSubject::on(pd), || {
         let init = init_attr.get()?;
-        create(pd, init.srq_context, &mut init.attr, None)
+        create(pd, init.srq_context, &mut init.attr, None, None)
     })
 }
 
@@ -98,6 +108,7 @@ const MASK_TYPE: u32 = 1;
 const MASK_PD: u32 = 1 << 1;
 const MASK_XRCD: u32 = 1 << 2;
 const MASK_CQ: u32 = 1 << 3;
+const MASK_TAGS: u32 = 1 << 4;
 const MASK_KNOWN: u32 = (1 << 5) - 1;
 
 /// Values of `IBV_SRQT_*`.
@@ -118,17 +129,30 @@ pub(crate) extern "C" fn create_srq_ex(
         if !given(MASK_PD) {
             return Err(INVALID);
         }
+        let mut tags = None;
         let xrc = match kind {
             TYPE_BASIC => None,
             //= man:ibv_create_srq_ex
             //| A shared receive queue for XRC has a domain and a completion queue of its own.
             TYPE_XRC if given(MASK_XRCD) && given(MASK_CQ) => Some((init.xrcd, init.cq)),
-            TYPE_TAG_MATCHING => return Err(NOT_SUPPORTED),
+            TYPE_TAG_MATCHING if !matches_tags(&open) => return Err(NOT_SUPPORTED),
+            //= man:ibv_create_srq_ex
+            //| A shared receive queue that matches tags has a completion queue of its own, and the size of
+            //| its list.
+            TYPE_TAG_MATCHING if given(MASK_CQ) && given(MASK_TAGS) => {
+                tags = Some((init.cq, init.tm_cap[0]));
+                None
+            }
             _ => return Err(INVALID),
         };
         open.check_same("protection domain", &*live::<Pd>(init.pd)?.context()?)?;
-        create(init.pd, init.srq_context, &mut init.attr, xrc)
+        create(init.pd, init.srq_context, &mut init.attr, xrc, tags)
     })
+}
+
+/// Reports whether a device matches tags.
+pub(super) fn matches_tags(context: &Context) -> bool {
+    context.device().profile().tag_matching
 }
 
 /// The flags `IBV_SRQ_MAX_WR` and `IBV_SRQ_LIMIT`.

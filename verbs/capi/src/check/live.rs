@@ -201,9 +201,9 @@ impl FindExisting for CheckSubscriber {
         let mut checker = lock(&self.checker);
         checker.on(self.device).finds(|checker| {
             now.regions(&mut |region| {
-                let RegionSnapshot { key, address, length, iova, stays_mapped, relaxed } = *region;
+                let RegionSnapshot { lkey, rkey, address, length, iova, stays_mapped, relaxed } = *region;
                 let registered =
-                    Event::RegionRegistered { key, address, length, iova, stays_mapped, relaxed };
+                    Event::RegionRegistered { lkey, rkey, address, length, iova, stays_mapped, relaxed };
                 checker.on_event(&registered);
             });
             now.queue_pairs(&mut |qp| {

@@ -8,7 +8,7 @@ use std::{ptr, slice};
 use pumice_transport::types::Sge;
 
 use super::arguments::Array;
-use crate::abi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
+use crate::abi::{ibv_ops_wr, ibv_recv_wr, ibv_send_wr, ibv_sge};
 use crate::log::log_warning;
 use crate::platform::errno::{Errno, INVALID};
 
@@ -52,6 +52,16 @@ impl LinkedRequest for ibv_recv_wr {
     }
 
     #[inline]
+    fn list(&self) -> (*mut ibv_sge, c_int) {
+        (self.sg_list, self.num_sge)
+    }
+}
+
+impl LinkedRequest for ibv_ops_wr {
+    fn next(&self) -> *mut ibv_ops_wr {
+        self.next
+    }
+
     fn list(&self) -> (*mut ibv_sge, c_int) {
         (self.sg_list, self.num_sge)
     }

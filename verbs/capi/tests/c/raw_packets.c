@@ -301,6 +301,40 @@ static void sleeping(void)
 }
 
 /* Frames of another host, as they come from a cable. */
+/* At 4 Mbit/s the last of nine frames of 500 bytes leaves 8 ms after the first one, or later. */
+static void rate_limits(void)
+{
+	struct ibv_device_attr_ex device;
+	FAILS(ibv_query_device_ex(ctx, NULL, &device), 0);
+	CLAIM(device.packet_pacing_caps.supported_qpts == 1 << IBV_QPT_RAW_PACKET);
+	CLAIM(device.packet_pacing_caps.qp_rate_limit_min <= 4000 && device.packet_pacing_caps.qp_rate_limit_max >= 4000);
+	struct ibv_qp *qp = raw_queue_pair();
+	struct ibv_qp_rate_limit_attr limit = {.rate_limit = 4000};
+	FAILS(ibv_modify_qp_rate_limit(qp, &limit), EINVAL);
+	to_rts(qp);
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .rate_limit = 9000};
+	FAILS(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_RATE_LIMIT), 0);
+	FAILS(ibv_query_qp(qp, &attr, IBV_QP_RATE_LIMIT, &(struct ibv_qp_init_attr){0}), 0);
+	CLAIM(attr.rate_limit == 9000);
+	limit.comp_mask = 1;
+	FAILS(ibv_modify_qp_rate_limit(qp, &limit), EOPNOTSUPP);
+	limit.comp_mask = 0;
+	FAILS(ibv_modify_qp_rate_limit(qp, &limit), 0);
+	put_frame(at(SOURCE), 9, 0x44);
+	struct timespec from, to;
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	for (int k = 0; k < 9; k++)
+		send_frame(qp, 500, 0);
+	completions(9);
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	CLAIM((to.tv_sec - from.tv_sec) * 1000000000L + to.tv_nsec - from.tv_nsec >= 8 * 504 * 8 * 250L);
+	limit.rate_limit = 0;
+	FAILS(ibv_modify_qp_rate_limit(qp, &limit), 0);
+	send_frame(qp, 500, 0);
+	completions(1);
+	FAILS(ibv_destroy_qp(qp), 0);
+}
+
 static void from_peer(const char *name)
 {
 	int peer = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL));
@@ -453,6 +487,7 @@ int main(int count, char **words)
 	headers();
 	sleeping();
 	spreading();
+	rate_limits();
 	if (!strcmp(mode, "peer"))
 		from_peer(words[2]);
 	else

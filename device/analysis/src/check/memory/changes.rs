@@ -128,7 +128,7 @@ impl Memory {
         range: &RemoteRange,
     ) {
         let RemoteRange { rkey, address, length_bytes } = *range;
-        let key = context.own.key(rkey);
+        let key = self.regions.named_by_peer(context.own.key(rkey));
         if reason != MemoryError::UnknownKey.reason() || self.regions.at(key).is_some() {
             return;
         }

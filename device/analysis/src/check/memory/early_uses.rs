@@ -6,6 +6,7 @@
 
 use pumice_transport::event::QpEvent;
 use pumice_transport::types::WorkCompletion;
+use pumice_transport::wire::OperationClass;
 
 use super::super::context::{CheckContext, FindingParts, related};
 use super::super::kind::READ_RESULT_EARLY;
@@ -74,7 +75,11 @@ impl Memory {
     /// with a fence behind it, is over.
     #[inline]
     pub(super) fn on_peer_message(&mut self, context: &CheckContext, qp: u32, event: &QpEvent<'_>) {
-        if !self.early_uses.watched.is_empty() && matches!(event, QpEvent::RemoteAccess { .. }) {
+        let stores = |event: &QpEvent<'_>| match event {
+            QpEvent::RemoteAccess { class, .. } => *class != OperationClass::Read,
+            _ => false,
+        };
+        if !self.early_uses.watched.is_empty() && stores(event) {
             self.retain_watches(context, |one, _| one.qp != qp);
         }
     }

@@ -134,7 +134,7 @@ fn memory_that_is_given_back_is_not_watched_on() {
     rung.0.memory_freed(user, "free");
     assert!(watched().is_empty(), "{:?}", watched());
     rung.reads(1, 0x100, 8);
-    rung.device(&Event::RegionDeregistered { key: KEY });
+    rung.device(&Event::RegionDeregistered { lkey: KEY, rkey: KEY });
     assert!(watched().is_empty(), "{:?}", watched());
     let kinds: Vec<&str> = rung.found().into_iter().map(|(kind, _, _)| kind).collect();
     assert_eq!(kinds, ["freed-while-in-use", "deregistered-while-in-use"]);

@@ -26,12 +26,13 @@ impl Memory {
                 self.handle_buffer_event(context, qp, event);
                 self.on_peer_message(context, qp.qpn.value(), event);
             }
-            Event::RegionRegistered { key, address, length, iova, stays_mapped, .. } => {
+            Event::RegionRegistered { lkey, rkey, address, length, iova, stays_mapped, .. } => {
                 let made = context.here();
                 // A region may be changed: the memory of its requests is elsewhere now.
-                let key = context.own.key(*key);
+                let key = context.own.key(*lkey);
                 self.requests.key_changes(key);
                 let region = RegionRecord {
+                    rkey: context.own.key(*rkey),
                     address: *address,
                     length: *length,
                     iova: *iova,
@@ -40,8 +41,8 @@ impl Memory {
                 };
                 self.regions.add(key, region);
             }
-            Event::RegionDeregistered { key } => {
-                let key = context.own.key(*key);
+            Event::RegionDeregistered { lkey, .. } => {
+                let key = context.own.key(*lkey);
                 self.region_ended(context, key);
             }
             Event::SharedRecvPosted { srq, request } => {
@@ -111,7 +112,12 @@ impl Memory {
                 self.request_left(number, identity.message, psn.next());
             }
             QpEvent::PacketReceived { opcode, .. } => self.packet_arrived(context, qp, *opcode),
-            QpEvent::RemoteAccess { range, ends, .. } => self.peer_stores(context, number, range, *ends),
+            QpEvent::RemoteAccess { class, range, ends } => {
+                self.peer_names(context, number, range);
+                if *class != OperationClass::Read {
+                    self.peer_stores(context, number, range, *ends);
+                }
+            }
             QpEvent::RemoteWriteEnded { .. } => self.remote_write_ended(context, number),
             QpEvent::Acknowledged { before } => self.acknowledged(context, number, *before),
             QpEvent::Completed { completion, released, .. } => {
@@ -178,7 +184,11 @@ impl Memory {
     /// Handles the first packet of a peer's WRITE, or an atomic, that has been stored. `ends` says that it is
     /// the only one.
     fn peer_stores(&mut self, context: &mut CheckContext, qp: u32, range: &RemoteRange, ends: bool) {
-        let span = self.regions.locate(context.own.key(range.rkey), range.address, range.length_bytes);
+        let span = self.regions.locate(
+            self.regions.named_by_peer(context.own.key(range.rkey)),
+            range.address,
+            range.length_bytes,
+        );
         for identity in span.map(|span| self.requests.overlapping(span)).unwrap_or_default() {
             if let Some(posted) = self.requests.at_mut(identity) {
                 posted.is_shared = true;

@@ -28,7 +28,7 @@ impl Memory {
 
     /// Returns a hint about memory that the peer's request names.
     fn hint_of_range(&self, context: &CheckContext, range: &RemoteRange) -> Option<Hint> {
-        let key = context.own.key(range.rkey);
+        let key = self.regions.named_by_peer(context.own.key(range.rkey));
         let Some(region) = self.regions.at(key) else {
             return self.hint_of_order(context, range.rkey);
         };
@@ -55,7 +55,7 @@ impl Memory {
 
     /// Returns a hint about an unknown key that would be known in the other byte order.
     fn hint_of_order(&self, context: &CheckContext, key: u32) -> Option<Hint> {
-        let other = self.regions.at(context.own.key(key.swap_bytes()))?;
+        let other = self.regions.at(self.regions.named_by_peer(context.own.key(key.swap_bytes())))?;
         let text =
             "; the bytes of the key are in the wrong order: the other way round it is that of a region";
         Some(hint(text.to_owned(), other))

@@ -5,6 +5,9 @@
 //! bytes up to [`payload::MAX_BYTES`], beyond that of blocks. Memory that is not remembered is not checked.
 
 mod changes;
+mod crossed_keys;
+#[cfg(test)]
+mod crossed_keys_tests;
 mod early_uses;
 #[cfg(test)]
 mod early_uses_tests;

@@ -82,7 +82,10 @@ impl Memory {
     pub(super) fn post(&mut self, context: &mut CheckContext, post: &NewRequest<'_>) {
         let NewRequest { queue, number, wr_id, role, sges, end_psn, is_signaled, is_copied_at_once } = *post;
         let parts = self.parts_of(context, sges).filter(|parts| !parts.is_empty());
-        let Some(parts) = parts else { return self.requests.pass(queue, number) };
+        let Some(parts) = parts else {
+            self.buffers_name(context, queue, wr_id, sges);
+            return self.requests.pass(queue, number);
+        };
         let is_read_plainly =
             is_copied_at_once && parts.iter().all(|part| self.regions.stays_mapped(part.key));
         let stack = context.here();

@@ -19,6 +19,8 @@ pub(super) type MemoryKey = u64;
 /// A memory region.
 #[derive(Debug, Clone)]
 pub(super) struct RegionRecord {
+    /// The key for peers.
+    pub(super) rkey: MemoryKey,
     pub(super) address: u64,
     pub(super) length: u64,
     /// Address of the first byte as users of its key give it.
@@ -43,10 +45,13 @@ pub(super) struct FormerRegion {
     pub(super) ended: Stack,
 }
 
-/// All regions by their keys.
+/// All regions by their lkeys.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
+    /// By lkey.
     live: NumberMap<MemoryKey, RegionRecord>,
+    /// The lkeys of regions, live or former, whose rkey is another number.
+    lkeys: NumberMap<MemoryKey, MemoryKey>,
     former: HashMap<MemoryKey, FormerRegion, FnvBuildHasher>,
     former_order: VecDeque<MemoryKey>,
 }
@@ -54,9 +59,22 @@ pub(super) struct Regions {
 impl Regions {
     pub(super) fn add(&mut self, key: MemoryKey, region: RegionRecord) {
         self.former.remove(&key);
+        if region.rkey != key && self.lkeys.len() < MAX_REGIONS + MAX_FORMER {
+            self.lkeys.insert(region.rkey, key);
+        }
         if self.live.len() < MAX_REGIONS || self.live.contains_key(&key) {
             self.live.insert(key, region);
         }
+    }
+
+    /// Returns the lkey of the region that has this number, which differs, as its rkey.
+    pub(super) fn lkey_of(&self, rkey: MemoryKey) -> Option<MemoryKey> {
+        self.lkeys.get(&rkey).copied()
+    }
+
+    /// Returns the lkey of the region that a peer names by a number: its rkey, or the lkey by mistake.
+    pub(super) fn named_by_peer(&self, number: MemoryKey) -> MemoryKey {
+        self.lkey_of(number).unwrap_or(number)
     }
 
     /// Returns the range of `bytes` at an address that users of a key give; `None` if the key or the range is
@@ -92,10 +110,17 @@ impl Regions {
         if self.former_order.len() >= MAX_FORMER
             && let Some(oldest) = self.former_order.pop_front()
         {
-            self.former.remove(&oldest);
+            self.forget_former(oldest);
         }
         self.former_order.push_back(key);
         self.former.insert(key, FormerRegion { region, ended });
+    }
+
+    fn forget_former(&mut self, key: MemoryKey) {
+        let former = self.former.remove(&key);
+        if let Some(rkey) = former.map(|former| former.region.rkey).filter(|rkey| *rkey != key) {
+            self.lkeys.remove(&rkey);
+        }
     }
 }
 
@@ -104,7 +129,7 @@ mod tests {
     use super::*;
 
     fn region(address: u64, length: u64, iova: u64) -> RegionRecord {
-        RegionRecord { address, length, iova, stays_mapped: true, made: Stack::default() }
+        RegionRecord { rkey: 7, address, length, iova, stays_mapped: true, made: Stack::default() }
     }
 
     #[test]

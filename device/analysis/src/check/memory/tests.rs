@@ -81,7 +81,8 @@ impl Rung {
         });
         let mut rung = Rung(checker);
         rung.device(&Event::RegionRegistered {
-            key: KEY,
+            lkey: KEY,
+            rkey: KEY,
             address: MEMORY,
             length: 0x10000,
             iova: 0,
@@ -95,7 +96,7 @@ impl Rung {
         self.0.on_event(event);
     }
 
-    fn qp(&mut self, event: &QpEvent<'_>) {
+    pub(super) fn qp(&mut self, event: &QpEvent<'_>) {
         let qp = context();
         self.0.on_event(&Event::Qp { qp: &qp, event });
     }
@@ -344,9 +345,10 @@ fn memory_that_is_not_mapped_any_more_is_found() {
 #[test]
 fn a_region_is_in_use_until_the_requests_are_over() {
     let mut rung = Rung::new();
-    let end = Event::RegionDeregistered { key: KEY };
+    let end = Event::RegionDeregistered { lkey: KEY, rkey: KEY };
     let begin = Event::RegionRegistered {
-        key: KEY,
+        lkey: KEY,
+        rkey: KEY,
         address: MEMORY,
         length: 0x10000,
         iova: 0,
@@ -400,12 +402,12 @@ fn memory_is_in_use_until_the_completion_is_polled() {
     assert!(rung.numbers().contains("before its completion was polled"), "{}", rung.numbers());
     assert_eq!(rung.0.user_of(MEMORY, 1), None, "it was polled");
     at(72);
-    rung.device(&Event::RegionDeregistered { key: KEY });
+    rung.device(&Event::RegionDeregistered { lkey: KEY, rkey: KEY });
     assert_eq!(rung.found().last(), Some(&("deregistered-while-in-use", 72, 1)));
     assert!(rung.numbers().contains(": 1; the oldest is a READ or an atomic of"), "{}", rung.numbers());
     assert!(rung.numbers().contains("whose completion the program has not polled"), "{}", rung.numbers());
     rung.polls_send();
-    rung.device(&Event::RegionDeregistered { key: KEY });
+    rung.device(&Event::RegionDeregistered { lkey: KEY, rkey: KEY });
     assert_eq!(rung.found().len(), 2, "all is polled");
 }
 
@@ -417,7 +419,7 @@ fn a_key_is_stale_if_its_region_is_gone() {
     let remote = FailureDetail::Remote(range(0, 8));
     rung.qp(&QpEvent::Logged(&refused(unknown, remote)));
     at(60);
-    rung.device(&Event::RegionDeregistered { key: KEY });
+    rung.device(&Event::RegionDeregistered { lkey: KEY, rkey: KEY });
     rung.qp(&QpEvent::Logged(&refused(other, remote)));
     rung.qp(&QpEvent::Logged(&refused(
         unknown,
@@ -533,7 +535,8 @@ fn a_buffer_may_be_prepared_for_inline_payload_and_a_region_may_change() {
     rung.receives(1, 8);
     rung.receive(2, &[sge(0, 64)]);
     rung.device(&Event::RegionRegistered {
-        key: KEY,
+        lkey: KEY,
+        rkey: KEY,
         address: MEMORY + 64,
         length: 64,
         iova: 0,
@@ -639,7 +642,7 @@ fn freed_memory_is_found_where_it_is_freed_while_a_request_uses_it() {
         "{}",
         rung.numbers()
     );
-    rung.device(&Event::RegionDeregistered { key: KEY });
+    rung.device(&Event::RegionDeregistered { lkey: KEY, rkey: KEY });
     assert_eq!(rung.0.user_of(MEMORY + 256, 1), None, "its region is gone, which is told");
     rung.device(&Event::QpDestroyed { qp: &context() });
     assert_eq!(BOUNDS.get(), (0, 0));

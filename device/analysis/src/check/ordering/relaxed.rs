@@ -18,15 +18,15 @@ impl RequestOrdering {
     /// Handles an event that may be of a region or of the state of a queue pair.
     pub(super) fn handle_order_event(&mut self, context: &mut CheckContext, event: &Event<'_>) {
         match event {
-            Event::RegionRegistered { key, relaxed, .. } => {
-                let key = context.own.key(*key);
+            Event::RegionRegistered { rkey, relaxed, .. } => {
+                let key = context.own.key(*rkey);
                 self.relaxed.remove(&key);
                 if *relaxed && self.relaxed.len() < MAX_RELAXED {
                     self.relaxed.insert(key, context.here());
                 }
             }
-            Event::RegionDeregistered { key } => {
-                self.relaxed.remove(&context.own.key(*key));
+            Event::RegionDeregistered { rkey, .. } => {
+                self.relaxed.remove(&context.own.key(*rkey));
             }
             Event::Qp { qp, event: QpEvent::StateChanged { .. } }
                 if qp.out_of_order && self.out_of_order.len() < MAX_RELAXED =>

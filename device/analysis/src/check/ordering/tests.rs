@@ -231,7 +231,8 @@ fn messages_beside_writes_to_a_relaxed_region_are_told_at_the_eighth_time() {
         let mut program = Program::new();
         let (key, address, length, iova, stays_mapped) = (7, 0, 1 << 20, 0, true);
         program.checker.on_event(&Event::RegionRegistered {
-            key,
+            lkey: key,
+            rkey: key,
             address,
             length,
             iova,
@@ -332,7 +333,8 @@ fn a_flag_behind_data_in_a_relaxed_region_is_looked_at_in_memory_as_well() {
         let mut program = Program::new();
         let (key, address, length, iova, stays_mapped) = (7, 0, 1 << 20, 0, true);
         program.checker.on_event(&Event::RegionRegistered {
-            key,
+            lkey: key,
+            rkey: key,
             address,
             length,
             iova,
