@@ -41,7 +41,7 @@ impl Pair {
         });
         let (a, report) = node(&mut world, "10.0.0.1", plan);
         let (b, _) = node(&mut world, "10.0.0.2", &FaultPlan::new());
-        let setup = SrqSetup { pd: a.pd, max_wr: 8, max_sge: 1, cookie: 77, xrc: None };
+        let setup = SrqSetup { pd: a.pd, max_wr: 8, max_sge: 1, cookie: 77, xrc: None, tags: None };
         let srq = a.hca.create_srq(&setup).unwrap();
         let mut first = a.qp_init(QpType::Rc);
         first.srq = Some(srq);
