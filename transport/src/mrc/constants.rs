@@ -3,7 +3,7 @@
 
 use super::entropy::DscpTable;
 
-/// UDP port that other texts name, with two digits swapped. A device that makes MRC queue pairs has to accept
+/// UDP port that other texts name, with two digits swapped. A device that makes MRC queue pairs accepts
 /// packets on both ports.
 pub const OTHER_PORT: u16 = 4971;
 

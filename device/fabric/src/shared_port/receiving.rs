@@ -2,6 +2,7 @@
 //! it forwards.
 
 use pumice_model::port::batch::ReceivedBatch;
+use pumice_transport::mrc::constants::OTHER_PORT;
 use pumice_transport::wire::{ProcessIndex, peek};
 
 use super::SharedPort;
@@ -221,6 +222,6 @@ pub(super) fn is_for(
         return looped.takes(&received.flow) && received.flow.destination_port == port;
     }
     (bound.is_unspecified() || bound == destination)
-        && received.flow.destination_port == port
+        && [port, OTHER_PORT].contains(&received.flow.destination_port)
         && (is_only_for(received, local) || received.segments().all(|one| names_srq_of(one, process)))
 }
