@@ -33,11 +33,6 @@ impl Shape {
     pub(crate) const fn hosts(&self) -> usize {
         self.leaves * self.hosts_per_leaf
     }
-
-    /// Bandwidth of a link times the round trip without queues.
-    pub(crate) fn bdp(&self) -> f64 {
-        self.rate * 12_000.0
-    }
 }
 
 /// Who gets a packet, and what became of it on the way.

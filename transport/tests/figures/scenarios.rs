@@ -83,3 +83,149 @@ fn one_plane_of_eight_loses() {
     // The paths of the plane are left: what counts is what the seven others carry.
     assert!(mrc >= 0.95 * 7.0 / 8.0, "{mrc}");
 }
+
+/// A plane dies, and nobody is told; later it comes back.
+fn plane_lost(protocol: Protocol) -> ([f64; 3], usize) {
+    let begun = Instant::now();
+    let mut simulation = Simulation::new(SHAPE, protocol, 1);
+    let flows = simulation.bundle([0, 12], MESSAGE, DEPTH, FOR_EVER);
+    simulation.run(WARM_UP_NS, |_| false);
+    let mut share_of = |simulation: &mut Simulation, time_ns: u64| {
+        let before = simulation.delivered_by(&flows);
+        simulation.run(time_ns, |_| false);
+        (simulation.delivered_by(&flows) - before) as f64 / line(&SHAPE, time_ns)
+    };
+    simulation.fabric.dead = Some(3);
+    let first = share_of(&mut simulation, 100_000);
+    let without = share_of(&mut simulation, 2_000_000);
+    let bad = simulation.flows[0].ends[0].bad_paths(3);
+    simulation.fabric.dead = None;
+    // Three probes, a ms apart, show that a path is good again.
+    let _ = share_of(&mut simulation, 4_500_000);
+    let again = share_of(&mut simulation, 1_000_000);
+    let failed = simulation.failed();
+    say(
+        "one plane of eight dies",
+        protocol,
+        &format!(
+            "{first:.3} in the first 100 us, {without:.3} after, {again:.3} when it is back; {bad} bad paths, {failed} failed"
+        ),
+        begun,
+    );
+    ([first, without, again], failed)
+}
+
+#[test]
+fn a_plane_is_lost_and_comes_back() {
+    let ([_, without, again], failed) = plane_lost(Protocol::Mrc);
+    assert!(without >= 0.85 && again >= 0.96, "{without} {again}");
+    assert_eq!(failed, 0, "a queue pair has failed");
+    let (_, failed) = plane_lost(Protocol::Rc);
+    assert_eq!(failed, 1, "the queue pair of the plane");
+}
+
+/// What a victim has beside so many senders to a neighbour of its peer, and what these have.
+fn victim(protocol: Protocol, senders: &[usize]) -> (f64, Vec<f64>, String) {
+    let mut simulation = Simulation::new(SHAPE, protocol, 1);
+    let flows = simulation.bundle([1, 13], MESSAGE, DEPTH, FOR_EVER);
+    let others: Vec<Vec<usize>> =
+        senders.iter().map(|host| simulation.bundle([*host, 12], MESSAGE, DEPTH, FOR_EVER)).collect();
+    simulation.run(2 * WARM_UP_NS, |_| false);
+    let count = |simulation: &Simulation| -> Vec<u64> {
+        [&flows].into_iter().chain(&others).map(|one| simulation.delivered_by(one)).collect()
+    };
+    let before = count(&simulation);
+    let time_ns = 3_000_000;
+    simulation.run(time_ns, |_| false);
+    let whole = line(&SHAPE, time_ns);
+    let after = count(&simulation);
+    let shares: Vec<f64> =
+        after.iter().zip(&before).map(|(after, before)| (after - before) as f64 / whole).collect();
+    let counts = simulation.fabric.counts;
+    let (failed, counted) = (simulation.failed(), (counts.trimmed, counts.dropped, counts.marked));
+    (shares[0], shares[1..].to_vec(), format!("trimmed, dropped, marked {counted:?}, {failed} failed"))
+}
+
+#[test]
+fn seven_senders_to_one_leave_their_neighbour_alone() {
+    for protocol in [Protocol::Mrc, Protocol::Rc] {
+        let begun = Instant::now();
+        let (alone, _, _) = victim(protocol, &[]);
+        let (beside, shares, what) = victim(protocol, &[0, 2, 4, 5, 8, 9, 10]);
+        let sum: f64 = shares.iter().sum();
+        let least = shares.iter().fold(f64::MAX, |least, share| least.min(*share)) * 7.0 / sum;
+        let most = shares.iter().fold(0.0, |most: f64, share| most.max(*share)) * 7.0 / sum;
+        say(
+            "7 to 1, and a victim",
+            protocol,
+            &format!(
+                "victim {beside:.3} of the line, {alone:.3} alone; the seven {sum:.3}, each {least:.2} to {most:.2} of its share; {what}"
+            ),
+            begun,
+        );
+        if protocol == Protocol::Mrc {
+            assert!(beside >= 0.95 * alone, "{beside} {alone}");
+            assert!(sum >= 0.9 && least > 0.5 && most < 1.5, "{sum} {least} {most}");
+        }
+    }
+}
+
+const LARGE: Shape = Shape { planes: 8, leaves: 8, hosts_per_leaf: 8, rate: 12.5, trims: true };
+
+/// Runs until all that was posted has ended. Returns the share of the line that each host has had.
+fn whole_run(scenario: &str, protocol: Protocol, bytes_of_host: u64, simulation: &mut Simulation) -> f64 {
+    let begun = Instant::now();
+    let from_ns = simulation.fabric.now_ns;
+    simulation.run(20_000_000, |simulation| {
+        let has_ended = |flow: &crate::flows::Flow| {
+            let one = &flow.ends[0];
+            one.has_failed() || (one.posted == flow.most && one.outstanding() == 0)
+        };
+        simulation.flows.iter().all(has_ended)
+    });
+    let time_ns = simulation.fabric.now_ns - from_ns;
+    let share = bytes_of_host as f64 / line(&LARGE, time_ns);
+    let counts = simulation.fabric.counts;
+    let (failed, us) = (simulation.failed(), time_ns / 1000);
+    say(
+        scenario,
+        protocol,
+        &format!(
+            "{us} us, {share:.3} of the line; trimmed {} dropped {} marked {}, {failed} failed",
+            counts.trimmed, counts.dropped, counts.marked
+        ),
+        begun,
+    );
+    if protocol == Protocol::Mrc {
+        assert_eq!(failed, 0);
+    }
+    share
+}
+
+#[test]
+fn each_of_64_hosts_sends_to_all_others() {
+    let share = |protocol: Protocol| {
+        let mut simulation = Simulation::new(LARGE, protocol, 1);
+        for distance in 1..64 {
+            for host in 0..64 {
+                simulation.flow([host, (host + distance) % 64], ((host + distance) % 8) as u8, 1 << 16, 4, 4);
+            }
+        }
+        whole_run("64 hosts, each to all", protocol, 63 << 18, &mut simulation)
+    };
+    let [mrc, rc] = [Protocol::Mrc, Protocol::Rc].map(share);
+    assert!(mrc > rc, "{mrc} {rc}");
+}
+
+#[test]
+fn each_of_64_hosts_sends_to_the_next_leaf() {
+    let share = |protocol: Protocol| {
+        let mut simulation = Simulation::new(LARGE, protocol, 1);
+        for host in 0..64 {
+            simulation.bundle([host, (host + 8) % 64], 1 << 20, 16, 16);
+        }
+        whole_run("64 hosts in a ring", protocol, 16 << 20, &mut simulation)
+    };
+    let [mrc, rc] = [Protocol::Mrc, Protocol::Rc].map(share);
+    assert!(mrc > rc, "{mrc} {rc}");
+}

@@ -145,6 +145,15 @@ fn paths_are_divided_between_planes() {
 }
 
 #[test]
+fn a_plane_that_is_lost_costs_no_queue_pair() {
+    let Some(program) = compile("mrc_plugin", &["-ldl"]) else { return };
+    let rules = "drop plane=3/8\ndrop name=answers opcode=ack plane=3/8\ndrop name=lossy chance=5% plane=5/8";
+    for addresses in places() {
+        run_both(&program, addresses, &["32"], &[("PUMICE_PLANES", "8"), ("PUMICE_FAULT", rules)]);
+    }
+}
+
+#[test]
 fn packets_come_to_the_other_port_as_well() {
     let Some(program) = compile("mrc_plugin", &["-ldl"]) else { return };
     let folder = kit::scratch("mrc-port");
