@@ -67,14 +67,5 @@ impl Host for Device {
 
 /// The objects of a queue pair with this number.
 pub(crate) fn context(qpn: Qpn) -> QpContext {
-    QpContext {
-        qpn,
-        pd: 0,
-        send_cq: 0,
-        recv_cq: 0,
-        recv_queue: 0,
-        xrcd: 0,
-        ordinal: 0,
-        out_of_order: false,
-    }
+    QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: 0, out_of_order: false }
 }

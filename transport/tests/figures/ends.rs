@@ -93,11 +93,7 @@ impl End {
                 has_trimming: shape.trims,
                 base_rtt_ns: BASE_RTT_NS,
                 congestion: Box::new(Nscc::new(nscc)),
-                ..RequesterAttributes::new(
-                    Psn::new(7),
-                    EvProfile::automatic(seed, shape.planes, false),
-                    seed,
-                )
+                ..RequesterAttributes::new(Psn::new(7), EvProfile::automatic(seed, shape.planes, false), seed)
             });
         }
         End::new(QueuePairs::Mrc(Box::new(qp)), terms.hosts[index])
@@ -152,11 +148,8 @@ impl End {
         for next in [QpState::Init, QpState::Rtr, QpState::Rts] {
             let row = transition(QpType::Rc, qp.state(), next).expect("a way up");
             let attributes = QpAttributes { qp_state: next as u32, ..attributes.clone() };
-            let resolved = ResolvedPath {
-                path: path.clone(),
-                window_limit_packets: RC_WINDOW,
-                read_limit_packets: 1,
-            };
+            let resolved =
+                ResolvedPath { path: path.clone(), window_limit_packets: RC_WINDOW, read_limit_packets: 1 };
             let mask = row.required | AttributeMask::STATE;
             qp.modify(&attributes, mask, &LIMITS, Some(resolved), &mut device).expect("a legal step");
         }
@@ -349,4 +342,3 @@ impl Transmit for Outlet<'_> {
         self.open = None;
     }
 }
-

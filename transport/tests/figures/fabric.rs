@@ -219,7 +219,14 @@ impl Fabric {
         if !packet.is_urgent && !is_of_host {
             // Trimming begins at one product of bandwidth and round trip, one and a half at the last hop.
             // Switches that drop have more room.
-            let room = bdp * if !trims { 4.0 } else if is_last_hop { 1.5 } else { 1.0 };
+            let room = bdp
+                * if !trims {
+                    4.0
+                } else if is_last_hop {
+                    1.5
+                } else {
+                    1.0
+                };
             if waiting + length as f64 > room {
                 if !trims || !packet.is_trimmable {
                     self.counts.dropped += 1;

@@ -20,6 +20,8 @@ pub(crate) struct Flow {
     pub(crate) depth: u64,
     /// WRITEs that are posted in all.
     pub(crate) most: u64,
+    /// False if its window or rate let nothing leave when it was asked last, and nothing has come since.
+    may_send: bool,
 }
 
 pub(crate) struct Simulation {
@@ -61,7 +63,7 @@ impl Simulation {
             Protocol::Mrc => End::mrc(index, terms, shape),
             Protocol::Rc => End::rc(index, terms, shape),
         };
-        self.flows.push(Flow { terms, ends: [end(0), end(1)], message_bytes, depth, most });
+        self.flows.push(Flow { terms, ends: [end(0), end(1)], message_bytes, depth, most, may_send: true });
         self.of_host[hosts[0]].push(number);
         self.wake(hosts[0]);
         number as usize
@@ -152,6 +154,7 @@ impl Simulation {
         if end == 1 {
             self.turn(flow, 1, 0);
         } else {
+            self.flows[flow].may_send = true;
             self.wake(self.flows[flow].terms.hosts[0]);
         }
         self.note_deadline(flow, end);
@@ -172,8 +175,7 @@ impl Simulation {
         let Flow { ends, terms, .. } = &mut self.flows[flow];
         let (one, now_ns) = (&mut ends[end], self.fabric.now_ns);
         let terms = *terms;
-        let mut outlet =
-            Outlet { fabric: &mut self.fabric, terms, end, data_left, sent_data: 0, open: None };
+        let mut outlet = Outlet { fabric: &mut self.fabric, terms, end, data_left, sent_data: 0, open: None };
         match &mut one.qp {
             QueuePairs::Mrc(qp) => drop(qp.transmit(now_ns, &mut one.device, &mut outlet)),
             QueuePairs::Rc(qp) => {
@@ -196,12 +198,19 @@ impl Simulation {
             let place = self.next_of_host[host] % count;
             self.next_of_host[host] = place + 1;
             let flow = self.of_host[host][place] as usize;
+            if !self.flows[flow].may_send {
+                in_vain += 1;
+                continue;
+            }
             self.post(flow);
             // The path of a packet is chosen before its port is asked: one that is busy is passed over.
             let attempts = if self.protocol == Protocol::Mrc { 2 * planes } else { 1 };
             let sends = self.flows[flow].ends[0].wants_to_send();
             let sent = sends && (0..attempts).any(|_| self.turn(flow, 0, 1) > 0);
             self.note_deadline(flow, 0);
+            // RC has one port: if that has room, the queue pair waits for something else.
+            let has_room = self.fabric.has_room(host, self.flows[flow].terms.plane);
+            self.flows[flow].may_send = sent || (sends && (self.protocol == Protocol::Mrc || !has_room));
             in_vain = if sent { 0 } else { in_vain + 1 };
         }
     }
