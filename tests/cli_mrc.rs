@@ -35,11 +35,8 @@ impl TestProcess {
         let config = SharedPortConfig { folder: Some(folder.clone()), ..SharedPortConfig::new(udp) };
         let shared = SharedPort::open(&config).expect("a port of our own");
         let gid = GidEntry::new(ADDRESS, "lo", 1, Mtu::Mtu4096);
-        let config = HcaConfig {
-            process: shared.process(),
-            planes: 4,
-            ..HcaConfig::new("pumice0", vec![gid])
-        };
+        let config =
+            HcaConfig { process: shared.process(), planes: 4, ..HcaConfig::new("pumice0", vec![gid]) };
         let hca = Hca::open(config, Box::new(shared), Clock::monotonic()).expect("a device");
         TestProcess { folder, port, hca: Some(hca) }
     }
@@ -66,7 +63,12 @@ impl TestProcess {
             recv_cq: Some(cq),
             srq: None,
             xrcd: None,
-            capacity: QpCapacity { max_send_wr: 16, max_recv_wr: 1, max_send_sge: 1, ..QpCapacity::default() },
+            capacity: QpCapacity {
+                max_send_wr: 16,
+                max_recv_wr: 1,
+                max_send_sge: 1,
+                ..QpCapacity::default()
+            },
             signal_all: false,
             cookie: 0,
         };
@@ -86,16 +88,10 @@ impl TestProcess {
             ..QpAttributes::default()
         };
         let steps = [
-            (
-                QpState::Init,
-                AttributeMask::PKEY_INDEX | AttributeMask::PORT | AttributeMask::ACCESS_FLAGS,
-            ),
+            (QpState::Init, AttributeMask::PKEY_INDEX | AttributeMask::PORT | AttributeMask::ACCESS_FLAGS),
             (
                 QpState::Rtr,
-                AttributeMask::AV
-                    | AttributeMask::DEST_QPN
-                    | AttributeMask::RQ_PSN
-                    | AttributeMask::PATH_MTU,
+                AttributeMask::AV | AttributeMask::DEST_QPN | AttributeMask::RQ_PSN | AttributeMask::PATH_MTU,
             ),
             (QpState::Rts, AttributeMask::SQ_PSN),
         ];

@@ -1,19 +1,18 @@
 //! `pumice mrc`: prints the profiles, queue pairs and paths of MRC of the running processes of this user.
 
+mod process;
 mod text;
 
 use std::io::Write;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pumice_device::inspect::{MrcProfileView, QpView};
 use pumice_transport::path::ROCE_PORT;
-use serde::Serialize;
 
-use crate::observe::{ProcessView, SnapshotScope, plain};
+use crate::observe::SnapshotScope;
 use crate::outcome::{CommandError, CommandResult, Outcome};
+use process::MrcProcess;
 
 /// Time for which answers of processes are awaited. A live process answers within a millisecond or two.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -38,20 +37,6 @@ pub(crate) struct MrcOptions {
     registry: Option<PathBuf>,
 }
 
-/// A process that has profiles or queue pairs of MRC, or did not answer.
-#[derive(Debug, Serialize)]
-struct MrcProcess {
-    pid: u32,
-    program: Option<String>,
-    address: IpAddr,
-    /// False if the process did not answer.
-    answers: bool,
-    /// Profiles of its controller.
-    profiles: Vec<MrcProfileView>,
-    /// Queue pairs of MRC.
-    queue_pairs: Vec<QpView>,
-}
-
 /// Runs the command.
 pub(crate) fn run(options: &MrcOptions, out: &mut dyn Write) -> CommandResult {
     let scope = SnapshotScope {
@@ -69,7 +54,7 @@ pub(crate) fn run(options: &MrcOptions, out: &mut dyn Write) -> CommandResult {
             options.port
         )));
     }
-    let processes: Vec<MrcProcess> = found.processes.iter().filter_map(mrc_process).collect();
+    let processes: Vec<MrcProcess> = found.processes.iter().filter_map(MrcProcess::of).collect();
     if options.json {
         serde_json::to_writer_pretty(&mut *out, &processes)?;
         writeln!(out)?;
@@ -78,24 +63,4 @@ pub(crate) fn run(options: &MrcOptions, out: &mut dyn Write) -> CommandResult {
     }
     let is_silent = processes.iter().any(|process| !process.answers);
     Ok(if is_silent { Outcome::Bad } else { Outcome::Good })
-}
-
-/// Returns what a process has of MRC; `None` if it answered and has nothing.
-fn mrc_process(process: &ProcessView) -> Option<MrcProcess> {
-    let objects = process.objects.as_ref();
-    let profiles = objects.map(|objects| objects.mrc_profiles.clone()).unwrap_or_default();
-    let qps = objects.map(|objects| objects.qps.as_slice()).unwrap_or_default();
-    let queue_pairs: Vec<QpView> = qps.iter().filter(|qp| qp.mrc.is_some()).cloned().collect();
-    let answers = process.answers();
-    if answers && profiles.is_empty() && queue_pairs.is_empty() {
-        return None;
-    }
-    Some(MrcProcess {
-        pid: process.pid,
-        program: process.program.as_deref().map(plain),
-        address: process.address,
-        answers,
-        profiles,
-        queue_pairs,
-    })
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use pumice_device::inspect::{MrcView, PathStateView, PathView, QpView};
 use pumice_transport::wire::Qpn;
 
-use super::MrcProcess;
+use super::process::MrcProcess;
 use crate::observe::{plain, quantity, round_trip};
 
 /// Maximum number of paths of a queue pair that are listed without `--paths`.
@@ -123,7 +123,8 @@ fn planes(mrc: &MrcView, out: &mut dyn Write) -> io::Result<()> {
     for (plane, paths) in by_plane {
         let [good, skip, bad, denied] =
             STATES.map(|(state, _)| paths.iter().filter(|path| path.state == state).count());
-        let sum = |of: fn(&PathView) -> u64| paths.iter().fold(0_u64, |sum, path| sum.saturating_add(of(path)));
+        let sum =
+            |of: fn(&PathView) -> u64| paths.iter().fold(0_u64, |sum, path| sum.saturating_add(of(path)));
         let (sent, lost, congested) =
             (sum(|path| path.sent), sum(|path| path.lost), sum(|path| path.congested));
         let is_up = mrc.planes_up & 1_u32.checked_shl(plane.into()).unwrap_or(0) != 0;
@@ -226,7 +227,7 @@ mod tests {
         };
         view.counters = Some(Vec::new());
         view.objects.as_mut().expect("it answered").mrc_profiles = vec![profile];
-        let all: Vec<MrcProcess> = [&view].into_iter().filter_map(super::super::mrc_process).collect();
+        let all: Vec<MrcProcess> = [&view].into_iter().filter_map(MrcProcess::of).collect();
         let mut out = Vec::new();
         print(&all, all_paths, &mut out).expect("a Vec takes everything");
         String::from_utf8(out).expect("text")
@@ -240,7 +241,9 @@ mod tests {
             path(50_154, PathStateView::Denied, 0),
         ];
         let some = shown(paths.clone(), false);
-        assert!(some.contains("EV profile 7  ONLINE EXPLICIT?  30 GOOD, 2 ASSUMED_BAD, 1 DENIED  1 queue pair"));
+        assert!(
+            some.contains("EV profile 7  ONLINE EXPLICIT?  30 GOOD, 2 ASSUMED_BAD, 1 DENIED  1 queue pair")
+        );
         assert!(some.contains("queue pair 0x010011  RTS with 0x020011 of 127.0.0.2, carries WRITEs of RC"));
         assert!(!some.contains("0x010012") && some.contains("5 trimmed"), "{some}");
         assert!(some.contains("1 down ") && some.contains("10.0 %"), "{some}");

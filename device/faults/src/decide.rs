@@ -286,7 +286,8 @@ impl Faults {
             return self.is_lost_entirely(Fate::default());
         };
         let size = Size { length_bytes: size.0, payload_bytes: size.1 };
-        let case = PacketCase { key: &key, stream: TrafficKind::Management, size, peer, source_port: ROCE_PORT };
+        let case =
+            PacketCase { key: &key, stream: TrafficKind::Management, size, peer, source_port: ROCE_PORT };
         let mut counts = std::mem::take(&mut self.management);
         let fate = self.apply(&case, &mut counts, witness);
         self.management = counts;

@@ -165,7 +165,8 @@ fn packets_come_to_the_other_port_as_well() {
     run_both(&program, [own, own], &["32"], &[("PUMICE_MRC_PORT", "4971"), ("PUMICE_WIRE", "udp")]);
     for entry in fs::read_dir(&folder).unwrap().flatten() {
         let seen = fs::read(entry.path()).unwrap();
-        let writes = packets_to(4971, &seen).iter().filter(|(_, opcode)| matches!(opcode, 0xc6..=0xcb)).count();
+        let writes =
+            packets_to(4971, &seen).iter().filter(|(_, opcode)| matches!(opcode, 0xc6..=0xcb)).count();
         assert!(writes >= 32, "{writes} WRITEs to 4971");
         assert!(packets(&seen).iter().all(|(_, opcode)| *opcode < 0xc0), "a packet of MRC to 4791");
     }

@@ -347,7 +347,9 @@ impl Port for UdpPort {
         let second = self.second.as_ref().map(|(socket, port)| (socket.as_raw_fd(), *port));
         let own = Some((self.socket.as_raw_fd(), self.own_port));
         self.second_is_next = second.is_some() && !self.second_is_next;
-        for (fd, port) in if self.second_is_next { [second, own] } else { [own, second] }.into_iter().flatten() {
+        for (fd, port) in
+            if self.second_is_next { [second, own] } else { [own, second] }.into_iter().flatten()
+        {
             if arrival.is_none() {
                 arrival = receive(fd, &mut self.buffer);
                 (bound, udp_port) = (self.address, port);

@@ -45,7 +45,8 @@ pub(super) fn span(text: &str) -> Result<Span, String> {
 
 /// Parses a plane of MRC and the number of planes: "3/8".
 pub(super) fn plane(text: &str) -> Result<PlaneSpan, String> {
-    let parts = text.split_once('/').and_then(|(plane, planes)| Some((plane.parse().ok()?, planes.parse().ok()?)));
+    let parts =
+        text.split_once('/').and_then(|(plane, planes)| Some((plane.parse().ok()?, planes.parse().ok()?)));
     let wrong = || format!("{text} is no plane: write the plane and how many there are, as in 3/8");
     parts.map(|(plane, planes)| PlaneSpan { plane, planes }).ok_or_else(wrong)
 }

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 pub use collect::{InspectedObjects, MAX_PAGES};
 pub use multipath::{
-    MAX_PATH_CHANGES, MAX_PATHS, MAX_PROFILES, MrcProfileView, MrcView, PathChangeView, PathStateView, PathView,
+    MAX_PATH_CHANGES, MAX_PATHS, MAX_PROFILES, MrcProfileView, MrcView, PathChangeView, PathStateView,
+    PathView,
 };
 pub use objects::{CqView, MAX_GROUPS, PeerView, QpView, SrqView};
 pub use process_status::{ProcessStatus, ProcessWait, WaitGraph, WaitReason, WaitVerdict};

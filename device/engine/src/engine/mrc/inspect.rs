@@ -150,11 +150,7 @@ impl MrcTable {
                 None => "",
             };
             let queue_pairs = self.count_of(|entry| entry.chosen.ev_profile == Some(*id));
-            MrcProfileView {
-                values: values(record),
-                queue_pairs,
-                ..of("EV", *id, record.stage.name(), mode)
-            }
+            MrcProfileView { values: values(record), queue_pairs, ..of("EV", *id, record.stage.name(), mode) }
         });
         let ccs = self.control.ccs.iter().map(move |(id, profile)| {
             let mode = match &profile.algorithm {
