@@ -30,7 +30,8 @@ pub(super) fn print(processes: &[MrcProcess], all_paths: bool, out: &mut dyn Wri
     if processes.is_empty() {
         return writeln!(
             out,
-            "no process of this user has queue pairs of MRC: start programs of libmrc, or of RC with pumice run --mrc"
+            "no process of this user has queue pairs of MRC: start programs of libmrc, \
+             or of RC with pumice run --mrc"
         );
     }
     for (number, process) in processes.iter().enumerate() {
@@ -88,7 +89,8 @@ fn queue_pair(qp: &QpView, mrc: &MrcView, all_paths: bool, out: &mut dyn Write) 
     )?;
     writeln!(
         out,
-        "    {} packets sent again: {} holes, {} by probes, {} trimmed, {} timeouts; {} probes, {} SACKs sent",
+        "    {} packets sent again: {} holes, {} by probes, {} trimmed, {} timeouts; \
+         {} probes, {} SACKs sent",
         qp.repeated_packets,
         mrc.holes,
         mrc.probed_losses,

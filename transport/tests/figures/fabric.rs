@@ -1,6 +1,6 @@
 //! A network of planes in virtual time. Each plane is leaves and spines that are as fast as their hosts
-//! together; entropy chooses the spine. Ports have queues, mark from a threshold on except at the last hop, and
-//! trim or drop what does not fit.
+//! together; entropy chooses the spine. Ports have queues, mark from a threshold on except at the last hop,
+//! and trim or drop what does not fit.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -30,10 +30,10 @@ fn share_of_line(scenario: &str, protocol: Protocol, loss_ppm: &[u64; 8]) -> f64
     let mut simulation = Simulation::new(SHAPE, protocol, 1);
     simulation.fabric.loss_ppm = loss_ppm.to_vec();
     let flows = simulation.bundle([0, 12], MESSAGE, DEPTH, FOR_EVER);
-    simulation.run(WARM_UP_NS, |_| false);
+    simulation.run(WARM_UP_NS);
     let before = simulation.delivered_by(&flows);
     let time_ns = 4_000_000;
-    simulation.run(time_ns, |_| false);
+    simulation.run(time_ns);
     let share = (simulation.delivered_by(&flows) - before) as f64 / line(&SHAPE, time_ns);
     let (repeated, counts) = (simulation.flows[0].ends[0].repeated(), simulation.fabric.counts);
     let bad = simulation.flows[0].ends[0].bad_paths(0);
@@ -42,7 +42,8 @@ fn share_of_line(scenario: &str, protocol: Protocol, loss_ppm: &[u64; 8]) -> f64
         scenario,
         protocol,
         &format!(
-            "{share:.3} of the line; lost {} trimmed {} again {repeated}, {bad} bad paths of plane 0, {failed} failed",
+            "{share:.3} of the line; lost {} trimmed {} again {repeated}, {bad} bad paths of \
+             plane 0, {failed} failed",
             counts.lost, counts.trimmed
         ),
         begun,
@@ -84,15 +85,15 @@ fn one_plane_of_eight_loses() {
     assert!(mrc >= 0.95 * 7.0 / 8.0, "{mrc}");
 }
 
-/// A plane dies, and nobody is told; later it comes back.
+/// A plane dies, and neither end is told; later it comes back.
 fn plane_lost(protocol: Protocol) -> ([f64; 3], usize) {
     let begun = Instant::now();
     let mut simulation = Simulation::new(SHAPE, protocol, 1);
     let flows = simulation.bundle([0, 12], MESSAGE, DEPTH, FOR_EVER);
-    simulation.run(WARM_UP_NS, |_| false);
+    simulation.run(WARM_UP_NS);
     let share_of = |simulation: &mut Simulation, time_ns: u64| {
         let before = simulation.delivered_by(&flows);
-        simulation.run(time_ns, |_| false);
+        simulation.run(time_ns);
         (simulation.delivered_by(&flows) - before) as f64 / line(&SHAPE, time_ns)
     };
     simulation.fabric.dead = Some(3);
@@ -108,7 +109,8 @@ fn plane_lost(protocol: Protocol) -> ([f64; 3], usize) {
         "one plane of eight dies",
         protocol,
         &format!(
-            "{first:.3} in the first 100 us, {without:.3} after, {again:.3} when it is back; {bad} bad paths, {failed} failed"
+            "{first:.3} in the first 100 us, {without:.3} after, {again:.3} when it is back; \
+             {bad} bad paths, {failed} failed"
         ),
         begun,
     );
@@ -130,13 +132,13 @@ fn victim(protocol: Protocol, senders: &[usize]) -> (f64, Vec<f64>, String) {
     let flows = simulation.bundle([1, 13], MESSAGE, DEPTH, FOR_EVER);
     let others: Vec<Vec<usize>> =
         senders.iter().map(|host| simulation.bundle([*host, 12], MESSAGE, DEPTH, FOR_EVER)).collect();
-    simulation.run(2 * WARM_UP_NS, |_| false);
+    simulation.run(2 * WARM_UP_NS);
     let count = |simulation: &Simulation| -> Vec<u64> {
         [&flows].into_iter().chain(&others).map(|one| simulation.delivered_by(one)).collect()
     };
     let before = count(&simulation);
     let time_ns = 3_000_000;
-    simulation.run(time_ns, |_| false);
+    simulation.run(time_ns);
     let whole = line(&SHAPE, time_ns);
     let after = count(&simulation);
     let shares: Vec<f64> =
@@ -159,7 +161,8 @@ fn seven_senders_to_one_leave_their_neighbour_alone() {
             "7 to 1, and a victim",
             protocol,
             &format!(
-                "victim {beside:.3} of the line, {alone:.3} alone; the seven {sum:.3}, each {least:.2} to {most:.2} of its share; {what}"
+                "victim {beside:.3} of the line, {alone:.3} alone; the seven {sum:.3}, \
+                 each {least:.2} to {most:.2} of its share; {what}"
             ),
             begun,
         );
@@ -184,7 +187,7 @@ fn whole_run(scenario: &str, protocol: Protocol, bytes_of_host: u64, simulation:
     };
     let mut most_ns = [0; 3];
     for _ in 0..10_000 {
-        simulation.run(2_000, |_| false);
+        simulation.run(2_000);
         let passed_ns = simulation.fabric.now_ns - from_ns;
         for (at_ns, percent) in most_ns.iter_mut().zip([50, 90, 99]) {
             if simulation.delivered_by(&flows) * 100 < whole * percent {
@@ -204,7 +207,8 @@ fn whole_run(scenario: &str, protocol: Protocol, bytes_of_host: u64, simulation:
         scenario,
         protocol,
         &format!(
-            "{us} us, {share:.3} of the line; 50, 90, 99 % after {parts:?} us; trimmed {} dropped {} marked {}, {failed} failed",
+            "{us} us, {share:.3} of the line; 50, 90, 99 % after {parts:?} us; trimmed {} dropped {} \
+             marked {}, {failed} failed",
             counts.trimmed, counts.dropped, counts.marked
         ),
         begun,

@@ -128,8 +128,8 @@ impl Engine {
         self.queue_pairs.count() + self.mrc.count()
     }
 
-    /// Receives packets of MRC from the other UDP port that its texts name as well, from now on. Where another
-    /// program has that port, packets come to the usual one alone.
+    /// Receives packets of MRC from the other UDP port that its texts name as well, from now on. Where
+    /// another program has that port, packets come to the usual one alone.
     #[cold]
     pub(crate) fn listen_for_mrc(&mut self) {
         if !std::mem::replace(&mut self.mrc.listens, true) {
