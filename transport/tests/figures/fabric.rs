@@ -218,17 +218,16 @@ impl Fabric {
         let bdp = rate * 12_000.0;
         if !packet.is_urgent && !is_of_host {
             // Trimming begins at one product of bandwidth and round trip, one and a half at the last hop.
-            // Switches that drop have more room.
-            let room = bdp
-                * if !trims {
-                    4.0
-                } else if is_last_hop {
-                    1.5
-                } else {
-                    1.0
-                };
+            // What is not trimmed has more room, and is marked at the last hop as well.
+            let trims = trims && packet.is_trimmable;
+            let products = match (trims, is_last_hop) {
+                (false, _) => 4.0,
+                (true, true) => 1.5,
+                (true, false) => 1.0,
+            };
+            let room = bdp * products;
             if waiting + length as f64 > room {
-                if !trims || !packet.is_trimmable {
+                if !trims {
                     self.counts.dropped += 1;
                     return;
                 }
