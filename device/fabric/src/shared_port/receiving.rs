@@ -173,6 +173,8 @@ impl Route<'_> {
         let sent = self.relay.send_batch(self.membership.registry(), member, run);
         note_sent(self.counters, sent);
         match sent {
+            // Nothing steers the other port of MRC: a packet from there proves nothing.
+            SendOutcome::Done | SendOutcome::Full if run.flow.destination_port == OTHER_PORT => {}
             SendOutcome::Done | SendOutcome::Full => self.stray = Some(process),
             // The handler drops it and counts it with other packets for queue pairs that do not exist.
             SendOutcome::NoProcess => handler(run),
