@@ -10,6 +10,7 @@ use crate::course::CourseOptions;
 use crate::explain::ExplainOptions;
 use crate::fault::FaultOptions;
 use crate::hang::HangOptions;
+use crate::mrc::MrcOptions;
 use crate::perf::PerfOptions;
 use crate::run::RunOptions;
 use crate::sim::options::SimOptions;
@@ -67,6 +68,10 @@ pub(crate) enum Command {
     /// It looks at all processes with a device at once, from outside, twice within a second. The exit code
     /// is 1 if something waits in vain.
     Hang(HangOptions),
+    /// Show profiles, queue pairs and paths of MRC of this user's running processes
+    ///
+    /// Each plane has a line, and each path that is not GOOD. The exit code is 1 if a process did not answer.
+    Mrc(MrcOptions),
     /// Print the manual page, or write those of all commands into a folder
     Man(ManOptions),
     /// Measure bandwidth, message rate and latency, and check every byte on the way

@@ -11,7 +11,7 @@ use crate::cli::Cli;
 /// Purposes with their commands, in the order in which a newcomer meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run programs", &["run", "world", "replay", "sim"]),
-    ("Look at what they do", &["check", "hang", "trace", "capture", "stat", "top"]),
+    ("Look at what they do", &["check", "hang", "trace", "capture", "stat", "top", "mrc"]),
     ("Break something on purpose", &["fault", "sweep", "topology"]),
     ("Measure", &["perf"]),
     ("Know", &["course", "doctor", "devices", "explain", "reference", "completions", "man"]),

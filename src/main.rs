@@ -10,6 +10,7 @@ mod explain;
 mod fault;
 mod hang;
 mod help;
+mod mrc;
 mod observe;
 mod outcome;
 mod perf;
@@ -111,6 +112,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Explain(options) => explain::run(&options, out),
         Command::Fault(options) => fault::run(&options, out),
         Command::Hang(options) => hang::run(&options, out),
+        Command::Mrc(options) => mrc::run(&options, out),
         Command::Man(options) => shell::man(&options, out),
         Command::Perf(options) => perf::run(&options, out),
         Command::Reference(options) => reference::run(&options, out),

@@ -124,7 +124,7 @@ fn peer() -> IpAddr {
 }
 
 /// Packets of an input: each has its length, two bytes, before it.
-fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (length, behind) = rest.split_first_chunk::<2>()?;

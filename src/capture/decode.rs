@@ -2,8 +2,9 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use pumice_transport::mrc::constants::DEFAULT_DSCPS;
-use pumice_transport::path::ROCE_PORT;
+use pumice_transport::mrc::constants::{DEFAULT_DSCPS, OTHER_PORT};
+use pumice_transport::mrc::wire::MrcOpcode;
+use pumice_transport::path::{Flow, ROCE_PORT};
 use pumice_transport::qp::NumberedPart;
 use pumice_transport::wire::{self, Bth, Datagram, IcrcVerdict, LinkType, Packet, decapsulate, icrc};
 
@@ -38,7 +39,7 @@ pub(crate) fn decode(frame: &Frame<'_>) -> Decoded {
         Err(_) if frame.is_cut() => return decode_cut(link, frame),
         Err(_) => return Decoded::Other,
     };
-    if datagram.flow.destination_port != ROCE_PORT {
+    if !is_for_roce(&datagram.flow, datagram.payload) {
         return Decoded::Other;
     }
     let time_ns = time_ns(frame);
@@ -61,6 +62,12 @@ pub(crate) fn decode(frame: &Frame<'_>) -> Decoded {
     Decoded::Roce(vec![Record { comments, ..record(time_ns, &datagram, datagram.payload, verdict) }])
 }
 
+/// Reports whether a datagram is one of RoCE, or one of MRC at the other port that its texts name.
+fn is_for_roce(flow: &Flow, payload: &[u8]) -> bool {
+    let is_mrc = || payload.first().is_some_and(|byte| MrcOpcode::from_byte(*byte).is_some());
+    flow.destination_port == ROCE_PORT || (flow.destination_port == OTHER_PORT && is_mrc())
+}
+
 /// Decodes a frame of which the capture kept only the beginning. Zeros are appended in place of the rest, so
 /// that all headers are found and say how long the packet was.
 fn decode_cut(link: LinkType, frame: &Frame<'_>) -> Decoded {
@@ -70,7 +77,7 @@ fn decode_cut(link: LinkType, frame: &Frame<'_>) -> Decoded {
     // Offset of the payload in the frame.
     let begin = (datagram.payload.as_ptr() as usize).wrapping_sub(padded_frame.as_ptr() as usize);
     let captured = frame.bytes.len().saturating_sub(begin).min(datagram.payload.len());
-    if datagram.flow.destination_port != ROCE_PORT {
+    if !is_for_roce(&datagram.flow, datagram.payload) {
         return if frame.bytes.len() < begin { Decoded::Cut } else { Decoded::Other };
     }
     if captured < Bth::LEN.min(datagram.payload.len()) {

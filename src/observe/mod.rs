@@ -166,6 +166,7 @@ pub(crate) mod tests {
             group: None,
             groups: Vec::new(),
             last_error: None,
+            mrc: None,
         }
     }
 

@@ -56,6 +56,7 @@ const ROWS: [(&str, VariableMeaning); VARIABLES.len()] = [
     (settings::SRD_ORDER, Opt("--srd-order")),
     (settings::MRC, Opt("--mrc")),
     (settings::PLANES, Opt("--planes")),
+    (settings::MRC_PORT, Opt("--mrc-port")),
     (settings::GID_INDEX, Opt("--gid-index")),
     (settings::MEMLOCK, Opt("--memlock")),
     (settings::HANG_AFTER, Opt("--hang-after")),

@@ -222,6 +222,10 @@ pub(crate) struct RunOptions {
     /// Planes between which the paths of MRC are divided, 1 to 31 [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) planes: Option<String>,
+    /// UDP port that packets of MRC are sent to: 4791, or 4971 for peers that listen there alone
+    /// [default: 4791]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) mrc_port: Option<String>,
     /// Index of the first address in the GID table, where it is not 0: recipes for ConnectX adapters say 3
     #[arg(long, value_name = "N")]
     pub(crate) gid_index: Option<String>,
@@ -293,6 +297,7 @@ impl RunOptions {
             text(settings::WIRE, &self.wire),
             text(settings::SRD_ORDER, &self.srd_order),
             text(settings::PLANES, &self.planes),
+            text(settings::MRC_PORT, &self.mrc_port),
             text(settings::GID_INDEX, &self.gid_index),
             text(settings::MEMLOCK, &self.memlock),
             text(settings::HANG_AFTER, &self.hang_after),
@@ -362,6 +367,7 @@ impl RunOptions {
             settings::SRD_ORDER => ("--srd-order", self.srd_order.is_some()),
             settings::MRC => ("--mrc", self.mrc),
             settings::PLANES => ("--planes", self.planes.is_some()),
+            settings::MRC_PORT => ("--mrc-port", self.mrc_port.is_some()),
             settings::GID_INDEX => ("--gid-index", self.gid_index.is_some()),
             settings::MEMLOCK => ("--memlock", self.memlock.is_some()),
             settings::HANG_AFTER => ("--hang-after", self.hang_after.is_some()),

@@ -364,6 +364,7 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
                     "explain/",
                     "hang/",
                     "fault/",
+                    "mrc/",
                     "perf/",
                     "run/",
                     "sim/",

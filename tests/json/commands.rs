@@ -40,6 +40,7 @@ const COMMANDS_WITH_SERVER: &[(&str, &[&str])] = &[
 /// Commands about a process that runs, in their order.
 const RUNNING: &[(&str, &[&str])] = &[
     ("stat", &["stat", "--json"]),
+    ("mrc", &["mrc", "--json"]),
     ("stat-watch", &["stat", "--watch", "0.1", "--count", "2", "--json"]),
     ("fault-changed", &["fault", "add", "drop chance=1%", "--json"]),
     ("fault-list", &["fault", "list", "--json"]),

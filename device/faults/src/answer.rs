@@ -95,9 +95,10 @@ pub(super) fn timer_code(ns: u64) -> Result<u8, String> {
 }
 
 impl PacketRule {
-    /// Reports whether the rule is about this packet, which a process that the rule is about sends.
-    pub fn matches(&self, key: &PacketKey, peer: std::net::IpAddr) -> bool {
-        self.can_match(key.service, key.side, key.class) && self.selector.matches(key, peer)
+    /// Reports whether the rule is about this packet, which a process that the rule is about sends to a peer
+    /// from a UDP source port.
+    pub fn matches(&self, key: &PacketKey, peer: std::net::IpAddr, source_port: u16) -> bool {
+        self.can_match(key.service, key.side, key.class) && self.selector.matches(key, peer, source_port)
     }
 
     /// Reports whether the rule's fault can happen to packets of this kind.

@@ -9,6 +9,7 @@ use pumice_platform::ordinal::Ordinal;
 use pumice_transport::event::OutgoingPacket;
 use pumice_transport::host::QpContext;
 use pumice_transport::mad::CmMessage;
+use pumice_transport::path::ROCE_PORT;
 use pumice_transport::types::Fate;
 use pumice_transport::wire::Qpn;
 
@@ -94,6 +95,7 @@ pub struct PacketCase<'a> {
     stream: TrafficKind,
     size: Size,
     peer: IpAddr,
+    source_port: u16,
 }
 
 impl Faults {
@@ -256,7 +258,8 @@ impl Faults {
             && !(parted && is_sent_until_it_arrives(&key, stream))
         {
             let size = Size::of(departure);
-            let case = PacketCase { key: &key, stream, size, peer };
+            let source_port = departure.path.flow.source_port;
+            let case = PacketCase { key: &key, stream, size, peer, source_port };
             let decided = self.apply(&case, &mut of_connection.counts, witness);
             of_connection.decided(&key, stream, departure.psn_count, decided.arrives());
             fate = fate.and(decided);
@@ -283,7 +286,8 @@ impl Faults {
             return self.is_lost_entirely(Fate::default());
         };
         let size = Size { length_bytes: size.0, payload_bytes: size.1 };
-        let case = PacketCase { key: &key, stream: TrafficKind::Management, size, peer };
+        let case =
+            PacketCase { key: &key, stream: TrafficKind::Management, size, peer, source_port: ROCE_PORT };
         let mut counts = std::mem::take(&mut self.management);
         let fate = self.apply(&case, &mut counts, witness);
         self.management = counts;
@@ -327,7 +331,9 @@ impl Faults {
         for armed in self.rules.active() {
             let applied = match &armed.subject {
                 PacketAim::Recorded(packets) => packets.get(case.key).cloned(),
-                PacketAim::Packets(rule) if armed.has_begun() && rule.matches(case.key, case.peer) => {
+                PacketAim::Packets(rule)
+                    if armed.has_begun() && rule.matches(case.key, case.peer, case.source_port) =>
+                {
                     let fault = &rule.fault;
                     let count = counts.entry((armed.id, case.stream)).or_default();
                     armed.count_match();

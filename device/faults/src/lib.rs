@@ -66,7 +66,7 @@ pub use pumice_model::fates::trigger::Occurrence;
 pub use pumice_model::fates::trigger::Trigger;
 pub use pumice_transport::types::{Fate, Flips};
 pub use ready::{READY, ReadyPlan};
-pub use select::{PacketSelector, Span};
+pub use select::{PacketSelector, PlaneSpan, Span};
 pub use text::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, Comparison, CompletionEventLine,
     CompletionLine, Difference, FaultKind, KINDS, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError,

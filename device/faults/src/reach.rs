@@ -238,7 +238,16 @@ impl PacketSelector {
             ("message", selector.message),
             ("packet", selector.packet),
             ("transmission", selector.transmission),
+            ("source-port", selector.source_port),
         ];
+        if let Some(plane) = selector.plane
+            && !(1..=31).contains(&plane.planes) | (plane.plane >= plane.planes)
+        {
+            return Err(format!(
+                "plane = {}/{} does not exist: planes count from 0, and there are 1 to 31",
+                plane.plane, plane.planes
+            ));
+        }
         for (name, span) in spans {
             if let Some(Span { first, last }) = span
                 && last < first

@@ -49,6 +49,21 @@ pub(super) fn check_ordinals(name: &str, span: Option<OrdinalSpan>) -> Result<()
     }
 }
 
+/// A plane of MRC: packets whose UDP source port modulo the number of planes is this number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlaneSpan {
+    /// The plane, from 0.
+    pub plane: u8,
+    /// The number of planes.
+    pub planes: u8,
+}
+
+impl PlaneSpan {
+    const fn has(self, source_port: u16) -> bool {
+        self.planes > 0 && source_port % self.planes as u16 == self.plane as u16
+    }
+}
+
 /// Selects packets by what they are. A field without a value matches anything; but packets whose number
 /// depends on timing ([`PacketClass::depends_on_time`]) match only if their class is named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,6 +88,10 @@ pub struct PacketSelector {
     pub packet: Option<Span>,
     /// Transmissions, from 1.
     pub transmission: Option<Span>,
+    /// UDP source ports, which are the paths of MRC.
+    pub source_port: Option<Span>,
+    /// The plane of MRC.
+    pub plane: Option<PlaneSpan>,
 }
 
 impl PacketSelector {
@@ -94,9 +113,9 @@ impl PacketSelector {
         self.peer.is_empty() || self.peer.contains(&peer)
     }
 
-    /// Reports whether the selector matches this packet, which belongs to a process that the selector is
-    /// about.
-    pub fn matches(&self, key: &PacketKey, peer: IpAddr) -> bool {
+    /// Reports whether the selector matches this packet, which goes to a peer from a UDP source port, and
+    /// belongs to a process that the selector is about.
+    pub fn matches(&self, key: &PacketKey, peer: IpAddr, source_port: u16) -> bool {
         let has = |span: Option<Span>, number| span.is_none_or(|span| span.has(number));
         let named = if self.opcode.is_empty() {
             !key.class.depends_on_time()
@@ -111,6 +130,39 @@ impl PacketSelector {
             && has(self.message, key.message)
             && has(self.packet, key.packet)
             && has(self.transmission, key.transmission.into())
+            && has(self.source_port, source_port.into())
+            && self.plane.is_none_or(|plane| plane.has(source_port))
             && self.is_towards(peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_and_paths_are_selected_by_the_source_port() {
+        let key = PacketKey {
+            service: PacketService::Uc,
+            side: PacketSide::Requester,
+            class: PacketClass::Write,
+            qp: 0,
+            connection: 0,
+            message: 0,
+            packet: 0,
+            peer: None,
+            destination: 0,
+            transmission: 1,
+        };
+        let peer = IpAddr::from([127, 0, 0, 1]);
+        let plane = PlaneSpan { plane: 3, planes: 8 };
+        let of_plane = PacketSelector { plane: Some(plane), ..PacketSelector::default() };
+        let met: Vec<u16> = (49_152..49_168).filter(|port| of_plane.matches(&key, peer, *port)).collect();
+        assert_eq!(met, [49_155, 49_163]);
+        let paths = Span { first: 49_160, last: 49_163 };
+        let of_both = PacketSelector { source_port: Some(paths), ..of_plane };
+        let met: Vec<u16> = (49_152..49_168).filter(|port| of_both.matches(&key, peer, *port)).collect();
+        assert_eq!(met, [49_163]);
+        assert!(!of_both.is_of_all());
     }
 }

@@ -3,7 +3,7 @@
 
 use super::entropy::DscpTable;
 
-/// UDP port that other texts name, with two digits swapped. A device that makes MRC queue pairs has to accept
+/// UDP port that other texts name, with two digits swapped. A device that makes MRC queue pairs accepts
 /// packets on both ports.
 pub const OTHER_PORT: u16 = 4971;
 
@@ -60,7 +60,10 @@ pub const BAD_PROBE_INTERVAL_NS: u64 = 1_000_000;
 pub const DEFAULT_ACTIVE_EVS: u16 = 128;
 /// Default number of entropy values that are held back to replace active ones.
 pub const DEFAULT_BACKUP_EVS: u16 = 32;
-/// Default number of entropy values of a queue pair that stay usable even if packets are lost on them.
+/// Default part of the active entropy values of a queue pair that stay usable even if packets are lost on
+/// them: with fewer, a network that loses on all planes is reduced to the planes that these happen to be in.
+pub const DEFAULT_MIN_ACTIVE_SHARE: u16 = 4;
+/// Least number of entropy values that stay usable, unless a controller says otherwise.
 pub const DEFAULT_MIN_ACTIVE_EVS: u16 = 8;
 /// Largest number of path state changes that wait for their reader. Further changes are only counted.
 pub const MAX_PATH_EVENTS: usize = 64;

@@ -181,6 +181,16 @@ impl MrcQueuePair {
         self.requester.as_ref().map_or(0, MrcRequester::congestion_window_bytes)
     }
 
+    /// Returns the smoothed round trip; `None` until one is measured.
+    pub fn rtt_ns(&self) -> Option<u64> {
+        self.requester.as_ref().and_then(MrcRequester::rtt_ns)
+    }
+
+    /// Returns the number of data packets in flight, and that of packets that the peer's window has.
+    pub fn flight_packets(&self) -> (u32, u32) {
+        self.requester.as_ref().map_or((0, 0), MrcRequester::flight_packets)
+    }
+
     /// Returns the number of requests that have not completed.
     pub fn outstanding(&self) -> usize {
         self.requester.as_ref().map_or(0, |requester| requester.queue().len())

@@ -144,10 +144,42 @@ fn paths_are_divided_between_planes() {
     assert!(planes.iter().all(|count| *count > 20), "{planes:?}");
 }
 
-/// UDP source port and opcode of each packet to port 4791 in a capture: the two ports, the length, the
-/// checksum, and the first byte of the packet.
+#[test]
+fn a_plane_that_is_lost_costs_no_queue_pair() {
+    let Some(program) = compile("mrc_plugin", &["-ldl"]) else { return };
+    let rules = "drop plane=3/8\ndrop name=answers opcode=ack plane=3/8\ndrop name=lossy chance=5% plane=5/8";
+    for addresses in places() {
+        run_both(&program, addresses, &["32"], &[("PUMICE_PLANES", "8"), ("PUMICE_FAULT", rules)]);
+    }
+}
+
+#[test]
+fn packets_come_to_the_other_port_as_well() {
+    let Some(program) = compile("mrc_plugin", &["-ldl"]) else { return };
+    let folder = kit::scratch("mrc-port");
+    let file = folder.join("%p.pcapng");
+    let capture = file.to_str().expect("the folder's name is UTF-8");
+    let settings = [("PUMICE_MRC_PORT", "4971"), ("PUMICE_CAPTURE", capture)];
+    run_both(&program, [kit::address(), kit::address()], &["32"], &settings);
+    let own = kit::address();
+    run_both(&program, [own, own], &["32"], &[("PUMICE_MRC_PORT", "4971"), ("PUMICE_WIRE", "udp")]);
+    for entry in fs::read_dir(&folder).unwrap().flatten() {
+        let seen = fs::read(entry.path()).unwrap();
+        let writes =
+            packets_to(4971, &seen).iter().filter(|(_, opcode)| matches!(opcode, 0xc6..=0xcb)).count();
+        assert!(writes >= 32, "{writes} WRITEs to 4971");
+        assert!(packets(&seen).iter().all(|(_, opcode)| *opcode < 0xc0), "a packet of MRC to 4791");
+    }
+}
+
+/// UDP source port and opcode of each packet to port 4791 in a capture.
 fn packets(capture: &[u8]) -> Vec<(u16, u8)> {
-    let roce = 4791_u16.to_be_bytes();
+    packets_to(4791, capture)
+}
+
+/// The same for any port: the two ports, the length, the checksum, and the first byte of the packet.
+fn packets_to(udp_port: u16, capture: &[u8]) -> Vec<(u16, u8)> {
+    let roce = udp_port.to_be_bytes();
     let is_udp = |window: &&[u8]| window[2..4] == roce && window[0] >= 0xc0;
     capture
         .windows(9)

@@ -58,6 +58,8 @@ class Options(TypedDict, total=False):
     """Whether MRC carries what RC queue pairs WRITE, to peers that do the same."""
     planes: int
     """Planes between which the paths of MRC are divided."""
+    mrc_port: Literal[4791, 4971]
+    """UDP port that packets of MRC are sent to."""
     gid_index: int
     """Index of the first address in the GID table; recipes for ConnectX adapters say 3."""
     memlock: Union[bool, Text]
@@ -172,7 +174,7 @@ def _flag(name: str) -> str:
 
 
 _FORMS: dict[str, Callable[[str, object], list[str]]] = {
-    **dict.fromkeys(["devices", "seed", "shuffle", "check_exit", "gid_index", "planes"], _number),
+    **dict.fromkeys(["devices", "seed", "shuffle", "check_exit", "gid_index", "planes", "mrc_port"], _number),
     **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log", "srd_order"], _text),
     **dict.fromkeys(["hang_after", "require_format"], _text),
     **dict.fromkeys(["rate", "delay", "jitter", "queue", "ecn"], _text),

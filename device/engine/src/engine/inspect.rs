@@ -12,7 +12,6 @@ use pumice_transport::cm::ListenScope;
 use pumice_transport::qp::QpStatistics;
 
 use super::Engine;
-use super::mrc::MrcEntry;
 use super::queue_pairs::QpEntry;
 use crate::resources::NO_OBJECT;
 
@@ -33,6 +32,7 @@ impl Engine {
         if cursor == InspectCursor::BEGIN {
             let waits = self.waits.as_ref().and_then(|tells| tells(looks));
             writer.waits(waits, self.listeners());
+            writer.profiles(self.mrc.profiles());
         }
         let next = self.write_from(cursor, &mut writer);
         writer.finish(next)
@@ -101,58 +101,11 @@ impl Engine {
     }
 
     /// Returns the medium that carries packets to a peer, in words.
-    fn medium_to(&self, peer: Peer) -> String {
+    pub(super) fn medium_to(&self, peer: Peer) -> String {
         match self.port.medium_to(peer) {
             PeerMedium::Ring => "shared memory".to_owned(),
             PeerMedium::Udp(why) => format!("UDP: {why}"),
             PeerMedium::Simulated => "a simulated network".to_owned(),
-        }
-    }
-
-    /// Describes an MRC queue pair, or the twin of an RC queue pair.
-    fn mrc_view(&self, entry: &MrcEntry) -> QpView {
-        let MrcEntry { context, traffic, capacity, .. } = entry;
-        let statistics = entry.qp.as_ref().map(|qp| qp.statistics()).unwrap_or_default();
-        let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
-        let object = |number: u32| Some(number).filter(|number| *number != NO_OBJECT);
-        let own_receives = self.resources.own_receives(context.recv_queue);
-        let peer = entry.peer();
-        let outstanding = entry.outstanding() as u64;
-        QpView {
-            qpn: context.qpn.value(),
-            ordinal: context.ordinal,
-            service: "MRC".to_owned(),
-            state: entry.state().name().to_owned(),
-            peer: peer.map(|peer| PeerView { address: peer.address, qpn: entry.peer.value() }),
-            medium: peer.map(|peer| self.medium_to(peer)),
-            posted: entry.posted_sends.into(),
-            ended: u64::from(entry.posted_sends).saturating_sub(outstanding),
-            unsignaled: 0,
-            received: statistics.data_placed,
-            sent_packets: traffic.sent_packets,
-            sent_bytes: traffic.sent_bytes,
-            received_packets: traffic.received_packets,
-            received_bytes: traffic.received_bytes,
-            repeated_packets: statistics.retransmitted,
-            timeouts: statistics.timeouts,
-            rnr_naks_sent: 0,
-            rnr_naks_received: 0,
-            naks_sent: statistics.nacks_sent,
-            naks_received: statistics.nacks,
-            dropped: statistics.dropped,
-            in_flight_packets: 0,
-            window_packets: 0,
-            rtt_ns: None,
-            waits_for_receiver: false,
-            send_queue_depth: capacity.max_send_wr,
-            receives_posted: own_receives,
-            recv_queue_depth: capacity.max_recv_wr,
-            send_cq: object(context.send_cq),
-            recv_cq: object(context.recv_cq),
-            srq: None,
-            group: None,
-            groups: Vec::new(),
-            last_error: tally.last_error.as_ref().map(ToString::to_string),
         }
     }
 
@@ -200,6 +153,7 @@ impl Engine {
             group,
             groups: self.resources.groups.groups_of(context.qpn).take(MAX_GROUPS).map(IpAddr::from).collect(),
             last_error: tally.last_error.as_ref().map(ToString::to_string),
+            mrc: None,
         }
     }
 }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use pumice_model::profile::{Failures, Provider};
 use pumice_platform::outside;
 use pumice_transport::cm::CmConfig;
+use pumice_transport::path::ROCE_PORT;
 use pumice_transport::qp::{AdaptiveTimeout, Congestion, SrdOrder};
 use pumice_transport::types::Mtu;
 use pumice_transport::wire::ProcessIndex;
@@ -100,6 +101,8 @@ pub struct HcaConfig {
     pub carries_by_mrc: bool,
     /// Number of planes between which the paths of MRC are divided.
     pub planes: u8,
+    /// UDP port that packets of MRC are sent to.
+    pub mrc_udp_port: u16,
     /// True if completions of queue pairs that are destroyed or reset stay in the completion queues.
     pub completions_outlive_qp: bool,
     /// The time after which the number of a destroyed queue pair is reused.
@@ -143,6 +146,7 @@ impl HcaConfig {
             srd_order: SrdOrder::Seed(1),
             carries_by_mrc: false,
             planes: 1,
+            mrc_udp_port: ROCE_PORT,
             completions_outlive_qp: false,
             qpn_reuse: QpnReuse::Late,
             active_mtu: None,
@@ -237,6 +241,7 @@ impl Hca {
         resources.completions_outlive_qp = config.completions_outlive_qp;
         let queue_pairs = QueuePairs::new(starts.next_u64(), config.qpn_reuse)?;
         let mut engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone())?;
+        engine.mrc.udp_port = config.mrc_udp_port;
         engine.mrc.planes = config.planes.clamp(1, MOST_PLANES);
         engine.publish_conditions(clock.now_ns());
         let core = Arc::new(Core::new(engine, clock)?);

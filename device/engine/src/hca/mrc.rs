@@ -95,6 +95,7 @@ impl Hca {
         })?;
         let entry = MrcEntry::new(attached.context, attached.capacity, init.signal_all);
         engine.mrc.insert(index.into(), entry);
+        engine.listen_for_mrc();
         drop(engine);
         self.publish_object_counts();
         Ok((qpn, attached.capacity))

@@ -22,11 +22,12 @@ pub(super) fn refused(qpn: Qpn, what: impl Into<String>) -> HcaError {
 /// Brings a queue pair to RTR by its attributes.
 pub(super) fn connect(engine: &mut Engine, index: u32, now_ns: u64) -> Result<(), HcaError> {
     let Engine { mrc, resources, port, .. } = engine;
-    let classes = mrc.classes;
+    let (classes, udp_port) = (mrc.classes, mrc.udp_port);
     let Some(entry) = mrc.at_mut(index) else { return Ok(()) };
     let (qpn, own) = (entry.context.qpn, &entry.attributes);
     let in_entry = |error| HcaError::Entry { qpn, error };
-    let path = address_handle::resolve(&own.address_vector, &resources.ports).map_err(in_entry)?;
+    let mut path = address_handle::resolve(&own.address_vector, &resources.ports).map_err(in_entry)?;
+    path.flow.destination_port = udp_port;
     let device_port = resources.ports.require(own.address_vector.port_num).map_err(in_entry)?;
     let active_mtu = device_port.active_mtu();
     let mtu = Mtu::from_verbs(own.path_mtu).filter(|mtu| *mtu <= active_mtu).ok_or_else(|| {

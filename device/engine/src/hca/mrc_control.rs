@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use pumice_platform::table::Handle;
 use pumice_transport::mrc::entropy::{Entropy, Plane, Planes};
 use pumice_transport::mrc::paths::{Ev, PathState};
-use pumice_transport::path::{Flow, ROCE_PORT};
+use pumice_transport::path::Flow;
 use pumice_transport::wire::source_port;
 
 use super::Hca;
@@ -137,7 +137,9 @@ impl Hca {
 
     /// Makes the device answer endpoint requests of peers from now on.
     pub fn open_mrc(&self) {
-        self.core.lock().mrc.open();
+        let mut engine = self.core.lock();
+        engine.mrc.open();
+        engine.listen_for_mrc();
     }
 
     /// Sends an endpoint request from an own address to a peer, and returns its number: an EV probe, or a
@@ -163,11 +165,12 @@ impl Hca {
             source: ask.own,
             destination: ask.peer,
             source_port: entropy.source_port() | source_port::FIRST,
-            destination_port: ROCE_PORT,
+            destination_port: engine.mrc.udp_port,
         };
         let given = engine.port.source_port(now_ns, &wanted);
         let ev = Ev { entropy: Entropy::of(0, given), plane: Plane(ask.name.port - 1) };
         engine.mrc.open();
+        engine.listen_for_mrc();
         let request = EndpointAsk {
             own: ask.own,
             peer: ask.peer,

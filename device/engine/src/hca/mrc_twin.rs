@@ -29,6 +29,7 @@ pub(super) fn follow(engine: &mut Engine, qpn: Qpn, now_ns: u64) {
             twin.twin_of = Some(qpn);
             twin.attributes = attributes;
             engine.mrc.insert(index.into(), twin);
+            engine.listen_for_mrc();
             engine.mrc.add_twin(qpn, index.into());
             if connect(engine, index.into(), now_ns).is_err() {
                 end(engine, qpn);

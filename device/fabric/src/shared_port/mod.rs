@@ -317,6 +317,10 @@ impl<M: Medium> Port for SharedPort<M> {
         self.invite_early(now_ns, path, peer);
     }
 
+    fn listen_also(&mut self, udp_port: u16) -> io::Result<()> {
+        self.medium.listen_also(udp_port)
+    }
+
     fn limits(&self, peer: Peer) -> PortLimits {
         self.limits_of_ring(peer).unwrap_or_else(|| self.medium.limits(peer))
     }

@@ -2,6 +2,7 @@
 //! it forwards.
 
 use pumice_model::port::batch::ReceivedBatch;
+use pumice_transport::mrc::constants::OTHER_PORT;
 use pumice_transport::wire::{ProcessIndex, peek};
 
 use super::SharedPort;
@@ -172,6 +173,8 @@ impl Route<'_> {
         let sent = self.relay.send_batch(self.membership.registry(), member, run);
         note_sent(self.counters, sent);
         match sent {
+            // Nothing steers the other port of MRC: a packet from there proves nothing.
+            SendOutcome::Done | SendOutcome::Full if run.flow.destination_port == OTHER_PORT => {}
             SendOutcome::Done | SendOutcome::Full => self.stray = Some(process),
             // The handler drops it and counts it with other packets for queue pairs that do not exist.
             SendOutcome::NoProcess => handler(run),
@@ -221,6 +224,6 @@ pub(super) fn is_for(
         return looped.takes(&received.flow) && received.flow.destination_port == port;
     }
     (bound.is_unspecified() || bound == destination)
-        && received.flow.destination_port == port
+        && [port, OTHER_PORT].contains(&received.flow.destination_port)
         && (is_only_for(received, local) || received.segments().all(|one| names_srq_of(one, process)))
 }

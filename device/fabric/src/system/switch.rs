@@ -304,6 +304,13 @@ impl Port for GroupPort {
         }
     }
 
+    fn listen_also(&mut self, udp_port: u16) -> io::Result<()> {
+        match self {
+            GroupPort::Real(port) => port.listen_also(udp_port),
+            GroupPort::Simulated(_) => Ok(()),
+        }
+    }
+
     fn limits(&self, peer: Peer) -> PortLimits {
         let GroupPort::Real(port) = self else {
             let packet_cost = PacketCost::UDP_SOCKET;

@@ -41,6 +41,11 @@ pub struct UdpPort {
     own_port: u16,
     ipv6_socket: bool,
     senders: Senders,
+    /// The socket of another UDP port at which packets may come, with that port.
+    second: Option<(Socket, u16)>,
+    /// The socket of that port is polled first.
+    second_is_next: bool,
+    buffer_bytes: usize,
     /// No other process has the RoCE port.
     is_exclusive: bool,
     limits: PortLimits,
@@ -83,6 +88,9 @@ impl UdpPort {
             groups: JoinedGroups::new(&socket, address, own_port, config),
             known_empty: EmptySocketCache::default(),
             senders: Senders::new(config.buffer_bytes),
+            second: None,
+            second_is_next: false,
+            buffer_bytes: config.buffer_bytes,
             is_exclusive: !config.reuse_port,
             scopes: Scopes::default(),
             socket,
@@ -322,21 +330,30 @@ impl Port for UdpPort {
     }
 
     fn receive(&mut self, _now_ns: u64, handler: &mut dyn FnMut(&ReceivedBatch<'_>)) -> bool {
-        if self.groups.is_empty() && self.known_empty.is_still_empty() {
+        if self.groups.is_empty() && self.second.is_none() && self.known_empty.is_still_empty() {
             return false;
         }
         let receive = |fd: RawFd, buffer: &mut [u8]| {
             message::receive(fd, buffer, &mut Control::new(), libc::MSG_DONTWAIT)
         };
         let mut bound = self.address;
+        let mut udp_port = self.own_port;
         let mut arrival = None;
         if let Some((fd, group)) = self.groups.turn() {
             arrival = receive(fd, &mut self.buffer);
             bound = group;
         }
-        if arrival.is_none() {
-            arrival = receive(self.socket.as_raw_fd(), &mut self.buffer);
-            bound = self.address;
+        // The two sockets take turns to be first, so that none waits while the other one is busy.
+        let second = self.second.as_ref().map(|(socket, port)| (socket.as_raw_fd(), *port));
+        let own = Some((self.socket.as_raw_fd(), self.own_port));
+        self.second_is_next = second.is_some() && !self.second_is_next;
+        for (fd, port) in
+            if self.second_is_next { [second, own] } else { [own, second] }.into_iter().flatten()
+        {
+            if arrival.is_none() {
+                arrival = receive(fd, &mut self.buffer);
+                (bound, udp_port) = (self.address, port);
+            }
         }
         self.known_empty.record_poll(arrival.is_some());
         let Some(arrival) = arrival else { return false };
@@ -347,7 +364,7 @@ impl Port for UdpPort {
             }
         } else if arrival.length_bytes == 0 {
             self.counters.empty += 1;
-        } else if let Some(received) = received(&self.buffer, &arrival, bound, self.own_port) {
+        } else if let Some(received) = received(&self.buffer, &arrival, bound, udp_port) {
             handler(&received);
         }
         true
@@ -355,6 +372,18 @@ impl Port for UdpPort {
 
     fn observe(&mut self, counters: &Arc<Counters>) {
         self.device_counters = Some(Arc::clone(counters));
+    }
+
+    fn listen_also(&mut self, udp_port: u16) -> io::Result<()> {
+        if udp_port != self.own_port && self.second.is_none() {
+            let sharing = PortReuse { reuse_port: !self.is_exclusive, reuse_address: false };
+            let scope_id = Scopes::default().scope_id(self.address, self.address);
+            let name = socket::destination(false, self.address, udp_port, scope_id);
+            let socket = socket::open(name, self.buffer_bytes, sharing).map_err(io::Error::other)?;
+            let given = socket.local_addr()?.as_socket().map_or(udp_port, |name| name.port());
+            self.second = Some((socket, given));
+        }
+        Ok(())
     }
 
     /// Returns the same limits for every peer: peers are taken to have the receive buffer that this socket
@@ -370,7 +399,8 @@ impl Port for UdpPort {
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        std::iter::once(self.socket.as_raw_fd()).chain(self.groups.descriptors()).collect()
+        let second = self.second.iter().map(|(socket, _)| socket.as_raw_fd());
+        std::iter::once(self.socket.as_raw_fd()).chain(second).chain(self.groups.descriptors()).collect()
     }
 
     fn join(&mut self, group: IpAddr) -> io::Result<()> {

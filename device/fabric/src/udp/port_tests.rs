@@ -87,6 +87,27 @@ fn batches_cross_between_two_ipv4_addresses() {
 }
 
 #[test]
+fn a_second_udp_port_is_received_from_beside_the_first() {
+    let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.2"));
+    b.listen_also(0).unwrap();
+    let second = b.second.as_ref().unwrap().1;
+    b.listen_also(0).unwrap();
+    assert_eq!((b.descriptors().len(), b.second.as_ref().unwrap().1), (2, second), "once is enough");
+    let first = path(&a, "127.0.0.1", &b, "127.0.0.2");
+    let mut other = first.clone();
+    other.flow.destination_port = second;
+    for round in 0..3 {
+        a.transmit(0, &GsoBatch::new(&first, 24, &[round; 24])).unwrap();
+        a.transmit(0, &GsoBatch::new(&other, 28, &[round; 28])).unwrap();
+        let mut came = [take(&mut b), take(&mut b)];
+        came.sort_by_key(|arrived| arrived.bytes.len());
+        assert_eq!(came[0].flow, first.flow);
+        assert_eq!((came[1].flow, came[1].bytes.as_slice()), (other.flow, &[round; 28][..]));
+        assert!(!b.receive(0, &mut |_| panic!("nothing more was sent")));
+    }
+}
+
+#[test]
 fn what_is_longer_than_the_buffer_is_dropped_and_counted() {
     let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.2"));
     let counters = Arc::new(Counters::new());

@@ -60,6 +60,9 @@ ready! {
     "posting-stops"
     "slow-posts"
     "event-burst"
+    "lost-plane"
+    "lossy-plane"
+    "lost-sacks"
 }
 
 #[cfg(test)]

@@ -73,6 +73,8 @@ pub const SELECTOR: &[(&str, &str)] = &[
     ("message", "ordinals of messages, from 0: 3, 3..10, 3.."),
     ("packet", "ordinals of packets of that direction, from 0"),
     ("transmission", "which transmission of the packet, from 1"),
+    ("source-port", "UDP source ports, which are the paths of MRC: 49163, 49152..49167"),
+    ("plane", "plane of MRC, and how many there are: 3/8"),
 ];
 
 /// The fields of every rule about calls that select calls. They are counted in the process; with qp, on each

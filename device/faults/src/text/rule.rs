@@ -11,7 +11,7 @@ use super::kinds::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, EVENT, FaultKind, KINDS, WHEN,
 };
 use super::trigger::trigger;
-use super::units::{address, number, ordinals, share_ppm, span, speed, steps, times_ns, truth, width};
+use super::units::{address, number, ordinals, plane, share_ppm, span, speed, steps, times_ns, truth, width};
 use super::{completion, completion_event};
 use crate::action::{Delay, Fault};
 use crate::answer::{answer, reason, timer_code};
@@ -137,6 +137,8 @@ fn selector(fields: &mut RuleFields) -> Result<PacketSelector, String> {
         message: fields.take_as("message", span)?,
         packet: fields.take_as("packet", span)?,
         transmission: fields.take_as("transmission", span)?,
+        source_port: fields.take_as("source-port", span)?,
+        plane: fields.take_as("plane", plane)?,
     })
 }
 

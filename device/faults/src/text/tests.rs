@@ -70,6 +70,9 @@ fn what_is_wrong_is_said_with_its_line() {
             &format!("{second}do = \"drop\"\nservice = \"ud\"\ntransmission = 2\n"),
             "uc, ud, srd and dc are sent once",
         ),
+        (&format!("{second}do = \"drop\"\nplane = \"8/8\"\n"), "plane = 8/8 does not exist"),
+        (&format!("{second}do = \"drop\"\nplane = 3\n"), "3 is no plane: write the plane and how many"),
+        (&format!("{second}do = \"drop\"\nsource-port = \"9..1\"\n"), "source-port = 9..1 has no number"),
         (&format!("{second}do = \"delay\"\n"), "a delay has one of: time=1ms,"),
         (
             &format!("{second}do = \"drop\"\n[[rule]]\nname = \"x\"\ndo = \"mark\"\n"),

@@ -8,7 +8,7 @@ use pumice_platform::probability::probability_ppm;
 use pumice_platform::quantity::time_ns;
 
 use crate::plan::Steps;
-use crate::select::Span;
+use crate::select::{PlaneSpan, Span};
 
 /// Parses one time, or two: "1ms..3ms".
 pub(super) fn times_ns(text: &str) -> Result<(u64, u64), String> {
@@ -41,6 +41,14 @@ pub(super) fn span(text: &str) -> Result<Span, String> {
             Ok(Span { first, last })
         }
     }
+}
+
+/// Parses a plane of MRC and the number of planes: "3/8".
+pub(super) fn plane(text: &str) -> Result<PlaneSpan, String> {
+    let parts =
+        text.split_once('/').and_then(|(plane, planes)| Some((plane.parse().ok()?, planes.parse().ok()?)));
+    let wrong = || format!("{text} is no plane: write the plane and how many there are, as in 3/8");
+    parts.map(|(plane, planes)| PlaneSpan { plane, planes }).ok_or_else(wrong)
 }
 
 /// Parses numbers of objects: "3", "3..10", "3..", or those of a thread: "2:0..3".

@@ -4,7 +4,9 @@ use crate::fates::live::RuleStatus;
 use pumice_platform::ordinal::Ordinal;
 use serde::{Deserialize, Serialize};
 
-use super::{CqView, InspectCursor, InspectPage, ListenView, ObjectTotals, QpView, SrqView, WaitsView};
+use super::{
+    CqView, InspectCursor, InspectPage, ListenView, MrcProfileView, ObjectTotals, QpView, SrqView, WaitsView,
+};
 
 /// Most pages that are requested from one process at a time. A page has at most 60,000 bytes.
 pub const MAX_PAGES: usize = 24;
@@ -31,6 +33,9 @@ pub struct InspectedObjects {
     pub waits: Option<WaitsView>,
     /// The process's listeners for connections, as far as there is room.
     pub listens: Vec<ListenView>,
+    /// The profiles of MRC, as far as there is room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mrc_profiles: Vec<MrcProfileView>,
 }
 
 impl InspectedObjects {
@@ -43,6 +48,7 @@ impl InspectedObjects {
             self.rules = page.rules;
             self.waits = page.waits;
             self.listens = page.listens;
+            self.mrc_profiles = page.mrc_profiles;
         }
         self.totals = page.totals;
         self.qps.extend(page.qps);

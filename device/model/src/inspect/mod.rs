@@ -6,6 +6,7 @@
 //! bounded, and refused if they are malformed.
 
 mod collect;
+mod multipath;
 mod objects;
 mod process_status;
 mod wait_snapshot;
@@ -14,6 +15,10 @@ mod waits;
 use serde::{Deserialize, Serialize};
 
 pub use collect::{InspectedObjects, MAX_PAGES};
+pub use multipath::{
+    MAX_PATH_CHANGES, MAX_PATHS, MAX_PROFILES, MrcProfileView, MrcView, PathChangeView, PathStateView,
+    PathView,
+};
 pub use objects::{CqView, MAX_GROUPS, PeerView, QpView, SrqView};
 pub use process_status::{ProcessStatus, ProcessWait, WaitGraph, WaitReason, WaitVerdict};
 pub use wait_snapshot::{CqArming, CqSnapshot, StalledWait, ThreadActivity, WaitTarget, Waiter};
@@ -119,6 +124,9 @@ pub struct InspectPage {
     /// The process's listeners for connections; on the first page only, and no more than a few.
     #[serde(default)]
     pub listens: Vec<ListenView>,
+    /// The profiles of MRC; on the first page only, at most [`MAX_PROFILES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mrc_profiles: Vec<MrcProfileView>,
     /// The position at which the next page begins; `None` after the last one.
     pub next: Option<InspectCursor>,
 }
@@ -183,6 +191,15 @@ impl PageWriter {
         for listen in listens.take(MAX_WAITS) {
             if self.try_push(&listen) {
                 self.page.listens.push(listen);
+            }
+        }
+    }
+
+    /// Adds profiles of MRC, as many as have room, to the first page.
+    pub fn profiles(&mut self, profiles: impl Iterator<Item = MrcProfileView>) {
+        for profile in profiles.take(MAX_PROFILES) {
+            if self.try_push(&profile) {
+                self.page.mrc_profiles.push(profile);
             }
         }
     }

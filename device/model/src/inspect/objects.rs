@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::multipath::MrcView;
+
 /// Most multicast groups of a queue pair that a view contains.
 pub const MAX_GROUPS: usize = 2;
 
@@ -94,6 +96,9 @@ pub struct QpView {
     pub groups: Vec<IpAddr>,
     /// The cause of its last problem, in words.
     pub last_error: Option<String>,
+    /// What it has beside if it is one of MRC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mrc: Option<Box<MrcView>>,
 }
 
 /// A completion queue.
@@ -179,6 +184,7 @@ pub(super) mod tests {
             group: None,
             groups: Vec::new(),
             last_error: None,
+            mrc: None,
         }
     }
 }

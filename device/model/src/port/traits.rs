@@ -63,6 +63,14 @@ pub trait Port: Send {
     /// the port prepares for them, it prepares now, so that the first messages do not wait for it.
     fn expects(&mut self, _now_ns: u64, _path: &Path, _peer: Peer) {}
 
+    /// Receives what is sent to another UDP port too, from now on. Ports that are not UDP receive it anyway.
+    ///
+    /// # Errors
+    /// Another program has that UDP port, or the operating system has no socket.
+    fn listen_also(&mut self, _udp_port: u16) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Returns the limits of a batch to this peer, and the peer's receive buffer.
     fn limits(&self, peer: Peer) -> PortLimits;
 
@@ -228,6 +236,10 @@ impl<L: PortLayer> Port for L {
 
     fn expects(&mut self, now_ns: u64, path: &Path, peer: Peer) {
         self.below_mut().expects(now_ns, path, peer);
+    }
+
+    fn listen_also(&mut self, udp_port: u16) -> io::Result<()> {
+        self.below_mut().listen_also(udp_port)
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {

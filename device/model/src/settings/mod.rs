@@ -29,6 +29,8 @@ use pumice_platform::quantity::{size, time_ns};
 pub use pumice_platform::link_settings::{DirectionSettings, LinkSettings};
 pub use pumice_platform::probability::probability_ppm;
 use pumice_platform::similar::similar;
+use pumice_transport::mrc::constants::OTHER_PORT;
+use pumice_transport::path::ROCE_PORT;
 
 pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings, Marks};
 pub use error::SettingError;
@@ -80,6 +82,8 @@ pub const SRD_ORDER: &str = "PUMICE_SRD_ORDER";
 pub const MRC: &str = "PUMICE_MRC";
 /// The variable with the number of planes of MRC.
 pub const PLANES: &str = "PUMICE_PLANES";
+/// The variable with the UDP port that packets of MRC are sent to.
+pub const MRC_PORT: &str = "PUMICE_MRC_PORT";
 /// The variable with the index of the first address in the GID table.
 pub const GID_INDEX: &str = "PUMICE_GID_INDEX";
 /// The variable with the limit of memory that the program may register.
@@ -98,7 +102,7 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] reads.
-pub const VARIABLES: [&str; 33] = [
+pub const VARIABLES: [&str; 34] = [
     ADDR,
     DEVICE,
     DEVICES,
@@ -124,6 +128,7 @@ pub const VARIABLES: [&str; 33] = [
     SRD_ORDER,
     MRC,
     PLANES,
+    MRC_PORT,
     GID_INDEX,
     MEMLOCK,
     HANG_AFTER,
@@ -209,6 +214,8 @@ pub struct Settings {
     pub mrc: bool,
     /// The number of planes of MRC.
     pub planes: u8,
+    /// The UDP port that packets of MRC are sent to.
+    pub mrc_port: u16,
     /// The index of the first address in the GID table; `None`: that of the profile.
     pub gid_index: Option<u32>,
     /// The limit of memory that the program may register; `None`: there is none.
@@ -282,6 +289,7 @@ impl Settings {
             srd_order: text(SRD_ORDER)?.map_or(Ok(SrdOrder::default()), srd_order)?,
             mrc: text(MRC)?.is_some_and(|set| set != "0"),
             planes: text(PLANES)?.map_or(Ok(1), |value| planes(&value))?,
+            mrc_port: text(MRC_PORT)?.map_or(Ok(ROCE_PORT), |value| mrc_port(&value))?,
             gid_index: text(GID_INDEX)?.map(|value| gid_index(&value)).transpose()?,
             memlock: text(MEMLOCK)?.map(|value| memlock(&value)).transpose()?,
             hang_after: text(HANG_AFTER)?.map(|value| hang_after(&value)).transpose()?,
@@ -420,6 +428,12 @@ fn link(value: &str) -> Result<LinkSettings, SettingError> {
 fn planes(value: &str) -> Result<u8, SettingError> {
     let number = value.parse().ok().filter(|planes| (1..=31).contains(planes));
     number.ok_or_else(|| SettingError::new(PLANES, value, "it is a number from 1 to 31"))
+}
+
+/// Parses the UDP port that packets of MRC are sent to: one of the two at which they are received.
+fn mrc_port(value: &str) -> Result<u16, SettingError> {
+    let port = value.parse().ok().filter(|port| [ROCE_PORT, OTHER_PORT].contains(port));
+    port.ok_or_else(|| SettingError::new(MRC_PORT, value, "packets of MRC go to 4791 or 4971"))
 }
 
 /// Parses the peers whose hosts answer no ARP.

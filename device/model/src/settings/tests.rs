@@ -57,6 +57,8 @@ fn every_variable_is_understood() {
     assert_eq!(parse(&[(SRD_ORDER, "reverse")]).unwrap().srd_order, SrdOrder::Reverse);
     assert_eq!(parse(&[(SRD_ORDER, "in-order")]).unwrap().srd_order, SrdOrder::InOrder);
     assert!(parse(&[(SRD_ORDER, "shuffled")]).is_err());
+    assert_eq!(parse(&[(MRC_PORT, "4971")]).unwrap().mrc_port, 4971);
+    assert!(parse(&[(MRC_PORT, "4792")]).is_err());
     assert_eq!(settings.memlock, Some(MemlockLimit::Bytes(65_536)));
     assert_eq!(settings.no_neighbour, Some(NoNeighbour::Of(vec![[192, 0, 2, 7].into()])));
     assert!(parse(&[(NO_NEIGHBOUR, "none")]).is_err());

@@ -10,7 +10,7 @@ mod set;
 pub use format::{EvField, EvFormat, FormatError, expand};
 pub use profile::{Ev, EvProfile};
 pub use reverse::ReversePaths;
-pub use set::{PathChange, PathReport, PathSet, PathState};
+pub use set::{PathChange, PathReport, PathSet, PathState, PathStatus};
 
 /// A pseudo-random generator that depends only on its seed (SplitMix64).
 #[derive(Debug, Clone)]

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use super::SplitMix64;
 use super::format::{EvField, EvFormat, FormatError, expand};
-use crate::mrc::constants::{DEFAULT_ACTIVE_EVS, DEFAULT_BACKUP_EVS, DEFAULT_MIN_ACTIVE_EVS};
+use crate::mrc::constants::{
+    DEFAULT_ACTIVE_EVS, DEFAULT_BACKUP_EVS, DEFAULT_MIN_ACTIVE_EVS, DEFAULT_MIN_ACTIVE_SHARE,
+};
 use crate::mrc::entropy::{Entropy, Plane};
 
 /// An entropy value and the port through which its packets leave.
@@ -40,7 +42,17 @@ impl EvProfile {
             let entropy = if is_ipv4 { 0xc000 | drawn & 0x3fff } else { drawn | 0xc000 };
             Ev { entropy: Entropy(entropy), plane: Plane((index % planes) as u8) }
         });
-        EvProfile { evs: evs.collect(), active_count, min_active: DEFAULT_MIN_ACTIVE_EVS }
+        let min_active = EvProfile::default_min_active(active_count);
+        EvProfile { evs: evs.collect(), active_count, min_active }
+    }
+
+    /// Returns the number of values that stay usable, of so many active ones, where no controller says it.
+    pub const fn default_min_active(active_count: u16) -> u16 {
+        let least = match active_count / DEFAULT_MIN_ACTIVE_SHARE {
+            few if few < DEFAULT_MIN_ACTIVE_EVS => DEFAULT_MIN_ACTIVE_EVS,
+            share => share,
+        };
+        if least < active_count { least } else { active_count }
     }
 
     /// Returns a profile with a controller's list of values (`EXPLICIT`), all of them active.
@@ -69,7 +81,7 @@ impl EvProfile {
             let entropy = Entropy(expand(bits, fields, format)?.as_entropy()?);
             evs.push(Ev { entropy, plane: Plane((index % planes) as u8) });
         }
-        let min_active = DEFAULT_MIN_ACTIVE_EVS.min(count);
+        let min_active = EvProfile::default_min_active(count);
         Ok(EvProfile { evs, active_count: count, min_active })
     }
 }
@@ -86,8 +98,15 @@ mod tests {
             assert!((0..planes).all(|plane| of(plane) == profile.evs.len() / usize::from(planes)));
             assert!(profile.active_count > 100 && profile.evs.len() <= 256);
             assert!(profile.evs.iter().all(|ev| ev.entropy.source_port() >= 0xc000));
+            assert_eq!(profile.min_active, profile.active_count / 4);
             assert!(planes != 8 || profile.evs.iter().all(|ev| ev.entropy.flow_label() == 0));
         }
+    }
+
+    #[test]
+    fn few_values_have_no_fewer_usable_ones_than_eight() {
+        let least = [1, 8, 32, 36, 128].map(EvProfile::default_min_active);
+        assert_eq!(least, [1, 8, 8, 9, 32]);
     }
 
     #[test]

@@ -74,7 +74,7 @@ fn enough_paths_stay_usable() {
                 2 if denied == 0 => {
                     denied += u16::from(set.set_state(0, Entropy(u32::from(path) * 3), PathState::Denied))
                 }
-                3 => set.probe_answered(path, from.bool()),
+                3 => set.probe_answered(0, path, from.bool()),
                 4 => drop(set.due_probe(from.up_to(1 << 40))),
                 5 => set.report_path(0, path, PathReport::Congested),
                 6 | 7 => set.report_path(0, path, PathReport::Lost),
@@ -116,9 +116,9 @@ fn a_bad_path_is_good_after_answers_in_a_row() {
             let is_answered = from.bool();
             in_a_row = if is_answered { in_a_row + 1 } else { 0 };
             if is_answered {
-                set.probe_answered(3, false);
+                set.probe_answered(0, 3, false);
                 // A duplicate of the answer does not count.
-                set.probe_answered(3, false);
+                set.probe_answered(0, 3, false);
             }
             let is_good = in_a_row >= PROBES_TO_GOOD;
             assert_eq!(set.state(3) == Some(PathState::Good), is_good);

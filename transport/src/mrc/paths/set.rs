@@ -39,8 +39,29 @@ pub struct PathChange {
     pub ev: Ev,
     /// The new state of the path.
     pub state: PathState,
+    /// Time of the change.
+    pub at_ns: u64,
     /// Number of changes before this one that were not recorded, because the reader did not keep up.
     pub drop_count: u32,
+}
+
+/// A path as it is now, with counts since it came into the set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathStatus {
+    /// The path.
+    pub ev: Ev,
+    /// Its state.
+    pub state: PathState,
+    /// True if the path is in the active set.
+    pub is_active: bool,
+    /// Number of consecutive probes of a bad path that were answered.
+    pub answered: u8,
+    /// Number of data packets sent.
+    pub sent: u64,
+    /// Number of data packets that were lost, trimmed ones included.
+    pub lost: u64,
+    /// Number of reports of congestion: marks and trims.
+    pub congested: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -56,6 +77,9 @@ struct PathEntry {
     is_probed: bool,
     /// Time of the next probe of the path.
     probe_ns: u64,
+    sent: u64,
+    lost: u64,
+    congested: u64,
 }
 
 /// The paths of a queue pair.
@@ -87,6 +111,9 @@ impl PathEntry {
             answered: 0,
             is_probed: false,
             probe_ns: 0,
+            sent: 0,
+            lost: 0,
+            congested: 0,
         }
     }
 }
@@ -151,6 +178,37 @@ impl PathSet {
         self.entries.get(usize::from(path)).is_some_and(|entry| entry.is_active)
     }
 
+    /// Returns all paths of the profile as they are now.
+    pub fn statuses(&self) -> impl Iterator<Item = PathStatus> + '_ {
+        self.entries.iter().map(|entry| PathStatus {
+            ev: entry.ev,
+            // A path that was skipped for long enough is good again when it is chosen.
+            state: match entry.state {
+                PathState::Skip if entry.skip_until <= self.chosen => PathState::Good,
+                state => state,
+            },
+            is_active: entry.is_active,
+            answered: entry.answered,
+            sent: entry.sent,
+            lost: entry.lost,
+            congested: entry.congested,
+        })
+    }
+
+    /// Counts a data packet that leaves by a path.
+    pub(crate) fn count_sent(&mut self, path: u16) {
+        if let Some(entry) = self.entries.get_mut(usize::from(path)) {
+            entry.sent += 1;
+        }
+    }
+
+    /// Counts a data packet that was lost on a path.
+    pub(crate) fn count_lost(&mut self, path: u16) {
+        if let Some(entry) = self.entries.get_mut(usize::from(path)) {
+            entry.lost += 1;
+        }
+    }
+
     /// Returns the number of paths of the profile.
     pub fn count(&self) -> u16 {
         self.entries.len() as u16
@@ -172,7 +230,7 @@ impl PathSet {
         self.changes.pop_front()
     }
 
-    fn note(&mut self, path: u16, state: PathState) {
+    fn note(&mut self, at_ns: u64, path: u16, state: PathState) {
         let Some(entry) = self.entries.get_mut(usize::from(path)) else { return };
         entry.state = state;
         if state == PathState::Skip {
@@ -183,7 +241,7 @@ impl PathSet {
             return;
         }
         let drop_count = core::mem::take(&mut self.drop_count);
-        self.changes.push_back(PathChange { ev: entry.ev, state, drop_count });
+        self.changes.push_back(PathChange { ev: entry.ev, state, at_ns, drop_count });
     }
 
     /// Returns how well the path suits the next packet; less is better. `None` if the path cannot be used.
@@ -255,6 +313,7 @@ impl PathSet {
     pub fn report_path(&mut self, now_ns: u64, path: u16, report: PathReport) {
         let skip_until = self.chosen + self.active.len() as u64;
         let Some(entry) = self.entries.get_mut(usize::from(path)) else { return };
+        entry.congested += u64::from(report == PathReport::Congested);
         match (entry.state, report) {
             (PathState::Good | PathState::Skip, PathReport::Congested) => {
                 entry.skip_until = skip_until;
@@ -283,7 +342,7 @@ impl PathSet {
             entry.probe_ns = now_ns.saturating_add(BAD_PROBE_INTERVAL_NS);
         }
         self.bad.push(path);
-        self.note(path, PathState::AssumedBad);
+        self.note(now_ns, path, PathState::AssumedBad);
         self.replace(path);
     }
 
@@ -305,12 +364,12 @@ impl PathSet {
     }
 
     /// Excludes the paths of a value, as the controller asks. Returns whether there is such a value.
-    fn deny(&mut self, entropy: Entropy) -> bool {
+    fn deny(&mut self, now_ns: u64, entropy: Entropy) -> bool {
         let paths: Vec<u16> = self.all_of(entropy).collect();
         for path in &paths {
             self.bad.retain(|bad| bad != path);
             if self.state(*path) != Some(PathState::Denied) {
-                self.note(*path, PathState::Denied);
+                self.note(now_ns, *path, PathState::Denied);
                 self.replace(*path);
             }
         }
@@ -322,12 +381,12 @@ impl PathSet {
     pub fn set_state(&mut self, now_ns: u64, entropy: Entropy, state: PathState) -> bool {
         let paths: Vec<u16> = self.all_of(entropy).collect();
         match state {
-            PathState::Denied => return self.deny(entropy),
+            PathState::Denied => return self.deny(now_ns, entropy),
             PathState::Skip => return false,
             PathState::Good => {
                 for path in &paths {
                     self.bad.retain(|bad| bad != path);
-                    self.note(*path, PathState::Good);
+                    self.note(now_ns, *path, PathState::Good);
                 }
             }
             PathState::AssumedBad => {
@@ -382,7 +441,7 @@ impl PathSet {
     }
 
     /// Handles the answer to the test of a bad path; `is_marked` says whether switches marked the answer.
-    pub fn probe_answered(&mut self, path: u16, is_marked: bool) {
+    pub fn probe_answered(&mut self, now_ns: u64, path: u16, is_marked: bool) {
         let skip_until = self.chosen + self.active.len() as u64;
         let Some(entry) = self.entries.get_mut(usize::from(path)) else { return };
         if entry.state != PathState::AssumedBad || !core::mem::take(&mut entry.is_probed) {
@@ -392,10 +451,10 @@ impl PathSet {
         if is_marked {
             entry.skip_until = skip_until;
             self.bad.retain(|bad| *bad != path);
-            self.note(path, PathState::Skip);
+            self.note(now_ns, path, PathState::Skip);
         } else if entry.answered >= PROBES_TO_GOOD {
             self.bad.retain(|bad| *bad != path);
-            self.note(path, PathState::Good);
+            self.note(now_ns, path, PathState::Good);
         }
     }
 }

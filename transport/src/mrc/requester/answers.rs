@@ -146,7 +146,7 @@ impl MrcRequester {
         }
         if probe.is_test {
             self.probes.forget(probe_id);
-            self.paths.probe_answered(probe.path, seth.mark == PathMark::SkipOnce);
+            self.paths.probe_answered(turn.now_ns, probe.path, seth.mark == PathMark::SkipOnce);
         } else if let Some(ev) = self.paths.ev(probe.path) {
             turn.reverse.confirm(turn.now_ns, ev);
         }
@@ -196,6 +196,7 @@ impl MrcRequester {
         if self.flight.lose(number).is_none() {
             return Ok(());
         }
+        self.paths.count_lost(sent.path);
         self.inflight_bytes -= i64::from(sent.size_bytes);
         let rtt_ns = turn.now_ns.saturating_sub(sent.sent_ns);
         self.measured(rtt_ns);

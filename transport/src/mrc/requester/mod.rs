@@ -114,6 +114,16 @@ impl MrcRequester {
         self.congestion.window_bytes()
     }
 
+    /// Returns the smoothed round trip; `None` until one is measured.
+    pub(crate) fn rtt_ns(&self) -> Option<u64> {
+        self.has_rtt.then_some(self.smooth_rtt_ns)
+    }
+
+    /// Returns the number of data packets in flight, and that of PSNs that the peer's window has.
+    pub(crate) fn flight_packets(&self) -> (u32, u32) {
+        (self.flight.flying() as u32, self.width as u32)
+    }
+
     pub(crate) fn smooth_rtt_ns(&self) -> u64 {
         self.smooth_rtt_ns
     }
@@ -177,6 +187,7 @@ impl MrcRequester {
             LossProof::Probe => statistics.probed_losses += 1,
             LossProof::Timer => {}
         }
+        self.paths.count_lost(sent.path);
         self.paths.report_path(now_ns, sent.path, report);
         self.congestion.handle_loss(&LossSample {
             now_ns,

@@ -210,6 +210,7 @@ impl MrcRequester {
     }
 
     fn launched(&mut self, now_ns: u64, number: u64, size_bytes: u32, path: u16, is_again: bool) {
+        self.paths.count_sent(path);
         self.active_ns = now_ns;
         self.unacknowledged_ns = now_ns;
         if !is_again {

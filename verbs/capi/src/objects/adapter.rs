@@ -84,6 +84,7 @@ fn config_of(device: &Device, settings: &Settings, gids: Vec<GidEntry>) -> HcaCo
         srd_order: srd_order(settings),
         carries_by_mrc: settings.mrc,
         planes: settings.planes,
+        mrc_udp_port: settings.mrc_port,
         completions_outlive_qp: profile.completions_outlive_qp,
         qpn_reuse: profile.qpn_reuse,
         ..HcaConfig::new(device.name(), gids)

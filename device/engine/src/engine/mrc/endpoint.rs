@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use pumice_transport::mrc::endpoint::{ENDPOINT_QPN, Endpoint, EndpointPacket};
 use pumice_transport::mrc::entropy::Planes;
 use pumice_transport::mrc::paths::Ev;
-use pumice_transport::path::{Flow, Path, ROCE_PORT};
+use pumice_transport::path::{Flow, Path};
 
 /// The index of queue pair 2 in the lists of the engine: no other queue pair has it.
 pub(crate) const ENDPOINT_INDEX: u32 = 2;
@@ -81,10 +81,10 @@ impl EndpointDesk {
         self.own.insert(peer, own);
     }
 
-    pub(super) fn path(&self, packet: &EndpointPacket, class: u8) -> Option<Path> {
+    pub(super) fn path(&self, packet: &EndpointPacket, class: u8, udp_port: u16) -> Option<Path> {
         let source = *self.own.get(&packet.peer)?;
         let source_port = packet.departure.entropy.source_port();
-        let flow = Flow { source, destination: packet.peer, source_port, destination_port: ROCE_PORT };
+        let flow = Flow { source, destination: packet.peer, source_port, destination_port: udp_port };
         Some(Path { flow, traffic_class: class, hop_limit: HOP_LIMIT, flow_label: 0 })
     }
 }

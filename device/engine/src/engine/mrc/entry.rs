@@ -1,7 +1,9 @@
 //! An MRC queue pair and what the engine stores about it.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use pumice_model::inspect::MAX_PATH_CHANGES;
 use pumice_model::port::limits::Peer;
 use pumice_transport::host::{Host, QpContext};
 use pumice_transport::mrc::constants::{
@@ -173,6 +175,10 @@ pub(crate) struct MrcEntry {
     /// The entropy values as packets carry them, and their names in the profile.
     pub(crate) names: Vec<(Ev, EvName)>,
     pub(crate) traffic: QpTraffic,
+    /// The newest changes of paths, the oldest first.
+    pub(super) history: VecDeque<PathChange>,
+    /// Time at which it was last given a packet, a turn or a timeout.
+    pub(super) active_ns: u64,
     /// Number of control packets sent, for fault plans.
     controls: u64,
     /// Number of requests posted, to be compared with those polled.
@@ -195,6 +201,8 @@ impl MrcEntry {
             peer: Qpn::new(0),
             names: Vec::new(),
             traffic: QpTraffic::default(),
+            history: VecDeque::new(),
+            active_ns: 0,
             controls: 0,
             posted_sends: 0,
         }
@@ -239,8 +247,11 @@ impl MrcEntry {
     /// Takes the changes of paths since the last call, with the profile that they are of.
     pub(crate) fn take_changes(&mut self) -> (Option<u64>, Vec<PathChange>) {
         let paths = self.qp.as_mut().and_then(|qp| qp.paths_mut());
-        let changes =
+        let changes: Vec<PathChange> =
             paths.map_or_else(Vec::new, |paths| std::iter::from_fn(|| paths.poll_change()).collect());
+        self.history.extend(&changes);
+        let surplus = self.history.len().saturating_sub(MAX_PATH_CHANGES);
+        self.history.drain(..surplus);
         (self.chosen.ev_profile, changes)
     }
 
@@ -280,6 +291,7 @@ impl MrcEntry {
         sink: &mut BatchSink<'_>,
     ) -> MrcProgress {
         let (Some(qp), Some(ways)) = (&mut self.qp, &mut self.ways) else { return MrcProgress::Idle };
+        self.active_ns = now_ns;
         let (peer, controls) = (self.peer, &mut self.controls);
         let mut outlet = MrcOutlet { sink, ways, peer, path: None, controls };
         let progress = qp.transmit(now_ns, host, &mut outlet);

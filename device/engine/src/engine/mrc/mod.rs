@@ -4,6 +4,7 @@
 mod control;
 mod endpoint;
 mod entry;
+mod inspect;
 mod network;
 mod profile;
 mod requests;

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use pumice_model::port::limits::{Peer, PeerMedium};
 use pumice_model::port::traits::Port;
-use pumice_transport::mrc::constants::{DEFAULT_ACTIVE_EVS, DEFAULT_BACKUP_EVS, DEFAULT_MIN_ACTIVE_EVS};
+use pumice_transport::mrc::constants::{DEFAULT_ACTIVE_EVS, DEFAULT_BACKUP_EVS};
 use pumice_transport::mrc::entropy::{Entropy, Plane};
 use pumice_transport::mrc::paths::{Ev, EvProfile};
 use pumice_transport::path::{Flow, Path};
@@ -42,7 +42,7 @@ pub(crate) fn automatic(
         }
     }
     let active_count = active_count.min(evs.len() as u16);
-    EvProfile { evs, active_count, min_active: DEFAULT_MIN_ACTIVE_EVS.min(active_count) }
+    EvProfile { evs, active_count, min_active: EvProfile::default_min_active(active_count) }
 }
 
 /// Returns the plane that packets from a UDP source port travel in: both ends and the network know it

@@ -41,7 +41,7 @@ impl MrcTable {
             let number = packet.headers.bth.psn.value() as u16;
             let is_request = matches!(packet.headers.body, MrcBody::EndpointRequest(_));
             let class = desk.classes.get(&number).copied().filter(|_| is_request).unwrap_or(control);
-            let Some(path) = desk.path(&packet, class) else { continue };
+            let Some(path) = desk.path(&packet, class, self.udp_port) else { continue };
             let Some(room) = sink.begin(&Arc::new(path), ENDPOINT_QPN, packet.headers.packet_len(0)) else {
                 break;
             };

@@ -5,6 +5,7 @@ use pumice_model::port::batch::ReceivedBatch;
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, Host};
 use pumice_transport::mrc::MrcProgress;
+use pumice_transport::mrc::constants::OTHER_PORT;
 use pumice_transport::mrc::endpoint::ENDPOINT_QPN;
 use pumice_transport::mrc::entropy::{Entropy, MrcArrival};
 use pumice_transport::mrc::wire::MrcOpcode;
@@ -67,6 +68,7 @@ impl MrcTable {
             return true;
         };
         entry.traffic.received(bytes.len());
+        entry.active_ns = now_ns;
         let Some(qp) = &mut entry.qp else {
             resources.drop_packet(Counter::RxWrongService, source, None);
             return true;
@@ -126,6 +128,15 @@ impl Engine {
         self.queue_pairs.count() + self.mrc.count()
     }
 
+    /// Receives packets of MRC from the other UDP port that its texts name as well, from now on. Where
+    /// another program has that port, packets come to the usual one alone.
+    #[cold]
+    pub(crate) fn listen_for_mrc(&mut self) {
+        if !std::mem::replace(&mut self.mrc.listens, true) {
+            let _ = self.port.listen_also(OTHER_PORT);
+        }
+    }
+
     /// Determines what an MRC queue pair has to do next.
     #[cold]
     pub(crate) fn note_mrc(&mut self, index: u32) {
@@ -166,6 +177,7 @@ impl Engine {
         let Some(entry) = mrc.at_mut(index) else { return };
         let due_ns = entry.deadline_ns();
         if due_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            entry.active_ns = now_ns;
             if let Some(qp) = &mut entry.qp {
                 qp.handle_timeout(now_ns, &mut resources.host(checks.of_connections()));
             }

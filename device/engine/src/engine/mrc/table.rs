@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use pumice_transport::mrc::entropy::{DscpTable, Plane, Planes};
 use pumice_transport::mrc::paths::{PathChange, PathState};
+use pumice_transport::path::ROCE_PORT;
 use pumice_transport::types::WorkCompletion;
 use pumice_transport::wire::Qpn;
 
@@ -44,6 +45,10 @@ pub(crate) struct MrcTable {
     lost_events: u32,
     /// Ports that the controller has not disabled.
     enabled: Planes,
+    /// UDP port that packets are sent to.
+    pub(crate) udp_port: u16,
+    /// The device receives from [`OTHER_PORT`](pumice_transport::mrc::constants::OTHER_PORT), or has tried.
+    pub(super) listens: bool,
     /// Queue pair 2, from the first context of libmrc on.
     pub(crate) endpoint: Option<Box<EndpointDesk>>,
 }
@@ -60,6 +65,8 @@ impl MrcTable {
             event_queues: BTreeMap::new(),
             lost_events: 0,
             enabled: Planes::ALL,
+            udp_port: ROCE_PORT,
+            listens: false,
             endpoint: None,
         }
     }
@@ -170,7 +177,7 @@ impl MrcTable {
     pub(super) fn note_changes(&mut self, index: u32, resources: &mut Resources) {
         let Some(entry) = self.entries.get_mut(&index) else { return };
         let (id, changes) = entry.take_changes();
-        for PathChange { ev, state, drop_count } in changes {
+        for PathChange { ev, state, drop_count, .. } in changes {
             let Some(entry) = self.entries.get(&index) else { return };
             let (Some(id), Some(name)) = (id, entry.name_of(ev)) else { continue };
             let Ok(record) = self.control.evs_mut(id) else { continue };
