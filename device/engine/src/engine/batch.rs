@@ -13,6 +13,7 @@ use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
 use pumice_model::port::traits::Port;
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::path::Path;
+use pumice_transport::qp::LaneBatch;
 use pumice_transport::types::Fate;
 use pumice_transport::wire::{ProcessIndex, Qpn, icrc};
 
@@ -94,6 +95,49 @@ impl BatchBuilder {
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.used_bytes != 0 || self.stalled
+    }
+
+    /// Reports whether the last batch went by a ring, on this path to this process, and in a ring of several
+    /// packets a batch.
+    #[inline]
+    pub(super) fn leads_by_ring(&self, path: &Arc<Path>, process: ProcessIndex) -> bool {
+        let limits = &self.limits;
+        self.process == process
+            && is_path(self.path.as_ref(), path)
+            && !limits.needs_icrc
+            && limits.max_segments > 1
+    }
+
+    /// Returns the number of the run of batches with the present path and process.
+    #[inline]
+    pub(super) fn series(&self) -> u64 {
+        self.series
+    }
+
+    /// Returns the limits of the way that the last batch took.
+    #[inline]
+    pub(super) fn limits(&self) -> &PortLimits {
+        &self.limits
+    }
+
+    /// Returns the room for the packets of the next batch, which [`BatchBuilder::fill`] then makes of them.
+    #[inline]
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        let longest = self.limits.max_batch_bytes.min(self.buffer.len());
+        self.buffer.get_mut(..longest).unwrap_or_default()
+    }
+
+    /// Makes a batch of the packets in the room, and returns their number and length in bytes.
+    #[inline]
+    pub(super) fn fill(&mut self, batch: LaneBatch) -> (u32, u64) {
+        let LaneBatch { request_bytes, acknowledge_bytes } = batch;
+        let packets = if acknowledge_bytes == 0 { 1 } else { 2 };
+        self.used_bytes = request_bytes + acknowledge_bytes;
+        self.segment_bytes = request_bytes;
+        self.segment_count = packets as usize;
+        self.closed = packets > 1 && acknowledge_bytes < request_bytes;
+        self.names_process = true;
+        (packets, self.used_bytes as u64)
     }
 
     /// Reports whether the port refused the open batch for now.

@@ -55,7 +55,15 @@ impl PacketReceivers<'_> {
             _ => segments.len() as u64,
         };
         self.resources.batch_time.end();
+        let takes_lanes = !received.has_icrc && self.resources.admits_lanes();
         while let Some((position, bytes)) = segments.next() {
+            if takes_lanes && let Some(index) = self.receive_by_lane(now_ns, &arrival, bytes) {
+                if index != last_index {
+                    self.touched.push(index);
+                    last_index = index;
+                }
+                continue;
+            }
             let parsed = Packet::parse(bytes);
             let packet = match &parsed {
                 Ok(packet) => packet,

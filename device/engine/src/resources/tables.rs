@@ -107,6 +107,8 @@ pub struct Resources {
     pub new_completions: bool,
     /// True if a queue pair ever had a completion counter.
     pub(super) counts_completions: bool,
+    /// True if messages may take lanes.
+    pub(crate) lanes: bool,
     /// The sockets of raw packet queue pairs, if there are any.
     pub(crate) ethernet: Option<Box<Ethernet>>,
     /// The receive queue of UC or UD messages that was short of requests last, and its completion queue.
@@ -238,6 +240,7 @@ impl Resources {
             failures: Failures::default(),
             new_completions: false,
             counts_completions: false,
+            lanes: true,
             ethernet: None,
             short_receives: None,
         })

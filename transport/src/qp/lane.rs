@@ -1,0 +1,84 @@
+//! Lanes: the packets that take the short way.
+//!
+//! A lane is a cache of decisions. The next message of a connected queue pair, if it is one packet, and an
+//! acknowledgement need no decision of anybody, so they pass over the steps that decide. `by_lane` says when.
+
+use crate::wire::{Aeth, Bth, ICRC_BYTES, ImmDt, Operation, Psn, Reth};
+
+/// Length of an acknowledgement in bytes.
+pub(crate) const ACKNOWLEDGE_BYTES: usize = Bth::LEN + Aeth::LEN + ICRC_BYTES;
+
+// The service bits of RC are zero: its opcodes are the numbers of the operations.
+const SEND: u8 = Operation::SendOnly as u8;
+const SEND_IMM: u8 = Operation::SendOnlyImm as u8;
+const WRITE: u8 = Operation::WriteOnly as u8;
+const WRITE_IMM: u8 = Operation::WriteOnlyImm as u8;
+const ACKNOWLEDGE: u8 = Operation::Acknowledge as u8;
+
+/// A request, and perhaps an acknowledgement, that a lane has written one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneBatch {
+    /// Length of the request in bytes.
+    pub request_bytes: usize,
+    /// Length of the acknowledgement in bytes; 0: there is none.
+    pub acknowledge_bytes: usize,
+}
+
+/// A message of one packet: a SEND or WRITE, with or without immediate data.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaneRequest<'a> {
+    pub(crate) psn: Psn,
+    pub(crate) solicited: bool,
+    pub(crate) ack_request: bool,
+    /// The range of a WRITE.
+    pub(crate) reth: Option<Reth>,
+    pub(crate) imm: Option<[u8; 4]>,
+    pub(crate) payload: &'a [u8],
+}
+
+/// A packet of RC that a lane may handle.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum LanePacket<'a> {
+    Request(LaneRequest<'a>),
+    /// An AETH with the PSN that it is about.
+    Acknowledge(Psn, Aeth),
+}
+
+impl<'a> LanePacket<'a> {
+    /// Reads a packet, whose BTH is `bth`. Returns `None` for packets of other opcodes, and for malformed
+    /// ones.
+    #[inline]
+    pub(crate) fn parse(bth: &Bth, bytes: &'a [u8]) -> Option<LanePacket<'a>> {
+        let body = bytes.get(Bth::LEN..bytes.len().checked_sub(ICRC_BYTES)?)?;
+        let (reth, body) = match bth.opcode.byte() {
+            SEND | SEND_IMM => (None, body),
+            WRITE | WRITE_IMM => {
+                let (head, rest) = body.split_at_checked(Reth::LEN)?;
+                (Some(Reth::parse(head)?), rest)
+            }
+            ACKNOWLEDGE if body.len() == Aeth::LEN && bth.pad_count == 0 => {
+                return Some(LanePacket::Acknowledge(bth.psn, Aeth::parse(body)?));
+            }
+            _ => return None,
+        };
+        let (imm, body) = match bth.opcode.byte() {
+            SEND_IMM | WRITE_IMM => {
+                let (head, rest) = body.split_at_checked(ImmDt::LEN)?;
+                (Some(ImmDt::parse(head)?.0), rest)
+            }
+            _ => (None, body),
+        };
+        let pad_bytes = usize::from(bth.pad_count);
+        let payload = body.get(..body.len().checked_sub(pad_bytes)?)?;
+        let is_padded = body.len() % 4 == 0 && pad_bytes == payload.len().wrapping_neg() & 3;
+        let Bth { psn, solicited, ack_request, .. } = *bth;
+        is_padded.then_some(LanePacket::Request(LaneRequest {
+            psn,
+            solicited,
+            ack_request,
+            reth,
+            imm,
+            payload,
+        }))
+    }
+}
