@@ -97,30 +97,7 @@ impl BatchBuilder {
         self.used_bytes != 0 || self.stalled
     }
 
-    /// Reports whether the last batch went by a ring, on this path to this process, and in a ring of several
-    /// packets a batch.
-    #[inline]
-    pub(super) fn leads_by_ring(&self, path: &Arc<Path>, process: ProcessIndex) -> bool {
-        let limits = &self.limits;
-        self.process == process
-            && is_path(self.path.as_ref(), path)
-            && !limits.needs_icrc
-            && limits.max_segments > 1
-    }
-
-    /// Returns the number of the run of batches with the present path and process.
-    #[inline]
-    pub(super) fn series(&self) -> u64 {
-        self.series
-    }
-
-    /// Returns the limits of the way that the last batch took.
-    #[inline]
-    pub(super) fn limits(&self) -> &PortLimits {
-        &self.limits
-    }
-
-    /// Returns the room for the packets of the next batch, which [`BatchBuilder::fill`] then makes of them.
+    /// Returns the room for the packets of a lane, which [`BatchBuilder::fill`] makes a batch of.
     #[inline]
     pub(super) fn room(&mut self) -> &mut [u8] {
         let longest = self.limits.max_batch_bytes.min(self.buffer.len());
@@ -136,7 +113,15 @@ impl BatchBuilder {
         self.segment_bytes = request_bytes;
         self.segment_count = packets as usize;
         self.closed = packets > 1 && acknowledge_bytes < request_bytes;
-        self.names_process = true;
+        if self.limits.needs_icrc
+            && let Some(path) = &self.path
+            && let Some((request, rest)) = self.buffer.split_at_mut_checked(request_bytes)
+        {
+            icrc::seal_for_peers(&path.flow, 0, request);
+            if let Some(acknowledgement) = rest.get_mut(..acknowledge_bytes).filter(|_| packets > 1) {
+                icrc::seal_for_peers(&path.flow, 1, acknowledgement);
+            }
+        }
         (packets, self.used_bytes as u64)
     }
 
@@ -264,6 +249,15 @@ impl<'a> BatchSink<'a> {
         let peer = Peer { address: path.flow.destination, process };
         debug_assert!(!again || self.port.limits(peer) == builder.limits, "the way to {peer:?} has changed");
         again
+    }
+
+    /// Leads the next batch to a queue pair. Returns false if none of `packets` packets may be begun now.
+    #[inline]
+    pub(super) fn leads_to(&mut self, path: &Arc<Path>, destination: Qpn, packets: usize) -> bool {
+        let process = destination.process();
+        self.builder.names_process = destination.index() != Qpn::GSI.index();
+        let again = self.builder.names_process && self.begins_again(path, process);
+        (again || self.query_limits(path, process)) && self.builder.limits.max_segments >= packets
     }
 
     /// Reads the limits of the way to a process from the port, and leads the next batch there. Returns false

@@ -1,13 +1,13 @@
-//! Lanes: the short way of a message from its post to the ring, and from the ring to its queue pair.
+//! Lanes: the short way of a message from its post to the port, and from the port to its queue pair.
 //!
-//! A message of one packet to a process of this host, in order, that nobody has to be told of or asked about
-//! needs no turn of the engine. What a lane leaves behind is what a turn would have left: the same packets in
-//! the same ring, the same counts, timers and budget. Where anything has to be decided, the lane does nothing,
+//! A message of one packet, in order, that nobody has to be told of or asked about needs no turn of the engine.
+//! What a lane leaves behind is what a turn would have left: the same packets in the same batch, the same
+//! counts, timers and budget. Where anything has to be decided, the lane does nothing,
 //! and the engine takes its turn.
 
 use pumice_model::event::Topics;
 use pumice_transport::path::Arrival;
-use pumice_transport::wire::{Qpn, peek};
+use pumice_transport::wire::peek;
 
 use super::batch::BatchSink;
 use super::dispatch::PacketReceivers;
@@ -29,8 +29,8 @@ impl Resources {
 }
 
 impl Engine {
-    /// Sends the request that was just posted to a queue pair, and the acknowledgement that waits there, by the
-    /// ring that took the last batch. Returns false if nothing has been done.
+    /// Sends the request that was just posted to a queue pair, and the acknowledgement that waits there. Returns
+    /// false if neither has been sent.
     #[inline]
     pub(crate) fn send_by_lane(&mut self, index: u32, now_ns: u64, checks: MappingCheckPolicy) -> bool {
         if !self.is_at_rest_for(index) || !self.resources.admits_lanes() {
@@ -39,19 +39,20 @@ impl Engine {
         let Engine { resources, queue_pairs, port, counters, builder, budget, .. } = self;
         let Some(entry) = queue_pairs.at_mut(index) else { return false };
         let (Some((path, destination)), Some(peer)) = (entry.qp.lane(), entry.peer) else { return false };
-        let leads_there = destination.index() != Qpn::GSI.index()
-            && builder.leads_by_ring(path, destination.process())
-            && port.admits_next_of_series(builder.series())
-            && budget.room_bytes(peer) > 0;
-        if !leads_there {
+        let most_packets = if self.responders.is_empty() { 1 } else { 2 };
+        let mut sink = BatchSink::new(builder, &mut **port, counters, now_ns);
+        if budget.room_bytes(peer) == 0 || !sink.leads_to(path, destination, most_packets) {
             return false;
         }
         let mut host = resources.host(checks.of_connections());
-        let Some(batch) = entry.qp.send_by_lane(now_ns, &mut host, builder.room()) else { return false };
+        let sent = entry.qp.send_by_lane(now_ns, &mut host, sink.builder.room());
+        let Some(batch) = sent else { return false };
         host.batch_time.continue_at(now_ns);
-        let (packets, bytes) = builder.fill(batch);
-        let cost_bytes = builder.limits().packet_cost.of(batch.request_bytes);
-        BatchSink::new(builder, &mut **port, counters, now_ns).flush();
+        let (packets, bytes) = sink.builder.fill(batch);
+        let cost_bytes = sink.limits().packet_cost.of(batch.request_bytes);
+        budget.change_limits(peer, sink.limits());
+        sink.flush();
+        resources.lane_packets.sent += u64::from(packets);
         entry.traffic.sent(packets, bytes);
         entry.sent(cost_bytes, 1, budget);
         entry.account(budget);
@@ -92,10 +93,11 @@ impl PacketReceivers<'_> {
             return None;
         }
         let mut host = self.resources.host(self.checks.of_connections());
-        let handled = entry.qp.receive_by_lane(now_ns, arrival, bytes, &mut host);
-        handled.then(|| {
-            entry.traffic.received(bytes.len());
-            index
-        })
+        if !entry.qp.receive_by_lane(now_ns, arrival, bytes, &mut host) {
+            return None;
+        }
+        entry.traffic.received(bytes.len());
+        self.resources.lane_packets.received += 1;
+        Some(index)
     }
 }
