@@ -82,3 +82,49 @@ impl<'a> LanePacket<'a> {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Packet;
+
+    /// Each packet that a lane reads is what the parser reads, and no packet of these opcodes is left out whose
+    /// pad fills the payload up to whole words.
+    #[test]
+    fn a_lane_reads_what_the_parser_reads() {
+        let mut read = 0;
+        for opcode in 0..=u8::MAX {
+            for (length, flags) in
+                (0..80).flat_map(|length| [0, 0x10, 0x20, 0x30, 0xd0].map(|flags| (length, flags)))
+            {
+                let mut bytes: [u8; 80] = core::array::from_fn(|index| (index * 37) as u8);
+                bytes[..2].copy_from_slice(&[opcode, flags]);
+                let bytes = &bytes[..length];
+                let Some(bth) = Bth::parse(bytes) else { continue };
+                let packet = Packet::parse(bytes);
+                match LanePacket::parse(&bth, bytes) {
+                    Some(LanePacket::Request(request)) => {
+                        let packet = packet.unwrap();
+                        let imm = packet.imm().map(|imm| imm.0);
+                        assert_eq!((request.payload, request.imm), (packet.payload(), imm), "{opcode:#x}");
+                        assert_eq!((request.reth, packet.info().position.ends()), (packet.reth(), true));
+                        assert_eq!((request.psn, request.ack_request), (bth.psn, bth.ack_request));
+                    }
+                    Some(LanePacket::Acknowledge(psn, aeth)) => {
+                        assert_eq!((Some(aeth), psn), (packet.unwrap().aeth(), bth.psn));
+                    }
+                    None => {
+                        let is_padded = |packet: &Packet<'_>| {
+                            usize::from(bth.pad_count) == packet.payload().len().wrapping_neg() & 3
+                        };
+                        let takes = [SEND, SEND_IMM, WRITE, WRITE_IMM, ACKNOWLEDGE].contains(&opcode);
+                        assert!(!takes || !packet.is_ok_and(|packet| is_padded(&packet)), "{bytes:x?}");
+                        continue;
+                    }
+                }
+                read += 1;
+            }
+        }
+        assert!(read > 50, "{read}");
+    }
+}
