@@ -1,6 +1,5 @@
-//! A device that no one listens to builds no events, and its messages take lanes where nothing has to be
-//! decided. It does the same as one whose events are all heard, and as one without lanes: the same packets at
-//! the same times, completions, memory and counts.
+//! A device that no one listens to builds no events. It does the same as one whose events are all heard: the
+//! same packets at the same times, completions, memory and counts.
 
 mod kit;
 
@@ -11,7 +10,7 @@ use kit::{Connection, Node, Random, connect};
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::{Event, Subscriber, Topics};
 use pumice_device::faults::{Fault, WirePlan};
-use pumice_device::hca::{HcaConfig, LanePackets};
+use pumice_device::hca::HcaConfig;
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::types::*;
@@ -20,9 +19,6 @@ use pumice_transport::wire::Qpn;
 const MEMORY_BYTES: usize = 1 << 16;
 const PAIRS: usize = 3;
 const TURNS: usize = 150;
-/// Runs with lanes and without, and their lengths.
-const LANE_SEEDS: u64 = 200;
-const LANE_TURNS: usize = 60;
 
 /// Notes what happened.
 struct Listener(Arc<Mutex<Vec<String>>>);
@@ -48,30 +44,19 @@ struct Outcome {
     counts: [Vec<u64>; 2],
 }
 
-/// Who notices what a device does.
-#[derive(Clone, Copy)]
-enum Heard<'a> {
-    By(&'a Arc<Mutex<Vec<String>>>),
-    /// Nobody. Messages may take lanes, or may not.
-    ByNobody {
-        lanes: bool,
-    },
-}
-
-fn node(world: &mut World, number: u8, heard: Heard<'_>) -> Node {
+fn node(world: &mut World, number: u8, heard: Option<&Arc<Mutex<Vec<String>>>>) -> Node {
     let ip = IpAddr::from([10, 0, 0, number]);
     let mut config =
         HcaConfig::new(&format!("pumice{number}"), vec![GidEntry::new(ip, "sim", 0, Mtu::Mtu4096)]);
-    match heard {
-        Heard::By(heard) => config.subscribers.push(Box::new(Listener(Arc::clone(heard)))),
-        Heard::ByNobody { lanes } => config.lanes = lanes,
-    }
+    config
+        .subscribers
+        .extend(heard.map(|heard| Box::new(Listener(Arc::clone(heard))) as Box<dyn Subscriber>));
     Node::on(world.add_hca_with(config, |port| Box::new(port)).unwrap(), ip, MEMORY_BYTES, 1024)
 }
 
 /// Both directions of three pairs of queue pairs: requests of all kinds and lengths, alone and in lists,
-/// while some packets get lost. Returns what is left, and how many packets took lanes.
-fn run(seed: u64, turns: usize, heard: Heard<'_>) -> (Outcome, LanePackets) {
+/// while some packets get lost.
+fn run(seed: u64, heard: Option<&Arc<Mutex<Vec<String>>>>) -> Outcome {
     let faults = WirePlan::seeded(seed).by_chance(20_000, Fault::Drop);
     let mut world = World::new(FabricConfig { seed, faults, ..FabricConfig::default() });
     let nodes = [1, 2].map(|number| node(&mut world, number, heard));
@@ -88,7 +73,7 @@ fn run(seed: u64, turns: usize, heard: Heard<'_>) -> (Outcome, LanePackets) {
         node.memory.write(0, &Random::new(seed + offset as u64).bytes(MEMORY_BYTES));
     }
     let mut completions = [Vec::new(), Vec::new()];
-    for turn in 0..turns {
+    for turn in 0..TURNS {
         let (from, pair) = (random.below(2) as usize, random.choose(&pairs));
         post(&mut random, turn as u64, [&nodes[from], &nodes[1 - from]], [pair[from], pair[1 - from]]);
         world.run_for(random.below(30_000));
@@ -100,16 +85,13 @@ fn run(seed: u64, turns: usize, heard: Heard<'_>) -> (Outcome, LanePackets) {
     for (node, into) in nodes.iter().zip(&mut completions) {
         into.extend(node.drain().iter().map(|completion| format!("{completion:?}")));
     }
-    let [a, b] = nodes.each_ref().map(|node| node.hca.lane_packets());
-    let by_lane = LanePackets { sent: a.sent + b.sent, received: a.received + b.received };
-    let outcome = Outcome {
+    Outcome {
         digest: world.fabric().digest(),
         end_ns: world.now_ns(),
         completions,
         memory: nodes.each_ref().map(|node| node.memory.read(0, MEMORY_BYTES)),
         counts: nodes.each_ref().map(|node| node.hca.counters().snapshot().map(|(_, count)| count).to_vec()),
-    };
-    (outcome, by_lane)
+    }
 }
 
 /// A list of one to four requests of one kind, each with a receive request where it needs one.
@@ -121,7 +103,7 @@ fn post(random: &mut Random, wr_id: u64, [from, to]: [&Node; 2], [qpn, peer]: [Q
         SendOpcode::RdmaWriteWithImm,
         SendOpcode::RdmaRead,
     ]);
-    let count = random.choose(&[1, 1, 1, 2, 3, 4]);
+    let count = random.between(1, 4);
     let length = random.choose(&[0, 8, 8, 100, 1024, 5000]);
     let here = random.below((MEMORY_BYTES - 5000) as u64 / 8) as usize * 8;
     let there = random.below((MEMORY_BYTES - 5000) as u64 / 8) as usize * 8;
@@ -147,9 +129,7 @@ fn post(random: &mut Random, wr_id: u64, [from, to]: [&Node; 2], [qpn, peer]: [Q
 fn a_device_does_the_same_whether_its_events_are_heard_or_not() {
     for seed in [1, 17, 2026] {
         let heard = Arc::new(Mutex::new(Vec::new()));
-        let (with, by_lane) = run(seed, TURNS, Heard::By(&heard));
-        assert_eq!(by_lane, LanePackets::default(), "what is heard takes no lane");
-        let (without, _) = run(seed, TURNS, Heard::ByNobody { lanes: true });
+        let (with, without) = (run(seed, Some(&heard)), run(seed, None));
         let heard = heard.lock().unwrap();
         assert!(heard.len() > 10 * TURNS, "seed {seed}: only {} events were heard", heard.len());
         let [a, b] = &without.completions;
@@ -158,21 +138,4 @@ fn a_device_does_the_same_whether_its_events_are_heard_or_not() {
         assert_eq!(with.counts, without.counts, "seed {seed}");
         assert!(with == without, "seed {seed}: other packets, times or bytes");
     }
-}
-
-#[test]
-fn a_device_does_the_same_with_lanes_and_without() {
-    let mut by_lane = LanePackets::default();
-    for seed in 0..LANE_SEEDS {
-        let (with, took) = run(seed, LANE_TURNS, Heard::ByNobody { lanes: true });
-        let (without, took_without) = run(seed, LANE_TURNS, Heard::ByNobody { lanes: false });
-        assert_eq!(took_without, LanePackets::default());
-        assert_eq!(with.counts, without.counts, "seed {seed}");
-        assert!(with.completions == without.completions, "seed {seed}: other completions");
-        assert!(with == without, "seed {seed}: other packets, times or bytes");
-        by_lane = LanePackets { sent: by_lane.sent + took.sent, received: by_lane.received + took.received };
-    }
-    // Else the comparison would say nothing.
-    let some = LANE_SEEDS * LANE_TURNS as u64 / 4;
-    assert!(by_lane.sent > some && by_lane.received > some, "{by_lane:?}");
 }

@@ -54,8 +54,7 @@ impl Engine {
         sink.flush();
         resources.lane_packets.sent += u64::from(packets);
         entry.traffic.sent(packets, bytes);
-        entry.sent(cost_bytes, 1, budget);
-        entry.account(budget);
+        entry.sent_one(cost_bytes, budget);
         self.deadlines.register(index, entry.qp.deadline_ns());
         if self.responders.pop().is_some() {
             self.deferred_batches = 0;
