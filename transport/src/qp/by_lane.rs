@@ -5,8 +5,8 @@
 //! packets nor state show which way was taken. `tests/pair/lanes.rs` runs random programs both ways and
 //! compares all of it after each step.
 //!
-//! The caller makes sure that the host listens to no packets and accesses, decides no fates, judges and counts
-//! no completions, and defers no stores.
+//! The caller makes sure that the host listens to no packets and accesses, decides no fates, judges and
+//! counts no completions, and defers no stores.
 
 use alloc::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Lanes and the general way: the same program, packet by packet, on two pairs of queue pairs. All the time the
-//! whole state of the queue pairs, their packets, memory, completions, events and counters are equal.
+//! Lanes and the general way: the same program, packet by packet, on two pairs of queue pairs. All the time
+//! the whole state of the queue pairs, their packets, memory, completions, events and counters are equal.
 
 use std::collections::VecDeque;
 

@@ -221,8 +221,8 @@ impl DeviceOptions {
         self
     }
 
-    /// Sets whether messages of one packet take a short way through the device where nothing has to be decided:
-    /// by default they do. Nothing but speed shows the difference.
+    /// Sets whether messages of one packet take a short way through the device where nothing has to be
+    /// decided: by default they do. Nothing but speed shows the difference.
     pub fn lanes(mut self, lanes: bool) -> DeviceOptions {
         self.without_lanes = !lanes;
         self

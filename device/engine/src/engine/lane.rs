@@ -1,7 +1,7 @@
 //! Lanes: the short way of a message from its post to the port, and from the port to its queue pair.
 //!
-//! A message of one packet, in order, that nobody has to be told of or asked about needs no turn of the engine.
-//! What a lane leaves behind is what a turn would have left: the same packets in the same batch, the same
+//! A message of one packet, in order, that nobody has to be told of or asked about needs no turn of the
+//! engine. What a lane leaves behind is what a turn would have left: the same packets in the same batch, the same
 //! counts, timers and budget. Where anything has to be decided, the lane does nothing,
 //! and the engine takes its turn.
 
@@ -29,8 +29,8 @@ impl Resources {
 }
 
 impl Engine {
-    /// Sends the request that was just posted to a queue pair, and the acknowledgement that waits there. Returns
-    /// false if neither has been sent.
+    /// Sends the request that was just posted to a queue pair, and the acknowledgement that waits there.
+    /// Returns false if neither has been sent.
     #[inline]
     pub(crate) fn send_by_lane(&mut self, index: u32, now_ns: u64, checks: MappingCheckPolicy) -> bool {
         if !self.is_at_rest_for(index) || !self.resources.admits_lanes() {
