@@ -1,4 +1,4 @@
-//! The short way through a queue pair, for packets that need no decision of anybody.
+//! The short way through a queue pair, for packets about which nothing has to be decided.
 //!
 //! **Invariant**: a lane does what the general way does, or it does nothing that the general way would not do
 //! again with the same effect. So a caller that is told `None` or false takes the general way, and neither

@@ -13,7 +13,7 @@
 //! * `numbered`: services that number their messages in datagrams: `srd`, reliable and without order; `dc`,
 //!   in order from an initiator to any target
 //! * `frame`: the Ethernet frames of raw packet queue pairs, which are no RoCE packets
-//! * `by_lane`: the short way of messages that need no decision of anybody
+//! * `by_lane`: the short way of messages about which nothing has to be decided
 //! * `migration`: the alternate path, and when it is used
 //! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `congestion`: the reaction to
 //!   congestion marks

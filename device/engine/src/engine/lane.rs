@@ -1,9 +1,9 @@
 //! Lanes: the short way of a message from its post to the port, and from the port to its queue pair.
 //!
-//! A message of one packet, in order, that nobody has to be told of or asked about needs no turn of the
-//! engine. What a lane leaves behind is what a turn would have left: the same packets in the same batch, the same
-//! counts, timers and budget. Where anything has to be decided, the lane does nothing,
-//! and the engine takes its turn.
+//! A message of one packet, in order, of which no subscriber has to be told and about which no plan decides,
+//! needs no turn of the engine. What a lane leaves behind is what a turn would have left: the same packets in
+//! the same batch, the same counts, timers and budget. Where anything has to be decided, the lane does
+//! nothing, and the engine takes its turn.
 
 use pumice_model::event::Topics;
 use pumice_transport::path::Arrival;
@@ -15,8 +15,8 @@ use super::drive::Engine;
 use crate::resources::{MappingCheckPolicy, Resources};
 
 impl Resources {
-    /// Reports whether packets and what they do may take lanes: nobody listens to them or decides about them,
-    /// and no signature, counter or schedule depends on them.
+    /// Reports whether packets may take lanes: no subscriber listens to them or to what they access, no plan
+    /// decides about them, and no signature, counter or schedule depends on them.
     #[inline]
     pub(crate) fn admits_lanes(&self) -> bool {
         let is_asked = self.decisions.decides_packets() || self.decisions.delays() || self.is_shuffled();
