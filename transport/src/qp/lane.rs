@@ -1,7 +1,8 @@
 //! Lanes: the packets that take the short way.
 //!
 //! A lane is a cache of decisions. The next message of a connected queue pair, if it is one packet, and an
-//! acknowledgement pass over the steps that decide, because nothing is left to be decided. `by_lane` says when.
+//! acknowledgement pass over the steps that decide, because nothing is left to be decided. `by_lane` says
+//! when.
 
 use crate::wire::{Aeth, Bth, ICRC_BYTES, ImmDt, Operation, Psn, Reth};
 
