@@ -154,7 +154,8 @@ fn post(random: &mut Random, wr_id: u64, from: &End, to: &End) {
 }
 
 fn run(seed: u64, lanes: bool) -> (Outcome, LanePackets) {
-    let faults = WirePlan::seeded(seed).by_chance(if seed % 2 == 0 { 0 } else { 20_000 }, Fault::Drop);
+    let faults =
+        WirePlan::seeded(seed).by_chance(if seed.is_multiple_of(2) { 0 } else { 20_000 }, Fault::Drop);
     let mut world = World::new(FabricConfig { seed, faults, ..FabricConfig::default() });
     let ends = [1, 2].map(|number| End::new(&mut world, number, lanes));
     let [a, b] = &ends;
