@@ -53,6 +53,13 @@ const ROWS: [(&str, VariableMeaning); VARIABLES.len()] = [
         Sentence("Set by `pumice run --check-exit`: where the program leaves word that it has findings"),
     ),
     (settings::WIRE, Opt("--wire")),
+    (
+        settings::LANES,
+        Sentence(
+            "0: no message takes the short way through the device that messages of one packet take where \
+             nothing has to be decided; nothing but speed shows the difference",
+        ),
+    ),
     (settings::SRD_ORDER, Opt("--srd-order")),
     (settings::MRC, Opt("--mrc")),
     (settings::PLANES, Opt("--planes")),

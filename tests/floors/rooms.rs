@@ -213,7 +213,11 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
             room("engine", &["engine/"], "drives queue pairs against a port"),
             room("driver", &["driver/"], "who drives the engine, and when"),
             room("hca", &["hca/"], "the adapter as its users see it"),
-            room("world", &["world.rs", "event_tests.rs"], "several adapters in virtual time"),
+            room(
+                "world",
+                &["world.rs", "event_tests.rs", "lane_tests.rs"],
+                "several adapters in virtual time",
+            ),
         ],
     },
     CrateRooms {

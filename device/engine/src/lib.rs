@@ -14,6 +14,8 @@ mod engine;
 mod event_tests;
 mod gate;
 pub mod hca;
+#[cfg(test)]
+mod lane_tests;
 pub mod memory;
 pub mod objects;
 pub mod resources;

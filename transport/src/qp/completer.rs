@@ -160,7 +160,7 @@ impl Requester {
     /// Acknowledges all requests before `end` that need no response of their own. Returns false at a request
     /// that needs one: its response was lost.
     #[inline]
-    fn acknowledge_before<H: Host>(
+    pub(crate) fn acknowledge_before<H: Host>(
         &mut self,
         settings: &QpSettings,
         end: Psn,

@@ -21,11 +21,17 @@ pub(crate) struct Notifier {
     path: Option<Arc<Path>>,
 }
 
+/// Reports whether a packet has the mark of congestion.
+#[inline]
+pub(crate) const fn is_marked(traffic_class: u8) -> bool {
+    traffic_class & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED
+}
+
 impl Notifier {
     /// Reads the ECN mark of a packet that arrived; returns true if it was marked.
     #[inline]
     pub(crate) fn observe(&mut self, settings: &QpSettings, traffic_class: u8, now_ns: u64) -> bool {
-        if traffic_class & CONGESTION_EXPERIENCED != CONGESTION_EXPERIENCED {
+        if !is_marked(traffic_class) {
             return false;
         }
         let interval_ns = u64::from(settings.congestion.notification.min_time_between_cnps) * 1_000;

@@ -13,6 +13,7 @@
 //! * `numbered`: services that number their messages in datagrams: `srd`, reliable and without order; `dc`,
 //!   in order from an initiator to any target
 //! * `frame`: the Ethernet frames of raw packet queue pairs, which are no RoCE packets
+//! * `by_lane`: the short way of messages about which nothing has to be decided
 //! * `migration`: the alternate path, and when it is used
 //! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `congestion`: the reaction to
 //!   congestion marks
@@ -21,6 +22,7 @@
 mod adaptive_timeout;
 mod alternate;
 mod attributes;
+mod by_lane;
 mod completer;
 mod congestion;
 mod datagram;
@@ -30,6 +32,7 @@ mod dcqcn;
 mod exactly_once_tests;
 mod frame;
 mod inbound;
+mod lane;
 mod migration;
 mod modify;
 #[cfg(test)]
@@ -73,6 +76,7 @@ pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
 pub use datagram::GRH_BYTES;
 pub use dcqcn::{Congestion, CongestionAlgorithm, DcqcnParameters, NotificationParameters, ReactionPoint};
 pub use frame::FrameDropped;
+pub use lane::LaneBatch;
 pub use modify::ResolvedPath;
 pub use numbered_part::NumberedPart;
 pub use outbound::Progress;

@@ -200,6 +200,26 @@ impl Responses {
         self.queue.len() >= usize::from(max_dest_rd_atomic) + ACKNOWLEDGE_SLOTS
     }
 
+    /// Returns the number of queued responses.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Returns PSN and AETH of the next response, if it is an acknowledgement whose packet has no fate of its
+    /// own, and the only response.
+    #[inline]
+    pub(crate) fn only_acknowledgement(&self) -> Option<(Psn, Aeth)> {
+        match self.queue.front() {
+            Some(QueuedResponse::Acknowledge { syndrome, psn, msn, fate })
+                if self.queue.len() == 1 && fate.is_ordinary() =>
+            {
+                Some((*psn, Aeth { syndrome: syndrome.byte(), msn: *msn }))
+            }
+            _ => None,
+        }
+    }
+
     /// Queues an ACK or NAK. It replaces an ACK, or a NAK of the same packet, that has not left yet.
     pub(crate) fn push_acknowledge(&mut self, syndrome: Syndrome, psn: Psn, msn: u32) {
         self.push_fated(syndrome, psn, msn, Fate::default());

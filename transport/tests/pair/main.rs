@@ -4,6 +4,7 @@
 mod arbitrary;
 #[path = "../ladder/kit/mod.rs"]
 mod kit;
+mod lanes;
 mod link;
 mod node;
 mod reliable;

@@ -33,7 +33,7 @@ pub(crate) struct Terms {
 pub(crate) struct Node {
     pub(crate) qp: QueuePair,
     pub(crate) host: FakeHost,
-    outbox: Outbox,
+    pub(crate) outbox: Outbox,
 }
 
 fn qpn(end: u32) -> Qpn {
@@ -58,7 +58,8 @@ impl Node {
             ordinal: end,
             out_of_order: false,
         };
-        let capacity = QpCapacity { max_send_wr: 24, max_send_sge: 4, ..QpCapacity::default() };
+        let capacity =
+            QpCapacity { max_send_wr: 24, max_send_sge: 4, max_inline_data: 64, ..QpCapacity::default() };
         let config = QpConfig {
             context,
             qp_type: terms.qp_type,

@@ -54,6 +54,7 @@ pub struct DeviceOptions {
     exclusive: bool,
     buffer_bytes: Option<usize>,
     wire: Wire,
+    without_lanes: bool,
     link: Option<Link>,
     topology: Option<Arc<Topology>>,
     pub(super) of_profile: Option<ProfileSettings>,
@@ -220,6 +221,13 @@ impl DeviceOptions {
         self
     }
 
+    /// Sets whether messages of one packet take a short way through the device where nothing has to be
+    /// decided: by default they do. Nothing but speed shows the difference.
+    pub fn lanes(mut self, lanes: bool) -> DeviceOptions {
+        self.without_lanes = !lanes;
+        self
+    }
+
     /// Sets the device's link in each direction: rate, delay, jitter, a bounded queue, ECN marks. Packets
     /// from one device to another pass two links, that of each. In a simulation the link adds to what the
     /// fabric does, exact to the nanosecond.
@@ -267,6 +275,7 @@ impl DeviceOptions {
             limits: self.limits,
             active_mtu: self.active_mtu,
             congestion: self.congestion,
+            lanes: !self.without_lanes,
             ..HcaConfig::new(&name, gids)
         };
         let mut names_device = false;

@@ -13,6 +13,7 @@ use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
 use pumice_model::port::traits::Port;
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::path::Path;
+use pumice_transport::qp::LaneBatch;
 use pumice_transport::types::Fate;
 use pumice_transport::wire::{ProcessIndex, Qpn, icrc};
 
@@ -94,6 +95,34 @@ impl BatchBuilder {
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.used_bytes != 0 || self.stalled
+    }
+
+    /// Returns the room for the packets of a lane, which [`BatchBuilder::fill`] makes a batch of.
+    #[inline]
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        let longest = self.limits.max_batch_bytes.min(self.buffer.len());
+        self.buffer.get_mut(..longest).unwrap_or_default()
+    }
+
+    /// Makes a batch of the packets in the room, and returns their number and length in bytes.
+    #[inline]
+    pub(super) fn fill(&mut self, batch: LaneBatch) -> (u32, u64) {
+        let LaneBatch { request_bytes, acknowledge_bytes } = batch;
+        let packets = if acknowledge_bytes == 0 { 1 } else { 2 };
+        self.used_bytes = request_bytes + acknowledge_bytes;
+        self.segment_bytes = request_bytes;
+        self.segment_count = packets as usize;
+        self.closed = packets > 1 && acknowledge_bytes < request_bytes;
+        if self.limits.needs_icrc
+            && let Some(path) = &self.path
+            && let Some((request, rest)) = self.buffer.split_at_mut_checked(request_bytes)
+        {
+            icrc::seal_for_peers(&path.flow, 0, request);
+            if let Some(acknowledgement) = rest.get_mut(..acknowledge_bytes).filter(|_| packets > 1) {
+                icrc::seal_for_peers(&path.flow, 1, acknowledgement);
+            }
+        }
+        (packets, self.used_bytes as u64)
     }
 
     /// Reports whether the port refused the open batch for now.
@@ -220,6 +249,15 @@ impl<'a> BatchSink<'a> {
         let peer = Peer { address: path.flow.destination, process };
         debug_assert!(!again || self.port.limits(peer) == builder.limits, "the way to {peer:?} has changed");
         again
+    }
+
+    /// Leads the next batch to a queue pair. Returns false if none of `packets` packets may be begun now.
+    #[inline]
+    pub(super) fn leads_to(&mut self, path: &Arc<Path>, destination: Qpn, packets: usize) -> bool {
+        let process = destination.process();
+        self.builder.names_process = destination.index() != Qpn::GSI.index();
+        let again = self.builder.names_process && self.begins_again(path, process);
+        (again || self.query_limits(path, process)) && self.builder.limits.max_segments >= packets
     }
 
     /// Reads the limits of the way to a process from the port, and leads the next batch there. Returns false

@@ -55,7 +55,16 @@ impl PacketReceivers<'_> {
             _ => segments.len() as u64,
         };
         self.resources.batch_time.end();
+        let takes_lanes = self.resources.admits_lanes();
         while let Some((position, bytes)) = segments.next() {
+            let is_intact = takes_lanes && is_intact(received, first + position, bytes);
+            if is_intact && let Some(index) = self.receive_by_lane(now_ns, &arrival, bytes) {
+                if index != last_index {
+                    self.touched.push(index);
+                    last_index = index;
+                }
+                continue;
+            }
             let parsed = Packet::parse(bytes);
             let packet = match &parsed {
                 Ok(packet) => packet,
@@ -68,7 +77,7 @@ impl PacketReceivers<'_> {
                     continue;
                 }
             };
-            if let Err(reason) = check_icrc(received, first + position, bytes, self.resources) {
+            if !is_intact && let Err(reason) = check_icrc(received, first + position, bytes, self.resources) {
                 self.resources.drop_packet(reason, flow.source, None);
                 continue;
             }
@@ -311,6 +320,13 @@ fn malformed(error: PacketError) -> Counter {
         PacketError::BadPad => Counter::RxBadPad,
         PacketError::BadLength => Counter::RxBadLength,
     }
+}
+
+/// Reports whether the ICRC of a packet is the one that its position in the batch leads to, or the medium has
+/// none.
+#[inline]
+fn is_intact(received: &ReceivedBatch<'_>, position: usize, bytes: &[u8]) -> bool {
+    !received.has_icrc || icrc::verify(&received.flow, position as u16, bytes) == IcrcVerdict::Exact
 }
 
 /// Checks the ICRC, where the medium has one. The position in the batch is the IP ID that its sender's

@@ -15,6 +15,7 @@ mod entries;
 mod frames;
 mod incidents;
 mod inspect;
+mod lane;
 mod mrc;
 mod orders;
 mod outages;

@@ -112,6 +112,22 @@ impl QpEntry {
         self.in_flight_packets = now;
     }
 
+    /// Charges the cost of one packet that was sent, as [`QpEntry::sent`] and [`QpEntry::account`] do.
+    #[inline]
+    pub(crate) fn sent_one(&mut self, cost_bytes: u64, budget: &mut Budget) {
+        debug_assert_eq!(
+            self.qp.in_flight(),
+            self.in_flight_packets + 1,
+            "what was acknowledged is accounted"
+        );
+        self.in_flight_packets += 1;
+        self.in_flight_bytes += cost_bytes;
+        if let Some(peer) = self.peer {
+            budget.change(peer, self.charged_bytes, self.in_flight_bytes);
+            self.charged_bytes = self.in_flight_bytes;
+        }
+    }
+
     /// Updates the budget to what is in flight; what was acknowledged is released in proportion.
     #[inline]
     pub(crate) fn account(&mut self, budget: &mut Budget) {

@@ -60,7 +60,7 @@ pub use crate::engine::{
     FormatProfile, MOST_EVS, MOST_PROFILES, MrcAttributes, MrcChosen, MrcEvEvent, ProfileStage,
 };
 pub use crate::gate::{CallEnd, CallGate, CallNumbers, CallWatch, EnteredCall};
-pub use crate::resources::{CqSetup, ObjectCounts, Presence, SrqSetup};
+pub use crate::resources::{CqSetup, LanePackets, ObjectCounts, Presence, SrqSetup};
 pub use error::HcaError;
 pub use mrc_control::EndpointRequest;
 pub use owned_memory::OwnedMemory;
@@ -97,6 +97,8 @@ pub struct HcaConfig {
     pub failures: Failures,
     /// The order in which messages of SRD leave.
     pub srd_order: SrdOrder,
+    /// True if messages that need no decision take the short way through the device.
+    pub lanes: bool,
     /// True if MRC carries WRITEs of RC queue pairs.
     pub carries_by_mrc: bool,
     /// Number of planes between which the paths of MRC are divided.
@@ -144,6 +146,7 @@ impl HcaConfig {
             adaptive_timeout: None,
             failures: Failures::default(),
             srd_order: SrdOrder::Seed(1),
+            lanes: true,
             carries_by_mrc: false,
             planes: 1,
             mrc_udp_port: ROCE_PORT,
@@ -239,6 +242,7 @@ impl Hca {
             gsi.set_own_addresses(resources.ports.entries().map(|(_, entry)| entry.gid).collect());
         }
         resources.completions_outlive_qp = config.completions_outlive_qp;
+        resources.lanes = config.lanes;
         let queue_pairs = QueuePairs::new(starts.next_u64(), config.qpn_reuse)?;
         let mut engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone())?;
         engine.mrc.udp_port = config.mrc_udp_port;
@@ -360,6 +364,11 @@ impl Hca {
     /// Returns the record of whether the device is present.
     pub fn presence(&self) -> &Arc<Presence> {
         &self.core.presence
+    }
+
+    /// Returns the number of packets that have taken lanes, the short way of messages that need no decision.
+    pub fn lane_packets(&self) -> LanePackets {
+        self.core.lock().resources.lane_packets
     }
 
     /// Returns the number of objects: it is as before once all that were created are destroyed.

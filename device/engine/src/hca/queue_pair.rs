@@ -476,9 +476,11 @@ impl Hca {
             return Ok(());
         }
         let now_ns = self.core.clock.now_ns();
-        engine.posted(index, now_ns);
-        // Requests leave first, then answers: an ACK must not delay a reply.
-        engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
+        if !engine.send_by_lane(index, now_ns, MappingCheckPolicy::Datagrams) {
+            engine.posted(index, now_ns);
+            // Requests leave first, then answers: an ACK must not delay a reply.
+            engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
+        }
         self.core.note_deadline(engine, now_ns);
         outcome
     }

@@ -347,6 +347,18 @@ impl Resources {
         self.topics.intersects(Topics::from_bits_retain(topic.bit()))
     }
 
+    /// Reports whether anything subscribes to events of one of these topics.
+    #[inline]
+    pub(crate) fn listens_to_any(&self, topics: Topics) -> bool {
+        self.topics.intersects(topics)
+    }
+
+    /// Reports whether a queue pair ever had a completion counter.
+    #[inline]
+    pub(crate) fn counts_completions(&self) -> bool {
+        self.counts_completions
+    }
+
     /// Emits an event of a queue pair, and counts it.
     #[inline]
     pub(crate) fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>) {

@@ -37,5 +37,5 @@ pub use presence::Presence;
 pub use qp_setup::QpSetup;
 pub use queue_pairs::QpAttached;
 pub use queues::{CqSetup, SrqSetup};
-pub use tables::{NO_OBJECT, ObjectCounts, QpFailure, Resources};
+pub use tables::{LanePackets, NO_OBJECT, ObjectCounts, QpFailure, Resources};
 pub(crate) use tags::TAG_REQUESTS;

@@ -108,12 +108,25 @@ pub struct Resources {
     pub new_completions: bool,
     /// True if a queue pair ever had a completion counter.
     pub(super) counts_completions: bool,
+    /// True if messages may take lanes.
+    pub(crate) lanes: bool,
+    /// The packets that have taken lanes.
+    pub(crate) lane_packets: LanePackets,
     /// The sockets of raw packet queue pairs, if there are any.
     pub(crate) ethernet: Option<Box<Ethernet>>,
     /// The receive queue of UC or UD messages that was short of requests last, and its completion queue.
     pub(super) short_receives: Option<(u32, u32)>,
     /// What queue pairs read for messages that matched a tag.
     pub(crate) rendezvous: AllRendezvous,
+}
+
+/// The number of packets of a device that have taken lanes, the short way through it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LanePackets {
+    /// Number of packets sent.
+    pub sent: u64,
+    /// Number of packets received.
+    pub received: u64,
 }
 
 /// The number of objects of a device, by kind.
@@ -241,6 +254,8 @@ impl Resources {
             failures: Failures::default(),
             new_completions: false,
             counts_completions: false,
+            lanes: true,
+            lane_packets: LanePackets::default(),
             ethernet: None,
             short_receives: None,
             rendezvous: AllRendezvous::default(),

@@ -76,6 +76,8 @@ pub const PROFILE: &str = "PUMICE_PROFILE";
 pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
 /// The variable with the medium of packets to other processes of this host.
 pub const WIRE: &str = "PUMICE_WIRE";
+/// The variable that makes all packets take the general way, set to 0.
+pub const LANES: &str = "PUMICE_LANES";
 /// The variable with the order in which messages of SRD leave.
 pub const SRD_ORDER: &str = "PUMICE_SRD_ORDER";
 /// The variable that makes MRC carry WRITEs of RC queue pairs, set to 1.
@@ -125,6 +127,7 @@ pub const VARIABLES: [&str; 34] = [
     CHECK_SUPPRESS,
     CHECK_MARK,
     WIRE,
+    LANES,
     SRD_ORDER,
     MRC,
     PLANES,
@@ -210,6 +213,8 @@ pub struct Settings {
     pub wire: Wire,
     /// The order in which messages of SRD leave.
     pub srd_order: SrdOrder,
+    /// True if packets that need no decision take the short way.
+    pub lanes: bool,
     /// True if MRC carries WRITEs of RC queue pairs.
     pub mrc: bool,
     /// The number of planes of MRC.
@@ -287,6 +292,7 @@ impl Settings {
             check: CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &path)?,
             wire: text(WIRE)?.map_or(Ok(Wire::default()), wire)?,
             srd_order: text(SRD_ORDER)?.map_or(Ok(SrdOrder::default()), srd_order)?,
+            lanes: text(LANES)?.is_none_or(|set| set != "0"),
             mrc: text(MRC)?.is_some_and(|set| set != "0"),
             planes: text(PLANES)?.map_or(Ok(1), |value| planes(&value))?,
             mrc_port: text(MRC_PORT)?.map_or(Ok(ROCE_PORT), |value| mrc_port(&value))?,

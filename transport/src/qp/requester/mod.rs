@@ -5,6 +5,7 @@
 
 mod complete;
 mod injected;
+mod lane;
 mod request;
 mod timers;
 mod transmit;

@@ -281,7 +281,7 @@ impl Requester {
 
     /// Moves the cursor on, because its packet was sent.
     #[inline(always)]
-    fn advance(
+    pub(super) fn advance(
         &mut self,
         settings: &QpSettings,
         request: &RequestPacket,

@@ -3,6 +3,7 @@
 mod answered;
 mod check;
 mod duplicate;
+mod lane;
 #[cfg(any(test, kani))]
 mod proofs;
 mod refusal;

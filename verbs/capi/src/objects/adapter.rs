@@ -82,6 +82,7 @@ fn config_of(device: &Device, settings: &Settings, gids: Vec<GidEntry>) -> HcaCo
         adaptive_timeout: profile.adaptive_timer.timeout(),
         failures: profile.failures(),
         srd_order: srd_order(settings),
+        lanes: settings.lanes,
         carries_by_mrc: settings.mrc,
         planes: settings.planes,
         mrc_udp_port: settings.mrc_port,

@@ -2,6 +2,8 @@
 //! the message names. Messages of all services are assembled here; each service decides about the effect of a
 //! fault.
 
+mod lane;
+
 use crate::event::{QpEvent, Topic};
 use crate::host::{
     CountedOperation, Ended, Host, MemoryError, NoRecv, RecvWqe, RemoteKey, Tagged, TaggedStart, fault_of,
