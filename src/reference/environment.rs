@@ -53,6 +53,7 @@ const ROWS: [(&str, VariableMeaning); VARIABLES.len()] = [
         Sentence("Set by `pumice run --check-exit`: where the program leaves word that it has findings"),
     ),
     (settings::WIRE, Opt("--wire")),
+    (settings::COPY, Opt("--copy")),
     (settings::SRD_ORDER, Opt("--srd-order")),
     (settings::MRC, Opt("--mrc")),
     (settings::PLANES, Opt("--planes")),

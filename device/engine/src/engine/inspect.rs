@@ -125,6 +125,7 @@ impl Engine {
             state: entry.state().name().to_owned(),
             peer: peer.map(|peer| PeerView { address: peer.address, qpn: entry.peer.value() }),
             medium: peer.map(|peer| self.medium_to(peer)),
+            copy: peer.and_then(|peer| self.port.copies_to(peer)).map(Into::into),
             posted: entry.posted_sends.into(),
             ended: u64::from(entry.posted_sends).saturating_sub(outstanding),
             unsignaled: 0,
@@ -165,13 +166,15 @@ impl Engine {
         let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
         let object = |number: u32| Some(number).filter(|number| *number != NO_OBJECT);
         let own_receives = self.resources.own_receives(context.recv_queue);
+        let peer = qp.peer().map(|(address, qpn)| Peer { address, process: qpn.process() });
         QpView {
             qpn: context.qpn.value(),
             ordinal: context.ordinal,
             service: qp.qp_type().name().to_owned(),
             state: qp.state().name().to_owned(),
             peer: qp.peer().map(|(address, qpn)| PeerView { address, qpn: qpn.value() }),
-            medium: qp.peer().map(|(address, qpn)| self.medium_to(Peer { address, process: qpn.process() })),
+            medium: peer.map(|peer| self.medium_to(peer)),
+            copy: peer.and_then(|peer| self.port.copies_to(peer)).map(Into::into),
             posted,
             ended,
             unsignaled,

@@ -47,6 +47,7 @@ use pumice_model::port::directory::{DirectoryError, Occupant, ServiceDirectory, 
 use pumice_model::port::group::{
     ControlCommand, ForwardOutcome, PortCondition, ProcessGroup, SharedResources,
 };
+use pumice_model::port::copies::CopyReport;
 use pumice_model::port::limits::{Peer, PeerMedium, PortLimits};
 use pumice_model::port::traits::Port;
 use pumice_platform::object_summary::ObjectSummary;
@@ -334,6 +335,10 @@ impl<M: Medium> Port for SharedPort<M> {
             return PeerMedium::Udp("it is no process of this user in this network namespace");
         };
         self.same_host.medium_to(member)
+    }
+
+    fn copies_to(&self, peer: Peer) -> Option<CopyReport> {
+        self.same_host.copies_to(self.backlog.as_ref()?.find(peer)?)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

@@ -14,7 +14,7 @@ mod waits;
 use serde::{Deserialize, Serialize};
 
 pub use collect::{InspectedObjects, MAX_PAGES};
-pub use objects::{CqView, MAX_GROUPS, PeerView, QpView, SrqView};
+pub use objects::{CopyView, CqView, MAX_GROUPS, PeerView, QpView, SrqView};
 pub use process_status::{ProcessStatus, ProcessWait, WaitGraph, WaitReason, WaitVerdict};
 pub use wait_snapshot::{CqArming, CqSnapshot, StalledWait, ThreadActivity, WaitTarget, Waiter};
 pub use waits::{

@@ -11,6 +11,7 @@ use pumice_transport::path::{Flow, Path};
 
 use super::batch::{GsoBatch, ReceivedBatch, TransmitError};
 use super::group::ProcessGroup;
+use super::copies::CopyReport;
 use super::limits::{Peer, PeerMedium, PortLimits};
 
 /// A change of a link while its device runs.
@@ -79,6 +80,12 @@ pub trait Port: Send {
     fn medium_to(&self, peer: Peer) -> PeerMedium {
         let _ = peer;
         PeerMedium::Udp("the process does not share its UDP port")
+    }
+
+    /// Returns how long batches are copied to this peer, if they go through a ring.
+    fn copies_to(&self, peer: Peer) -> Option<CopyReport> {
+        let _ = peer;
+        None
     }
 
     /// Returns the descriptors to poll(2) for readability; empty for simulated ports. Changes on `join` and
@@ -241,6 +248,10 @@ impl<L: PortLayer> Port for L {
 
     fn medium_to(&self, peer: Peer) -> PeerMedium {
         self.below().medium_to(peer)
+    }
+
+    fn copies_to(&self, peer: Peer) -> Option<CopyReport> {
+        self.below().copies_to(peer)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

@@ -30,6 +30,7 @@ pub use pumice_platform::link_settings::{DirectionSettings, LinkSettings};
 pub use pumice_platform::probability::probability_ppm;
 use pumice_platform::similar::similar;
 
+pub use crate::port::copies::CopyMode;
 pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings, Marks};
 pub use error::SettingError;
 pub use log::{LogLevel, standard_error_is_free};
@@ -74,6 +75,8 @@ pub const PROFILE: &str = "PUMICE_PROFILE";
 pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
 /// The variable with the medium of packets to other processes of this host.
 pub const WIRE: &str = "PUMICE_WIRE";
+/// The variable with the way in which long messages are copied to other processes of this host.
+pub const COPY: &str = "PUMICE_COPY";
 /// The variable with the order in which messages of SRD leave.
 pub const SRD_ORDER: &str = "PUMICE_SRD_ORDER";
 /// The variable that makes MRC carry WRITEs of RC queue pairs, set to 1.
@@ -98,7 +101,7 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] reads.
-pub const VARIABLES: [&str; 33] = [
+pub const VARIABLES: [&str; 34] = [
     ADDR,
     DEVICE,
     DEVICES,
@@ -121,6 +124,7 @@ pub const VARIABLES: [&str; 33] = [
     CHECK_SUPPRESS,
     CHECK_MARK,
     WIRE,
+    COPY,
     SRD_ORDER,
     MRC,
     PLANES,
@@ -203,6 +207,8 @@ pub struct Settings {
     pub check: Option<CheckSettings>,
     /// The medium of packets to other processes of this host.
     pub wire: Wire,
+    /// The way in which long messages are copied to other processes of this host.
+    pub copy: CopyMode,
     /// The order in which messages of SRD leave.
     pub srd_order: SrdOrder,
     /// True if MRC carries WRITEs of RC queue pairs.
@@ -279,6 +285,7 @@ impl Settings {
             call_report: path(CALL_REPORT).map(PathBuf::from),
             check: CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &path)?,
             wire: text(WIRE)?.map_or(Ok(Wire::default()), wire)?,
+            copy: text(COPY)?.map_or(Ok(CopyMode::default()), copy)?,
             srd_order: text(SRD_ORDER)?.map_or(Ok(SrdOrder::default()), srd_order)?,
             mrc: text(MRC)?.is_some_and(|set| set != "0"),
             planes: text(PLANES)?.map_or(Ok(1), |value| planes(&value))?,
@@ -396,6 +403,10 @@ fn loss(value: &str) -> Result<u32, SettingError> {
 
 fn wire(value: String) -> Result<Wire, SettingError> {
     Wire::parse(&value).map_err(|problem| SettingError::new(WIRE, value, problem))
+}
+
+fn copy(value: String) -> Result<CopyMode, SettingError> {
+    CopyMode::parse(&value).map_err(|problem| SettingError::new(COPY, value, problem))
 }
 
 fn srd_order(value: String) -> Result<SrdOrder, SettingError> {
