@@ -19,8 +19,7 @@ fn is_harmless(c: char) -> bool {
 pub(crate) fn copied(copy: &CopyView) -> String {
     let rates = [("cached", copy.cached_bytes_per_s), ("streaming", copy.streaming_bytes_per_s)];
     let rates = rates.into_iter().filter_map(|(way, rate)| Some((way, rate?)));
-    let rates: String =
-        rates.map(|(way, rate)| format!(", {way} {:.1} GB/s", rate as f64 / 1e9)).collect();
+    let rates: String = rates.map(|(way, rate)| format!(", {way} {:.1} GB/s", rate as f64 / 1e9)).collect();
     format!("{}: {}{rates}", plain(&copy.way), plain(&copy.reason))
 }
 

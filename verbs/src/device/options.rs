@@ -257,8 +257,7 @@ impl DeviceOptions {
         let follows = self.addresses.is_empty();
         let wildcard = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let address = if let [only] = *self.addresses { only } else { wildcard };
-        let (exclusive, buffer_bytes, wire, copy) =
-            (self.exclusive, self.buffer_bytes, self.wire, self.copy);
+        let (exclusive, buffer_bytes, wire, copy) = (self.exclusive, self.buffer_bytes, self.wire, self.copy);
         let one_of_several = self.of_profile.as_ref().is_some_and(|own| own.is_one_of_several);
         let ports = Vec::new();
         let network = UdpNetwork { address, exclusive, buffer_bytes, wire, copy, one_of_several, ports };

@@ -109,7 +109,7 @@ impl<M: RingMemory> Producer<M> {
     ///
     /// # Errors
     /// Fails as [`has_room`](Producer::has_room) does.
-    #[cfg(any(test, kani))]
+    #[inline]
     pub(crate) fn push(&mut self, slot: &Slot, bytes: &[u8]) -> Result<RingPushOutcome, Broken> {
         self.push_by(slot, bytes, CopyWay::Cached)
     }

@@ -231,12 +231,7 @@ impl OpenRing {
     }
 
     #[inline]
-    fn put_numbered(
-        &mut self,
-        now_ns: u64,
-        number: u8,
-        batch: &GsoBatch<'_>,
-    ) -> Result<PutOutcome, Broken> {
+    fn put_numbered(&mut self, now_ns: u64, number: u8, batch: &GsoBatch<'_>) -> Result<PutOutcome, Broken> {
         let length_bytes = batch.bytes.len() as u32;
         let whole = if batch.segment_bytes == 0 { length_bytes } else { batch.segment_bytes as u32 };
         let slot = Slot {

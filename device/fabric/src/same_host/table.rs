@@ -143,7 +143,12 @@ pub(crate) struct SameHost {
 
 impl SameHost {
     /// Creates an empty table. With a reason against rings it stays empty.
-    pub(crate) fn new(member: MemberIndex, incarnation: u64, none: Option<NoRings>, copy: CopyMode) -> SameHost {
+    pub(crate) fn new(
+        member: MemberIndex,
+        incarnation: u64,
+        none: Option<NoRings>,
+        copy: CopyMode,
+    ) -> SameHost {
         let doorbell = match none {
             Some(reason) => Err(reason),
             None => EventFd::new().map_err(|_| NoRings::NoDescriptor),

@@ -43,11 +43,11 @@ use looped::LoopedGroups;
 use pumice_model::counters::Counters;
 use pumice_model::fates::partition::Partition;
 use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use pumice_model::port::copies::CopyReport;
 use pumice_model::port::directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 use pumice_model::port::group::{
     ControlCommand, ForwardOutcome, PortCondition, ProcessGroup, SharedResources,
 };
-use pumice_model::port::copies::CopyReport;
 use pumice_model::port::limits::{Peer, PeerMedium, PortLimits};
 use pumice_model::port::traits::Port;
 use pumice_platform::object_summary::ObjectSummary;

@@ -64,7 +64,14 @@ pub struct SharedPortConfig {
 impl SharedPortConfig {
     /// Creates the configuration of a UDP port that is shared through the user's registry, without rings.
     pub fn new(udp: UdpConfig) -> SharedPortConfig {
-        SharedPortConfig { udp, folder: None, udp_only: true, copy: CopyMode::Auto, counts_apart: false, ports: Vec::new() }
+        SharedPortConfig {
+            udp,
+            folder: None,
+            udp_only: true,
+            copy: CopyMode::Auto,
+            counts_apart: false,
+            ports: Vec::new(),
+        }
     }
 }
 

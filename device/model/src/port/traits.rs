@@ -10,8 +10,8 @@ use pumice_platform::link_settings::LinkSettings;
 use pumice_transport::path::{Flow, Path};
 
 use super::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use super::group::ProcessGroup;
 use super::copies::CopyReport;
+use super::group::ProcessGroup;
 use super::limits::{Peer, PeerMedium, PortLimits};
 
 /// A change of a link while its device runs.
