@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use pumice_model::fates::live::FaultCommand;
 use pumice_model::inspect::{
-    InspectCursor, InspectPage, List, ListenView, MAX_GROUPS, ObjectTotals, PageWriter, PeerView, QpView,
-    WaitReporter,
+    CopyView, InspectCursor, InspectPage, List, ListenView, MAX_GROUPS, ObjectTotals, PageWriter, PeerView,
+    QpView, WaitReporter,
 };
+use pumice_model::port::copies::CopyReport;
 use pumice_model::port::limits::{Peer, PeerMedium};
 use pumice_transport::cm::ListenScope;
 use pumice_transport::qp::QpStatistics;
@@ -109,6 +110,14 @@ impl Engine {
         }
     }
 
+    /// Returns how long messages are copied to a peer, if they go through shared memory.
+    fn copies_to(&self, peer: Peer) -> Option<CopyView> {
+        let CopyReport { way, reason, cached_bytes_per_s, streaming_bytes_per_s } =
+            self.port.copies_to(peer)?;
+        let (way, reason) = (way.name().to_owned(), reason.why().to_owned());
+        Some(CopyView { way, reason, cached_bytes_per_s, streaming_bytes_per_s })
+    }
+
     /// Describes an MRC queue pair, or the twin of an RC queue pair.
     fn mrc_view(&self, entry: &MrcEntry) -> QpView {
         let MrcEntry { context, traffic, capacity, .. } = entry;
@@ -125,7 +134,7 @@ impl Engine {
             state: entry.state().name().to_owned(),
             peer: peer.map(|peer| PeerView { address: peer.address, qpn: entry.peer.value() }),
             medium: peer.map(|peer| self.medium_to(peer)),
-            copy: peer.and_then(|peer| self.port.copies_to(peer)).map(Into::into),
+            copy: peer.and_then(|peer| self.copies_to(peer)),
             posted: entry.posted_sends.into(),
             ended: u64::from(entry.posted_sends).saturating_sub(outstanding),
             unsignaled: 0,
@@ -174,7 +183,7 @@ impl Engine {
             state: qp.state().name().to_owned(),
             peer: qp.peer().map(|(address, qpn)| PeerView { address, qpn: qpn.value() }),
             medium: peer.map(|peer| self.medium_to(peer)),
-            copy: peer.and_then(|peer| self.port.copies_to(peer)).map(Into::into),
+            copy: peer.and_then(|peer| self.copies_to(peer)),
             posted,
             ended,
             unsignaled,

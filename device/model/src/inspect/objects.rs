@@ -4,8 +4,6 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::port::copies::CopyReport;
-
 /// Most multicast groups of a queue pair that a view contains.
 pub const MAX_GROUPS: usize = 2;
 
@@ -29,14 +27,6 @@ pub struct CopyView {
     pub cached_bytes_per_s: Option<u64>,
     /// Measured rate past the cache, in bytes per second.
     pub streaming_bytes_per_s: Option<u64>,
-}
-
-impl From<CopyReport> for CopyView {
-    fn from(report: CopyReport) -> CopyView {
-        let CopyReport { way, reason, cached_bytes_per_s, streaming_bytes_per_s } = report;
-        let (way, reason) = (way.name().to_owned(), reason.why().to_owned());
-        CopyView { way, reason, cached_bytes_per_s, streaming_bytes_per_s }
-    }
 }
 
 /// A queue pair. Its counts begin at 0 when the queue pair is created; `posted`, `ended` and `received` begin

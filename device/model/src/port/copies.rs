@@ -37,7 +37,8 @@ impl CopyMode {
 /// The way in which a producer writes long batches into a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CopyWay {
-    /// Ordinary stores: the bytes stay in the cache of the producer's core, from which the consumer gets them.
+    /// Ordinary stores: the bytes stay in the cache of the producer's core, from which the consumer gets
+    /// them.
     #[default]
     Cached,
     /// Non-temporal stores: the bytes leave the producer's core at once, and the consumer gets them from
