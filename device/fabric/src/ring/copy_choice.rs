@@ -220,7 +220,8 @@ impl Trial {
 }
 
 impl Window {
-    /// Counts a batch, and returns the rate of the window in bytes per second when it is complete.
+    /// Counts a batch, and returns the rate of the window in bytes per second when it is complete: the rate at
+    /// which the consumer took what was written, because a ring that fills hides a slow consumer.
     ///
     /// The time of a batch lasts to the beginning of the next one, if the consumer had work all the while.
     /// Else the consumer is the faster side, and only the producer's copy counts, not what the program waits.
@@ -237,7 +238,7 @@ impl Window {
                 let is_busy = put.taken_bytes < put.written_bytes;
                 let until_ns = if is_busy { put.begun_ns } else { last.ended_ns };
                 *busy_ns = busy_ns.saturating_add(until_ns.saturating_sub(last.begun_ns));
-                *bytes += u64::from(last.length_bytes);
+                *bytes = bytes.saturating_add(put.taken_bytes.saturating_sub(last.taken_bytes));
                 *last = put;
                 if *bytes >= WINDOW_BYTES {
                     let rate = u128::from(*bytes) * 1_000_000_000 / u128::from((*busy_ns).max(1));
