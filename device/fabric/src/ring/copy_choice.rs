@@ -220,7 +220,7 @@ impl Trial {
 }
 
 impl Window {
-    /// Counts a batch, and returns the rate of the window in bytes per second when it is complete: the rate at
+    /// Counts a batch, and returns the rate of the window in bytes per second when it is complete: that at
     /// which the consumer took what was written, because a ring that fills hides a slow consumer.
     ///
     /// The time of a batch lasts to the beginning of the next one, if the consumer had work all the while.
