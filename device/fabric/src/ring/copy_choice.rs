@@ -126,7 +126,7 @@ impl CopyChoice {
             (CopyMode::Cached, _) => (CopyWay::Cached, State::Fixed(CopyReason::Set)),
             (CopyMode::Streaming, _) => (CopyWay::Streaming, State::Fixed(CopyReason::Set)),
             (CopyMode::Auto, Some(reason)) => (CopyWay::Cached, State::Fixed(reason)),
-            (CopyMode::Auto, None) => (CopyWay::Cached, Trial::new(CopyWay::Cached, false)),
+            (CopyMode::Auto, None) => (CopyWay::Cached, State::Trying(Trial::new(CopyWay::Cached, false))),
         };
         CopyChoice { way, state, rates: [None; 2], run: Run::default() }
     }
@@ -156,7 +156,7 @@ impl CopyChoice {
         if let State::Settled { left_bytes } = &mut self.state {
             *left_bytes = left_bytes.saturating_sub(length_bytes.into());
             if *left_bytes == 0 {
-                self.state = Trial::new(self.way, true);
+                self.state = State::Trying(Trial::new(self.way, true));
             }
         }
     }
@@ -205,10 +205,10 @@ impl CopyChoice {
 }
 
 impl Trial {
-    /// Returns the state of a trial that begins with the usual way.
-    fn new(usual: CopyWay, is_review: bool) -> State {
+    /// Creates a trial that begins with the usual way.
+    fn new(usual: CopyWay, is_review: bool) -> Trial {
         let windows_left = if is_review { 2 } else { 2 * ROUNDS };
-        State::Trying(Trial { usual, is_review, windows_left, best: [None; 2], window: Window::New })
+        Trial { usual, is_review, windows_left, best: [None; 2], window: Window::New }
     }
 
     /// Reports whether the way that is not the usual one is clearly faster.
