@@ -23,7 +23,7 @@ use pumice_model::event::{Subscribers, Topics};
 use pumice_model::network::link::Link;
 use pumice_model::network::topology::Topology;
 use pumice_model::port::traits::Port;
-use pumice_model::settings::Wire;
+use pumice_model::settings::{CopyMode, Wire};
 use pumice_model::shuffle::{Shuffle, ShuffleOptions};
 use pumice_platform::clock::Clock;
 use pumice_platform::outside;
@@ -91,6 +91,8 @@ pub struct UdpNetwork {
     pub buffer_bytes: Option<usize>,
     /// Medium by which packets reach other processes of this host.
     pub wire: Wire,
+    /// Way in which long messages are copied to other processes of this host.
+    pub copy: CopyMode,
     /// The process has other devices on other addresses, which its published counters are kept apart from.
     pub one_of_several: bool,
     /// Addresses of the device's ports, if it has two; `address` is that of all then.
@@ -189,6 +191,7 @@ impl Opening {
         } else {
             let share = SharedPortConfig {
                 udp_only: network.wire == Wire::Udp,
+                copy: network.copy,
                 counts_apart: network.one_of_several,
                 ports: network.ports.clone(),
                 ..SharedPortConfig::new(udp)

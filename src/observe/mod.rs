@@ -19,7 +19,7 @@ pub(crate) use live::{LiveDevice, NoOutput, RecordingTime, milliseconds, nanosec
 pub(crate) use progress::{ProgressDisplay, ProgressReader};
 pub(crate) use rates::{ProcessRates, QpRates, rates};
 pub(crate) use selected::{ProcessSelection, RecordResult, SelectedDevice, live_time};
-pub(crate) use words::{plain, program, quantity, round_trip};
+pub(crate) use words::{copied, plain, program, quantity, round_trip};
 
 /// A snapshot of all processes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -138,6 +138,7 @@ pub(crate) mod tests {
             state: "RTS".to_owned(),
             peer: Some(PeerView { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), qpn: 0x02_0011 }),
             medium: Some("shared memory".to_owned()),
+            copy: None,
             posted: 0,
             ended: 0,
             unsignaled: 0,

@@ -1,6 +1,8 @@
 //! Formats names and numbers for people. Names come from other processes: characters that could move the
 //! cursor of a terminal, or hide text, are replaced.
 
+use pumice_device::inspect::CopyView;
+
 /// Replaces the characters that would control a terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if is_harmless(c) { c } else { '?' }).collect()
@@ -11,6 +13,14 @@ fn is_harmless(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         && !matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Returns how long messages are copied: the way, the reason, and what was measured.
+pub(crate) fn copied(copy: &CopyView) -> String {
+    let rates = [("cached", copy.cached_bytes_per_s), ("streaming", copy.streaming_bytes_per_s)];
+    let rates = rates.into_iter().filter_map(|(way, rate)| Some((way, rate?)));
+    let rates: String = rates.map(|(way, rate)| format!(", {way} {:.1} GB/s", rate as f64 / 1e9)).collect();
+    format!("{}: {}{rates}", plain(&copy.way), plain(&copy.reason))
 }
 
 /// Returns the name of a process, if it is in this PID namespace.
@@ -67,6 +77,19 @@ mod tests {
     #[test]
     fn names_do_not_move_the_cursor() {
         assert_eq!(plain("a\u{1b}[2Jb\r\u{7}\u{9b}c\u{202e}d\u{200b}é"), "a?[2Jb???c?d?é");
+    }
+
+    #[test]
+    fn copies_have_a_way_a_reason_and_rates() {
+        let mut copy = CopyView {
+            way: "cached".to_owned(),
+            reason: "nothing\u{1b} yet".to_owned(),
+            cached_bytes_per_s: None,
+            streaming_bytes_per_s: None,
+        };
+        assert_eq!(copied(&copy), "cached: nothing? yet");
+        (copy.cached_bytes_per_s, copy.streaming_bytes_per_s) = (Some(2_549_000_000), Some(17_000_000_000));
+        assert_eq!(copied(&copy), "cached: nothing? yet, cached 2.5 GB/s, streaming 17.0 GB/s");
     }
 
     #[test]

@@ -60,6 +60,7 @@ const ROWS: [(&str, VariableMeaning); VARIABLES.len()] = [
              nothing has to be decided; nothing but speed shows the difference",
         ),
     ),
+    (settings::COPY, Opt("--copy")),
     (settings::SRD_ORDER, Opt("--srd-order")),
     (settings::MRC, Opt("--mrc")),
     (settings::PLANES, Opt("--planes")),

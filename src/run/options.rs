@@ -211,6 +211,10 @@ pub(crate) struct RunOptions {
     /// programs may use it, which tcpdump does not see), or udp [default: auto]
     #[arg(long, value_name = "WIRE")]
     pub(crate) wire: Option<String>,
+    /// How long messages are copied to this user's other processes on this host: auto (the faster way, which
+    /// is measured), cached (through the cache) or streaming (past it) [default: auto]
+    #[arg(long, value_name = "WAY")]
+    pub(crate) copy: Option<String>,
     /// Order in which messages of SRD leave, of a device that looks like EFA: seed, in-order or reverse
     /// [default: seed, by which they overtake each other]
     #[arg(long, value_name = "ORDER")]
@@ -295,6 +299,7 @@ impl RunOptions {
             text(settings::TAG, &self.tag),
             text(settings::LOG, &self.log),
             text(settings::WIRE, &self.wire),
+            text(settings::COPY, &self.copy),
             text(settings::SRD_ORDER, &self.srd_order),
             text(settings::PLANES, &self.planes),
             text(settings::MRC_PORT, &self.mrc_port),
@@ -364,6 +369,7 @@ impl RunOptions {
             settings::CHECK_FORMAT => ("--check-format", self.check.check_format.is_some()),
             settings::CHECK_SUPPRESS => ("--suppress", self.check.suppress.is_some()),
             settings::WIRE => ("--wire", self.wire.is_some()),
+            settings::COPY => ("--copy", self.copy.is_some()),
             settings::SRD_ORDER => ("--srd-order", self.srd_order.is_some()),
             settings::MRC => ("--mrc", self.mrc),
             settings::PLANES => ("--planes", self.planes.is_some()),

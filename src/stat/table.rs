@@ -7,7 +7,7 @@ use pumice_transport::wire::Qpn;
 
 use super::counters::meaning;
 use super::options::StatOptions;
-use crate::observe::{ProcessView, plain, round_trip};
+use crate::observe::{ProcessView, copied, plain, round_trip};
 
 /// Maximum number of queue pairs of one process that are shown without `--all`.
 const MAX_QPS: usize = 16;
@@ -59,6 +59,9 @@ fn queue_pairs(objects: &InspectedObjects, most: usize, out: &mut dyn Write) -> 
         }
         if let Some(medium) = &qp.medium {
             writeln!(out, "    by {}", plain(medium))?;
+        }
+        if let Some(copy) = &qp.copy {
+            writeln!(out, "    long messages copied {}", copied(copy))?;
         }
         if let Some(error) = &qp.last_error {
             writeln!(out, "    last error: {}", plain(error))?;

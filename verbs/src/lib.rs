@@ -166,7 +166,7 @@ pub use pumice_device::platform::table::Handle;
 pub use pumice_device::port::{
     EcnMarking, Fabric, FabricConfig, FabricStats, Link, LinkDirection, PortError, Topology,
 };
-pub use pumice_device::settings::Wire;
+pub use pumice_device::settings::{CopyMode, Wire};
 pub use pumice_transport::host::Counter;
 pub use pumice_transport::mad::RejectReason;
 pub use pumice_transport::qp::{AttributeMask, ModifyError, PostError, QpAttributes};

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::hca::HcaConfig;
 use pumice_device::opening::{Opening, UdpNetwork};
-use pumice_device::settings::Wire;
+use pumice_device::settings::{CopyMode, Wire};
 use pumice_device::sharing::inspect;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
@@ -55,6 +55,7 @@ pub(crate) fn run() {
         exclusive: false,
         buffer_bytes: None,
         wire,
+        copy: CopyMode::default(),
         one_of_several: false,
         ports: Vec::new(),
     };

@@ -19,7 +19,7 @@ use pumice_device::outside::output_file::{OutputFile, complete_lines, on_standar
 use pumice_device::platform::limits::Limits;
 use pumice_device::port::{Link, Topology};
 use pumice_device::profile::{AdaptiveTimer, Failures, QpnReuse};
-use pumice_device::settings::Wire;
+use pumice_device::settings::{CopyMode, Wire};
 use pumice_device::shuffle::{Placement, ShuffleOptions};
 use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_private};
 use pumice_transport::qp::Congestion;
@@ -55,6 +55,7 @@ pub struct DeviceOptions {
     buffer_bytes: Option<usize>,
     wire: Wire,
     without_lanes: bool,
+    copy: CopyMode,
     link: Option<Link>,
     topology: Option<Arc<Topology>>,
     pub(super) of_profile: Option<ProfileSettings>,
@@ -228,6 +229,13 @@ impl DeviceOptions {
         self
     }
 
+    /// Sets the way in which long messages are copied to other processes of this user: by default
+    /// [`CopyMode::Auto`], the faster one, which the first messages to each process find out.
+    pub fn copy(mut self, copy: CopyMode) -> DeviceOptions {
+        self.copy = copy;
+        self
+    }
+
     /// Sets the device's link in each direction: rate, delay, jitter, a bounded queue, ECN marks. Packets
     /// from one device to another pass two links, that of each. In a simulation the link adds to what the
     /// fabric does, exact to the nanosecond.
@@ -257,10 +265,10 @@ impl DeviceOptions {
         let follows = self.addresses.is_empty();
         let wildcard = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let address = if let [only] = *self.addresses { only } else { wildcard };
-        let (exclusive, buffer_bytes, wire) = (self.exclusive, self.buffer_bytes, self.wire);
+        let (exclusive, buffer_bytes, wire, copy) = (self.exclusive, self.buffer_bytes, self.wire, self.copy);
         let one_of_several = self.of_profile.as_ref().is_some_and(|own| own.is_one_of_several);
         let ports = Vec::new();
-        let network = UdpNetwork { address, exclusive, buffer_bytes, wire, one_of_several, ports };
+        let network = UdpNetwork { address, exclusive, buffer_bytes, wire, copy, one_of_several, ports };
         let name = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
         let mut opening = self.into_opening(name, gids);
         opening.hca.subscribers.extend(subscriber);

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use pumice_model::fates::live::FaultCommand;
 use pumice_model::inspect::{
-    InspectCursor, InspectPage, List, ListenView, MAX_GROUPS, ObjectTotals, PageWriter, PeerView, QpView,
-    WaitReporter,
+    CopyView, InspectCursor, InspectPage, List, ListenView, MAX_GROUPS, ObjectTotals, PageWriter, PeerView,
+    QpView, WaitReporter,
 };
+use pumice_model::port::copies::CopyReport;
 use pumice_model::port::limits::{Peer, PeerMedium};
 use pumice_transport::cm::ListenScope;
 use pumice_transport::qp::QpStatistics;
@@ -109,6 +110,14 @@ impl Engine {
         }
     }
 
+    /// Returns how long messages are copied to a peer, if they go through shared memory.
+    pub(super) fn copies_to(&self, peer: Peer) -> Option<CopyView> {
+        let CopyReport { way, reason, cached_bytes_per_s, streaming_bytes_per_s } =
+            self.port.copies_to(peer)?;
+        let (way, reason) = (way.name().to_owned(), reason.why().to_owned());
+        Some(CopyView { way, reason, cached_bytes_per_s, streaming_bytes_per_s })
+    }
+
     fn view(&self, entry: &QpEntry) -> QpView {
         let QpEntry { qp, traffic, .. } = entry;
         let QpStatistics { posted, ended, received, unsignaled, .. } = qp.statistics();
@@ -118,13 +127,15 @@ impl Engine {
         let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
         let object = |number: u32| Some(number).filter(|number| *number != NO_OBJECT);
         let own_receives = self.resources.own_receives(context.recv_queue);
+        let peer = qp.peer().map(|(address, qpn)| Peer { address, process: qpn.process() });
         QpView {
             qpn: context.qpn.value(),
             ordinal: context.ordinal,
             service: qp.qp_type().name().to_owned(),
             state: qp.state().name().to_owned(),
             peer: qp.peer().map(|(address, qpn)| PeerView { address, qpn: qpn.value() }),
-            medium: qp.peer().map(|(address, qpn)| self.medium_to(Peer { address, process: qpn.process() })),
+            medium: peer.map(|peer| self.medium_to(peer)),
+            copy: peer.and_then(|peer| self.copies_to(peer)),
             posted,
             ended,
             unsignaled,

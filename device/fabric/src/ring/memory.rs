@@ -21,6 +21,11 @@ pub(crate) trait RingMemory {
     /// Copies bytes to an offset in the data. The caller does not go beyond the end.
     fn write(&self, offset: usize, bytes: &[u8]);
 
+    /// Copies bytes as [`write`](RingMemory::write) does, past the cache where the processor can.
+    fn stream(&self, offset: usize, bytes: &[u8]) {
+        self.write(offset, bytes);
+    }
+
     /// Copies bytes from an offset in the data. The caller does not go beyond the end.
     fn read(&self, offset: usize, bytes: &mut [u8]);
 }

@@ -21,6 +21,7 @@
 //! **Invariant**: a side may stop at any instruction. What it wrote then is either a whole slot or none.
 
 mod consumer;
+mod copy_choice;
 mod geometry;
 mod memory;
 mod producer;
@@ -31,6 +32,7 @@ mod slot;
 mod tests;
 
 pub(crate) use consumer::Consumer;
+pub(crate) use copy_choice::{CopyChoice, TimedPut};
 pub(crate) use geometry::{Geometry, LINE_WORDS};
 pub(crate) use memory::RingMemory;
 pub(crate) use producer::{Producer, RingPushOutcome};

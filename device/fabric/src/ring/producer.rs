@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use pumice_model::port::copies::CopyWay;
 use pumice_platform::word::AtomicWord;
 
 use super::Broken;
@@ -94,12 +95,36 @@ impl<M: RingMemory> Producer<M> {
         Ok(())
     }
 
-    /// Writes a batch, whose length is that of `bytes`.
+    /// Returns the numbers of data bytes that were written, and that the consumer has taken by now, since the
+    /// beginning.
+    ///
+    /// # Errors
+    /// Fails as [`has_room`](Producer::has_room) does.
+    pub(crate) fn progress(&mut self) -> Result<(u64, u64), Broken> {
+        self.look()?;
+        Ok((self.written.bytes, self.taken.bytes))
+    }
+
+    /// Writes a batch, whose length is that of `bytes`, by ordinary stores.
     ///
     /// # Errors
     /// Fails as [`has_room`](Producer::has_room) does.
     #[inline]
     pub(crate) fn push(&mut self, slot: &Slot, bytes: &[u8]) -> Result<RingPushOutcome, Broken> {
+        self.push_by(slot, bytes, CopyWay::Cached)
+    }
+
+    /// Writes a batch, whose length is that of `bytes`; `way`: how, if it does not fit in its slot.
+    ///
+    /// # Errors
+    /// Fails as [`has_room`](Producer::has_room) does.
+    #[inline]
+    pub(crate) fn push_by(
+        &mut self,
+        slot: &Slot,
+        bytes: &[u8],
+        way: CopyWay,
+    ) -> Result<RingPushOutcome, Broken> {
         let data_bytes = if slot.is_inline() { 0 } else { slot.length_bytes };
         if !self.has_room(1, data_bytes)? {
             return Ok(RingPushOutcome::Full);
@@ -112,7 +137,7 @@ impl<M: RingMemory> Producer<M> {
                 to.store(word, Ordering::Relaxed);
             }
         } else {
-            self.write_data(bytes);
+            self.write_data(bytes, way);
         }
         lengths.store(second, Ordering::Relaxed);
         lap.store(first, Ordering::Release);
@@ -125,13 +150,17 @@ impl<M: RingMemory> Producer<M> {
         Ok(if wakes { RingPushOutcome::DoneWake } else { RingPushOutcome::Done })
     }
 
-    fn write_data(&self, bytes: &[u8]) {
+    fn write_data(&self, bytes: &[u8], way: CopyWay) {
         let offset = self.geometry.data_offset(self.written.bytes);
         let to_end = self.geometry.data_bytes() as usize - offset;
         let (first, rest) = bytes.split_at(bytes.len().min(to_end));
-        self.memory.write(offset, first);
+        let write = |offset, bytes| match way {
+            CopyWay::Cached => self.memory.write(offset, bytes),
+            CopyWay::Streaming => self.memory.stream(offset, bytes),
+        };
+        write(offset, first);
         if !rest.is_empty() {
-            self.memory.write(0, rest);
+            write(0, rest);
         }
     }
 }

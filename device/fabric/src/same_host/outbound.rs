@@ -1,13 +1,14 @@
 //! The way to another process: a ring, or the reason why there is none.
 
 use pumice_model::port::batch::GsoBatch;
+use pumice_model::port::copies::{CopyReport, CopyWay};
 use pumice_platform::outside::event_fd::EventFd;
 use pumice_transport::path::Path;
 
 use super::message::RingRefusal;
 use super::paths::{BatchPath, PathNumber, PathNumbers};
-use crate::ring::{Broken, Geometry, Producer, RingPushOutcome, Slot, SlotKind};
-use crate::system::RingPages;
+use crate::ring::{Broken, CopyChoice, Geometry, Producer, RingPushOutcome, Slot, SlotKind, TimedPut};
+use crate::system::{self, RingPages};
 
 /// Time that an answer to an invitation is awaited, in nanoseconds.
 const INVITATION_TIMEOUT_NS: u64 = 1_000_000_000;
@@ -99,6 +100,7 @@ pub(super) struct OpenRing {
     producer: Producer<RingPages>,
     paths: PathNumbers,
     doorbell: EventFd,
+    copies: CopyChoice,
     /// Incarnation number of the consumer.
     pub(super) incarnation: u64,
     /// Time since which the ring has had no room.
@@ -121,12 +123,14 @@ impl OpenRing {
         producer: Producer<RingPages>,
         doorbell: EventFd,
         incarnation: u64,
+        copies: CopyChoice,
     ) -> OpenRing {
         OpenRing {
             number,
             producer,
             paths: PathNumbers::default(),
             doorbell,
+            copies,
             incarnation,
             full_since_ns: None,
             checked_ns: 0,
@@ -136,6 +140,11 @@ impl OpenRing {
     /// Returns the number of the ring among those of this process.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Returns what is known about the copies of long batches.
+    pub(super) fn copies(&self) -> CopyReport {
+        self.copies.report()
     }
 
     /// Returns the size of the ring.
@@ -163,6 +172,8 @@ impl OpenRing {
         let has_room = self.producer.has_room(2, batch_bytes) == Ok(true);
         if has_room {
             self.full_since_ns = None;
+        } else {
+            self.copies.note_full();
         }
         has_room
     }
@@ -178,6 +189,7 @@ impl OpenRing {
             self.full_since_ns = None;
             return Ok(RingRoom::Yes);
         }
+        self.copies.note_full();
         let since_ns = *self.full_since_ns.get_or_insert(now_ns);
         if now_ns.saturating_sub(since_ns) >= PATIENCE_NS {
             return Ok(RingRoom::Yes);
@@ -194,7 +206,7 @@ impl OpenRing {
     /// # Errors
     /// Fails if the consumer wrote an invalid value.
     #[inline]
-    pub(super) fn put(&mut self, batch: &GsoBatch<'_>) -> Result<PutOutcome, Broken> {
+    pub(super) fn put(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<PutOutcome, Broken> {
         let number = match self.paths.find_of_series(batch.series, batch.path) {
             PathNumber::Known(number) => number,
             PathNumber::New(number) => {
@@ -204,22 +216,22 @@ impl OpenRing {
                 number
             }
         };
-        self.put_numbered(number, batch)
+        self.put_numbered(now_ns, number, batch)
     }
 
     /// Puts a batch whose path was described into the ring, as [`OpenRing::put`] does. Returns `None` if the
     /// path was not described, or if the consumer wrote an invalid value, which [`OpenRing::put`] finds
     /// again.
     #[inline]
-    pub(super) fn put_on_known_path(&mut self, batch: &GsoBatch<'_>) -> Option<PutOutcome> {
+    pub(super) fn put_on_known_path(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Option<PutOutcome> {
         let PathNumber::Known(number) = self.paths.find_of_series(batch.series, batch.path) else {
             return None;
         };
-        self.put_numbered(number, batch).ok()
+        self.put_numbered(now_ns, number, batch).ok()
     }
 
     #[inline]
-    fn put_numbered(&mut self, number: u8, batch: &GsoBatch<'_>) -> Result<PutOutcome, Broken> {
+    fn put_numbered(&mut self, now_ns: u64, number: u8, batch: &GsoBatch<'_>) -> Result<PutOutcome, Broken> {
         let length_bytes = batch.bytes.len() as u32;
         let whole = if batch.segment_bytes == 0 { length_bytes } else { batch.segment_bytes as u32 };
         let slot = Slot {
@@ -228,7 +240,10 @@ impl OpenRing {
             segment_bytes: whole.min(length_bytes),
             length_bytes,
         };
-        self.push(&slot, batch.bytes)
+        match self.copies.way_of(now_ns, length_bytes) {
+            None => self.push(&slot, batch.bytes, CopyWay::Cached),
+            Some(way) => self.push_long(&slot, batch.bytes, way),
+        }
     }
 
     #[cold]
@@ -236,16 +251,34 @@ impl OpenRing {
         let Some(bytes) = BatchPath::of(path).encode() else { return Ok(PutOutcome::Lost) };
         let length_bytes = bytes.len() as u32;
         let slot = Slot { kind: SlotKind::Path, path: number, segment_bytes: length_bytes, length_bytes };
-        let put = self.push(&slot, &bytes)?;
+        let put = self.push(&slot, &bytes, CopyWay::Cached)?;
         if put == PutOutcome::Done {
             self.paths.learn(path);
         }
         Ok(put)
     }
 
+    /// Puts a batch of a long message into the ring, and times it while that decides between the ways.
+    fn push_long(&mut self, slot: &Slot, bytes: &[u8], way: CopyWay) -> Result<PutOutcome, Broken> {
+        if !self.copies.is_timed() {
+            let outcome = self.push(slot, bytes, way)?;
+            self.copies.note(slot.length_bytes);
+            return Ok(outcome);
+        }
+        let begun_ns = system::monotonic_ns();
+        let (written_bytes, taken_bytes) = self.producer.progress()?;
+        let outcome = self.push(slot, bytes, way)?;
+        let ended_ns = system::monotonic_ns();
+        if outcome == PutOutcome::Done {
+            let length_bytes = slot.length_bytes;
+            self.copies.note_timed(TimedPut { begun_ns, ended_ns, length_bytes, written_bytes, taken_bytes });
+        }
+        Ok(outcome)
+    }
+
     #[inline]
-    fn push(&mut self, slot: &Slot, bytes: &[u8]) -> Result<PutOutcome, Broken> {
-        match self.producer.push(slot, bytes)? {
+    fn push(&mut self, slot: &Slot, bytes: &[u8], way: CopyWay) -> Result<PutOutcome, Broken> {
+        match self.producer.push_by(slot, bytes, way)? {
             RingPushOutcome::Done => {}
             RingPushOutcome::DoneWake => self.doorbell.set(),
             RingPushOutcome::Full => return Ok(PutOutcome::Lost),

@@ -3,8 +3,10 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use pumice_model::port::batch::{GsoBatch, ReceivedBatch};
+use pumice_model::port::copies::{CopyMode, CopyReason, CopyReport};
 use pumice_model::port::limits::{PacketCost, PeerMedium, PortLimits};
 use pumice_platform::outside::event_fd::EventFd;
+use pumice_platform::outside::world;
 use pumice_transport::path::Path;
 use pumice_transport::wire::ProcessIndex;
 
@@ -12,16 +14,17 @@ use super::inbound::{BatchBuffer, InboundRing};
 use super::message::{RingMessage, RingRefusal};
 use super::outbound::{Closed, OpenRing, OutboundRing, PutOutcome, RingRoom};
 use crate::members::member_index::{BANKS, MemberIndex, NUMBERS_OF_BANK};
-use crate::ring::{Consumer, Geometry, MAX_BATCH_BYTES, Producer};
-use crate::system::{RingFile, RingPages};
+use crate::ring::{Consumer, CopyChoice, Geometry, MAX_BATCH_BYTES, Producer};
+use crate::system::{self, RingFile, RingPages};
 
 /// Number of rings that other processes may send through: one for each process, and old ones that are being
 /// emptied.
 const MAX_INBOUND: usize = 512;
 /// Number of rings to other processes. Batches to further processes go by UDP.
 const MAX_OUTBOUND: usize = 512;
-/// Length of a batch, in bytes: small enough to stay in the first-level cache between two copies.
-const BATCH_BYTES: usize = 16 << 10;
+/// Length of a batch, in bytes: four packets of 4096 bytes with their headers, which stay in the first-level
+/// cache between two copies.
+const BATCH_BYTES: usize = 4 * (4096 + 64);
 /// Cost of a batch in a ring: its bytes, and a share of the slots.
 const RING_COST: PacketCost = PacketCost { least_bytes: 256, factor: 1, overhead_bytes: 64 };
 /// Slots and data bytes of a ring, for the first rings, for some more, and for all others: a process may have
@@ -95,6 +98,15 @@ impl NoRings {
     }
 }
 
+/// Returns the reason why ways of copying are not compared; `None` if they are.
+fn only_way() -> Option<CopyReason> {
+    match (system::can_stream(), world::is_in_world()) {
+        (false, _) => Some(CopyReason::OnlyWay),
+        (true, true) => Some(CopyReason::World),
+        (true, false) => None,
+    }
+}
+
 /// Result of polling the rings.
 #[derive(Debug)]
 pub(crate) enum RingReceive {
@@ -117,6 +129,8 @@ pub(crate) struct SameHost {
     incarnation: u64,
     /// Bell that other processes ring; without it there are no rings.
     doorbell: Result<EventFd, NoRings>,
+    /// Way in which long batches are copied into the rings to other processes.
+    copy: CopyMode,
     /// Ways to other processes, by bank (only banks that were needed) and by process index.
     outbound: [Option<Box<BankLinks>>; BANKS],
     inbound: Vec<InboundRing>,
@@ -129,7 +143,12 @@ pub(crate) struct SameHost {
 
 impl SameHost {
     /// Creates an empty table. With a reason against rings it stays empty.
-    pub(crate) fn new(member: MemberIndex, incarnation: u64, none: Option<NoRings>) -> SameHost {
+    pub(crate) fn new(
+        member: MemberIndex,
+        incarnation: u64,
+        none: Option<NoRings>,
+        copy: CopyMode,
+    ) -> SameHost {
         let doorbell = match none {
             Some(reason) => Err(reason),
             None => EventFd::new().map_err(|_| NoRings::NoDescriptor),
@@ -138,6 +157,7 @@ impl SameHost {
             member,
             incarnation,
             doorbell,
+            copy,
             outbound: Default::default(),
             inbound: Vec::new(),
             turn: 0,
@@ -256,6 +276,14 @@ impl SameHost {
         PeerMedium::Udp(why)
     }
 
+    /// Returns what is known about the copies of long batches to a process, if they go through a ring.
+    pub(crate) fn copies_to(&self, member: MemberIndex) -> Option<CopyReport> {
+        match self.peer_link(member)? {
+            Some(OutboundRing::Open(ring)) => Some(ring.copies()),
+            _ => None,
+        }
+    }
+
     /// Reports whether a process should be invited now.
     #[inline]
     pub(crate) fn invites(&self, now_ns: u64, member: MemberIndex) -> bool {
@@ -364,6 +392,7 @@ impl SameHost {
 
     /// Notes that a process has accepted the ring.
     fn accepted(&mut self, from: MemberIndex, number: u64, incarnation: u64, doorbell: Option<OwnedFd>) {
+        let copies = CopyChoice::new(self.copy, only_way());
         let Some(peer_link) = self.peer_link_mut(from) else { return };
         let is_answer =
             matches!(peer_link, Some(OutboundRing::Invited { number: asked, .. }) if *asked == number);
@@ -372,8 +401,8 @@ impl SameHost {
             return;
         };
         if let Some(OutboundRing::Invited { producer, .. }) = peer_link.take() {
-            *peer_link =
-                Some(OutboundRing::Open(Box::new(OpenRing::new(number, *producer, doorbell, incarnation))));
+            let ring = OpenRing::new(number, *producer, doorbell, incarnation, copies);
+            *peer_link = Some(OutboundRing::Open(Box::new(ring)));
         }
     }
 
@@ -436,13 +465,14 @@ impl SameHost {
     #[inline]
     pub(crate) fn put_on_known_path(
         &mut self,
+        now_ns: u64,
         member: MemberIndex,
         incarnation: u64,
         batch: &GsoBatch<'_>,
     ) -> Option<(PutOutcome, u64)> {
         let ring = self.open(member).filter(|ring| ring.incarnation == incarnation)?;
         let fits = batch.bytes.len() <= ring.geometry().data_bytes() as usize;
-        let put = if fits { ring.put_on_known_path(batch) } else { None };
+        let put = if fits { ring.put_on_known_path(now_ns, batch) } else { None };
         Some((put?, ring.number()))
     }
 
@@ -464,7 +494,7 @@ impl SameHost {
         if batch.bytes.len() > ring.geometry().data_bytes() as usize {
             return None;
         }
-        match ring.put(batch) {
+        match ring.put(now_ns, batch) {
             Ok(put) => return Some(put),
             Err(_) => self.close(now_ns, member, Closed::Broken),
         }

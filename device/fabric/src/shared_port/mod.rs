@@ -43,6 +43,7 @@ use looped::LoopedGroups;
 use pumice_model::counters::Counters;
 use pumice_model::fates::partition::Partition;
 use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use pumice_model::port::copies::CopyReport;
 use pumice_model::port::directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 use pumice_model::port::group::{
     ControlCommand, ForwardOutcome, PortCondition, ProcessGroup, SharedResources,
@@ -338,6 +339,10 @@ impl<M: Medium> Port for SharedPort<M> {
             return PeerMedium::Udp("it is no process of this user in this network namespace");
         };
         self.same_host.medium_to(member)
+    }
+
+    fn copies_to(&self, peer: Peer) -> Option<CopyReport> {
+        self.same_host.copies_to(self.backlog.as_ref()?.find(peer)?)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::UdpConfig;
+use pumice_model::settings::CopyMode;
 use pumice_platform::udp::socket::PortError;
 use pumice_transport::types::Gid;
 
@@ -51,6 +52,8 @@ pub struct SharedPortConfig {
     pub folder: Option<PathBuf>,
     /// All batches go by UDP, also to processes of this host.
     pub udp_only: bool,
+    /// Way in which long batches are copied into rings.
+    pub copy: CopyMode,
     /// The process has several devices: each counts in a file that is named after its address.
     pub counts_apart: bool,
     /// Addresses of the device's ports, if it has two: each counts in a file of its address, and services are
@@ -61,7 +64,14 @@ pub struct SharedPortConfig {
 impl SharedPortConfig {
     /// Creates the configuration of a UDP port that is shared through the user's registry, without rings.
     pub fn new(udp: UdpConfig) -> SharedPortConfig {
-        SharedPortConfig { udp, folder: None, udp_only: true, counts_apart: false, ports: Vec::new() }
+        SharedPortConfig {
+            udp,
+            folder: None,
+            udp_only: true,
+            copy: CopyMode::Auto,
+            counts_apart: false,
+            ports: Vec::new(),
+        }
     }
 }
 
@@ -192,7 +202,7 @@ impl SharedPort {
             evidence: None,
             last_repair_ns: None,
             looped: LoopedGroups::default(),
-            same_host: SameHost::new(index, incarnation, none),
+            same_host: SameHost::new(index, incarnation, none, config.copy),
             last_receiver: None,
             last_series: LastSeries::default(),
             socket_polling: SocketPolling::default(),

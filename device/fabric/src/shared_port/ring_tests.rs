@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pumice_model::port::copies::{CopyMode, CopyReason};
 use pumice_platform::outside::wait::wait_readable;
 use pumice_transport::path::Flow;
 
@@ -63,6 +64,70 @@ impl Pair {
         let source = self.sender.medium().address();
         let flow = Flow { source, destination: self.to, source_port: 4791, destination_port: 4791 };
         pumice_transport::path::Path { flow, traffic_class: 0, hop_limit: 0, flow_label: 0 }
+    }
+}
+
+/// Length of a packet of a long message, in bytes: one of 4096 bytes of payload.
+const LONG: usize = 4112;
+
+/// Sends as many batches of long messages, of up to four packets each, and checks what arrives.
+fn pass_long_batches(pair: &mut Pair, batches: u32) {
+    let (path, peer, process) = (pair.path(), pair.peer(), pair.receiver.process().value());
+    let mut expected = std::collections::VecDeque::new();
+    let take = |receiver: &mut SharedPort, expected: &mut std::collections::VecDeque<Vec<u8>>| {
+        let wanted = expected.pop_front().expect("a batch was sent");
+        let mut came = 0;
+        // A poll may be one of the socket.
+        for _ in 0..10 {
+            receiver.receive(0, &mut |received| {
+                assert!(received.bytes == wanted, "{} bytes", received.bytes.len());
+                came += 1;
+            });
+            if came > 0 {
+                break;
+            }
+        }
+        assert_eq!(came, 1);
+    };
+    for number in 0..batches {
+        let packet = |position: usize, at: usize| match at {
+            5 => process,
+            4 | 6..8 => 0,
+            _ => (number as usize * 31 + position * 7 + at * 13 + at / 251) as u8,
+        };
+        // The last packet of each third batch is shorter: parts of lines are copied, too.
+        let length = if number % 3 == 0 { 4 * LONG - 37 * (number as usize % 40) } else { 4 * LONG };
+        let bytes: Vec<u8> = (0..length).map(|at| packet(at / LONG, at % LONG)).collect();
+        while !pair.sender.admits(0, peer) {
+            take(&mut pair.receiver, &mut expected);
+        }
+        pair.sender.transmit(u64::from(number) / 16, &GsoBatch::new(&path, LONG, &bytes)).unwrap();
+        expected.push_back(bytes);
+    }
+    while !expected.is_empty() {
+        take(&mut pair.receiver, &mut expected);
+    }
+}
+
+#[test]
+fn long_messages_come_whole_in_each_way_of_copying() {
+    for copy in [CopyMode::Cached, CopyMode::Streaming, CopyMode::Auto] {
+        let mut pair = Pair::unmet("long");
+        pair.sender = pair.folder.open_with_copies(pair.folder.address(3), 4791, copy);
+        pair.meet();
+        let report = |pair: &Pair| pair.sender.copies_to(pair.peer()).expect("there is a ring");
+        let is_set = copy != CopyMode::Auto;
+        let before = if is_set { CopyReason::Set } else { CopyReason::Untried };
+        // Other processors have one way.
+        let only = (!system::can_stream()).then_some(CopyReason::OnlyWay);
+        assert_eq!(report(&pair).reason, only.unwrap_or(before));
+        // A trial measures 6 MiB, and begins each MiB when the one before has been taken.
+        pass_long_batches(&mut pair, 1600);
+        let (report, after) = (report(&pair), if is_set { before } else { CopyReason::Measured });
+        assert_eq!(report.reason, only.unwrap_or(after), "{report:?}");
+        let is_measured = report.cached_bytes_per_s.is_some() && report.streaming_bytes_per_s.is_some();
+        assert_eq!(is_measured, report.reason == CopyReason::Measured, "{report:?}");
+        assert_eq!(pair.sender.counters().stats().ring_lost, 0);
     }
 }
 

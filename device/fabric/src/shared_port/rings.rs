@@ -27,7 +27,9 @@ impl<M: Medium> SharedPort<M> {
         batch: &GsoBatch<'_>,
     ) -> Option<Result<(), TransmitError>> {
         let (member, incarnation) = self.find_receiver(batch)?;
-        if let Some((PutOutcome::Done, ring)) = self.same_host.put_on_known_path(member, incarnation, batch) {
+        if let Some((PutOutcome::Done, ring)) =
+            self.same_host.put_on_known_path(now_ns, member, incarnation, batch)
+        {
             // A batch with an ICRC was made for a medium that needs one.
             self.last_series.ring = if batch.has_icrc { 0 } else { ring };
             return Some(Ok(()));

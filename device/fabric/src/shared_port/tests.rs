@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::{UdpConfig, UdpPort, wait_readable};
+use pumice_model::port::copies::CopyMode;
 use pumice_transport::path::{Flow, Path as NetworkPath};
 
 use super::*;
@@ -37,7 +38,12 @@ impl Folder {
 
     /// A port that uses rings.
     pub(super) fn open_with_rings(&self, address: IpAddr, port: u16) -> SharedPort {
-        let config = SharedPortConfig { udp_only: false, ..config(&self.0, address, port) };
+        self.open_with_copies(address, port, CopyMode::Auto)
+    }
+
+    /// A port that uses rings, and copies long messages into them in this way.
+    pub(super) fn open_with_copies(&self, address: IpAddr, port: u16, copy: CopyMode) -> SharedPort {
+        let config = SharedPortConfig { udp_only: false, copy, ..config(&self.0, address, port) };
         SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"))
     }
 }

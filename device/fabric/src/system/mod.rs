@@ -13,7 +13,7 @@ mod ring_pages;
 #[cfg(test)]
 mod switch;
 
-pub(crate) use ring_pages::{RingFile, RingPages};
+pub(crate) use ring_pages::{RingFile, RingPages, can_stream};
 
 #[cfg(not(test))]
 pub(crate) use memory::SharedMemory;

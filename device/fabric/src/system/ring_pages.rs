@@ -122,6 +122,12 @@ impl RingMemory for RingPages {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
     }
 
+    fn stream(&self, offset: usize, bytes: &[u8]) {
+        let Some(to) = self.data(offset, bytes.len()) else { return };
+        // SAFETY: as in `write`.
+        unsafe { stream_bytes(to, bytes) }
+    }
+
     #[inline]
     fn read(&self, offset: usize, bytes: &mut [u8]) {
         let Some(from) = self.data(offset, bytes.len()) else { return };
@@ -129,6 +135,57 @@ impl RingMemory for RingPages {
         // it is looked at only after it has been copied.
         unsafe { ptr::copy_nonoverlapping(from.cast_const(), bytes.as_mut_ptr(), bytes.len()) }
     }
+}
+
+/// Reports whether the processor has stores that pass the cache.
+pub(crate) const fn can_stream() -> bool {
+    cfg!(target_arch = "x86_64")
+}
+
+/// Copies bytes by non-temporal stores, but for what is in no whole line. What was stored is seen by all
+/// before any later store.
+///
+/// # Safety
+/// At `to` there is room for so many bytes, which `bytes` does not overlap.
+#[cfg(target_arch = "x86_64")]
+unsafe fn stream_bytes(to: *mut u8, bytes: &[u8]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+
+    const LINE: usize = 64;
+    let (lines, rest) = bytes.as_chunks::<LINE>();
+    if !to.addr().is_multiple_of(LINE) {
+        // SAFETY: as the caller says. Batches begin at lines, so that this is never so.
+        return unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+    let mut at = to;
+    for line in lines {
+        // SAFETY: the line has four vectors, and so has the room at `at`, which begins at a line. Loads may
+        // be anywhere. `_mm_sfence` comes before any other access.
+        unsafe {
+            let from = line.as_ptr().cast::<__m128i>();
+            let vectors = [0, 1, 2, 3].map(|n| _mm_loadu_si128(from.add(n)));
+            for (n, vector) in vectors.into_iter().enumerate() {
+                _mm_stream_si128(at.cast::<__m128i>().add(n), vector);
+            }
+            at = at.add(LINE);
+        }
+    }
+    // SAFETY: the room at `to` is as long as `bytes`, of which this is the rest. The fence needs SSE, which
+    // every x86-64 processor has.
+    unsafe {
+        ptr::copy_nonoverlapping(rest.as_ptr(), at, rest.len());
+        _mm_sfence();
+    }
+}
+
+/// Copies bytes by ordinary stores.
+///
+/// # Safety
+/// At `to` there is room for so many bytes, which `bytes` does not overlap.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn stream_bytes(to: *mut u8, bytes: &[u8]) {
+    // SAFETY: as the caller says.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
 }
 
 #[cfg(test)]
@@ -149,7 +206,21 @@ mod tests {
         let mut bytes = [0; 2];
         b.read(126, &mut bytes);
         assert_eq!((b.word(geometry.words() - 1).load(Ordering::Relaxed), bytes), (7, [1, 2]));
+        for length in [1, 63, 64, 65, 128] {
+            let bytes: Vec<u8> = (0..length).map(|n| n as u8 ^ length as u8).collect();
+            for offset in [0, 64].into_iter().filter(|offset| offset + length <= 128) {
+                a.stream(offset, &bytes);
+                let mut seen = vec![0; length];
+                b.read(offset, &mut seen);
+                assert_eq!(seen, bytes, "{length} bytes at {offset}");
+            }
+        }
+        a.stream(1, &[5; 126]);
+        a.stream(126, &[1, 2]);
+        b.read(125, &mut bytes);
+        assert_eq!(bytes, [5, 1]);
         // Nothing beyond the end is written or read.
+        a.stream(127, &[9, 9]);
         a.write(127, &[9, 9]);
         a.word(geometry.words()).store(0, Ordering::Relaxed);
         b.read(126, &mut bytes);

@@ -19,7 +19,7 @@ pub use multipath::{
     MAX_PATH_CHANGES, MAX_PATHS, MAX_PROFILES, MrcProfileView, MrcView, PathChangeView, PathStateView,
     PathView,
 };
-pub use objects::{CqView, MAX_GROUPS, PeerView, QpView, SrqView};
+pub use objects::{CopyView, CqView, MAX_GROUPS, PeerView, QpView, SrqView};
 pub use process_status::{ProcessStatus, ProcessWait, WaitGraph, WaitReason, WaitVerdict};
 pub use wait_snapshot::{CqArming, CqSnapshot, StalledWait, ThreadActivity, WaitTarget, Waiter};
 pub use waits::{

@@ -18,6 +18,19 @@ pub struct PeerView {
     pub qpn: u32,
 }
 
+/// The way in which long messages are copied to a peer through shared memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyView {
+    /// "cached" or "streaming".
+    pub way: String,
+    /// The reason why it is that one, in words.
+    pub reason: String,
+    /// Measured rate through the cache, in bytes per second.
+    pub cached_bytes_per_s: Option<u64>,
+    /// Measured rate past the cache, in bytes per second.
+    pub streaming_bytes_per_s: Option<u64>,
+}
+
 /// A queue pair. Its counts begin at 0 when the queue pair is created; `posted`, `ended` and `received` begin
 /// again when it goes to RESET.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +50,9 @@ pub struct QpView {
     /// a version that does not send it.
     #[serde(default)]
     pub medium: Option<String>,
+    /// How long messages are copied to the peer; `None` if they do not go through shared memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<CopyView>,
     /// Number of send requests posted.
     pub posted: u64,
     /// Number of send requests that ended, with success or failure.
@@ -155,6 +171,13 @@ pub(super) mod tests {
             state: "RESET".to_owned(),
             peer: Some(PeerView { address: IpAddr::from([0xffff; 8]), qpn: 0xff_ffff }),
             medium: Some("UDP: it is no process of this user in this network namespace".to_owned()),
+            // Longer than the shorter medium that it comes with makes up for.
+            copy: Some(CopyView {
+                way: "streaming".to_owned(),
+                reason: "nothing above 64 KiB was sent yet".to_owned(),
+                cached_bytes_per_s: Some(u64::MAX),
+                streaming_bytes_per_s: Some(u64::MAX),
+            }),
             posted: u64::MAX,
             ended: u64::MAX,
             unsignaled: u64::MAX,

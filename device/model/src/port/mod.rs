@@ -1,6 +1,7 @@
 //! What every port does, and what it carries.
 
 pub mod batch;
+pub mod copies;
 pub mod directory;
 pub mod group;
 pub mod limits;

@@ -10,6 +10,7 @@ use pumice_platform::link_settings::LinkSettings;
 use pumice_transport::path::{Flow, Path};
 
 use super::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use super::copies::CopyReport;
 use super::group::ProcessGroup;
 use super::limits::{Peer, PeerMedium, PortLimits};
 
@@ -87,6 +88,12 @@ pub trait Port: Send {
     fn medium_to(&self, peer: Peer) -> PeerMedium {
         let _ = peer;
         PeerMedium::Udp("the process does not share its UDP port")
+    }
+
+    /// Returns how long batches are copied to this peer, if they go through a ring.
+    fn copies_to(&self, peer: Peer) -> Option<CopyReport> {
+        let _ = peer;
+        None
     }
 
     /// Returns the descriptors to poll(2) for readability; empty for simulated ports. Changes on `join` and
@@ -253,6 +260,10 @@ impl<L: PortLayer> Port for L {
 
     fn medium_to(&self, peer: Peer) -> PeerMedium {
         self.below().medium_to(peer)
+    }
+
+    fn copies_to(&self, peer: Peer) -> Option<CopyReport> {
+        self.below().copies_to(peer)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

@@ -32,6 +32,7 @@ use pumice_platform::similar::similar;
 use pumice_transport::mrc::constants::OTHER_PORT;
 use pumice_transport::path::ROCE_PORT;
 
+pub use crate::port::copies::CopyMode;
 pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings, Marks};
 pub use error::SettingError;
 pub use log::{LogLevel, standard_error_is_free};
@@ -78,6 +79,8 @@ pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
 pub const WIRE: &str = "PUMICE_WIRE";
 /// The variable that makes all packets take the general way, set to 0.
 pub const LANES: &str = "PUMICE_LANES";
+/// The variable with the way in which long messages are copied to other processes of this host.
+pub const COPY: &str = "PUMICE_COPY";
 /// The variable with the order in which messages of SRD leave.
 pub const SRD_ORDER: &str = "PUMICE_SRD_ORDER";
 /// The variable that makes MRC carry WRITEs of RC queue pairs, set to 1.
@@ -104,7 +107,7 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] reads.
-pub const VARIABLES: [&str; 34] = [
+pub const VARIABLES: &[&str] = &[
     ADDR,
     DEVICE,
     DEVICES,
@@ -128,6 +131,7 @@ pub const VARIABLES: [&str; 34] = [
     CHECK_MARK,
     WIRE,
     LANES,
+    COPY,
     SRD_ORDER,
     MRC,
     PLANES,
@@ -211,6 +215,8 @@ pub struct Settings {
     pub check: Option<CheckSettings>,
     /// The medium of packets to other processes of this host.
     pub wire: Wire,
+    /// The way in which long messages are copied to other processes of this host.
+    pub copy: CopyMode,
     /// The order in which messages of SRD leave.
     pub srd_order: SrdOrder,
     /// True if packets that need no decision take the short way.
@@ -291,6 +297,7 @@ impl Settings {
             call_report: path(CALL_REPORT).map(PathBuf::from),
             check: CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &path)?,
             wire: text(WIRE)?.map_or(Ok(Wire::default()), wire)?,
+            copy: text(COPY)?.map_or(Ok(CopyMode::default()), copy)?,
             srd_order: text(SRD_ORDER)?.map_or(Ok(SrdOrder::default()), srd_order)?,
             lanes: text(LANES)?.is_none_or(|set| set != "0"),
             mrc: text(MRC)?.is_some_and(|set| set != "0"),
@@ -410,6 +417,10 @@ fn loss(value: &str) -> Result<u32, SettingError> {
 
 fn wire(value: String) -> Result<Wire, SettingError> {
     Wire::parse(&value).map_err(|problem| SettingError::new(WIRE, value, problem))
+}
+
+fn copy(value: String) -> Result<CopyMode, SettingError> {
+    CopyMode::parse(&value).map_err(|problem| SettingError::new(COPY, value, problem))
 }
 
 fn srd_order(value: String) -> Result<SrdOrder, SettingError> {

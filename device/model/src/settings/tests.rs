@@ -54,6 +54,11 @@ fn every_variable_is_understood() {
         (NO_NEIGHBOUR, "192.0.2.7"),
     ])
     .unwrap();
+    assert_eq!(parse(&[]).unwrap().copy, CopyMode::Auto);
+    for mode in [CopyMode::Auto, CopyMode::Cached, CopyMode::Streaming] {
+        assert_eq!(parse(&[(COPY, mode.name())]).unwrap().copy, mode);
+    }
+    assert!(parse(&[(COPY, "kernel")]).is_err());
     assert_eq!(parse(&[(SRD_ORDER, "reverse")]).unwrap().srd_order, SrdOrder::Reverse);
     assert_eq!(parse(&[(SRD_ORDER, "in-order")]).unwrap().srd_order, SrdOrder::InOrder);
     assert!(parse(&[(SRD_ORDER, "shuffled")]).is_err());

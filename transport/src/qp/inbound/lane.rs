@@ -40,7 +40,7 @@ impl Inbound {
 
     #[inline]
     fn store_send<H: Host>(&mut self, settings: &QpSettings, payload: &[u8], host: &mut H) -> bool {
-        self.take_recv_from(settings, None, host).is_ok()
+        self.take_plain_recv(settings, host)
             && payload.len() as u64 <= self.recv.length_bytes
             && host.scatter(self.recv.pd, &self.recv.sges, 0, payload).is_ok()
     }
@@ -60,7 +60,20 @@ impl Inbound {
         let key = RemoteKey { rkey: reth.rkey, pd: settings.context.pd, qpn: settings.context.qpn };
         host.check_remote(key, reth.address, u64::from(reth.length), Access::REMOTE_WRITE).is_ok()
             // A missing receive request stops the message before its data is stored.
-            && (request.imm.is_none() || self.take_recv_from(settings, None, host).is_ok())
+            && (request.imm.is_none() || self.take_plain_recv(settings, host))
             && host.remote_write(key, reth.address, payload).is_ok()
+    }
+
+    /// Takes a receive request, unless one is held. Returns false if there is none, or if the queue matches tags
+    /// and has not chosen yet.
+    #[inline]
+    fn take_plain_recv<H: Host>(&mut self, settings: &QpSettings, host: &mut H) -> bool {
+        let was_held = self.holds_recv;
+        if self.take_recv_from(settings, None, host).is_err() {
+            return false;
+        }
+        // A queue that matches tags has given nothing yet.
+        self.holds_recv = was_held || !self.recv.matches_tags;
+        !self.recv.matches_tags
     }
 }

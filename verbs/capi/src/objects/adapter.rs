@@ -135,6 +135,7 @@ impl DeviceAdapter {
             exclusive: has_short_numbers(device, settings),
             buffer_bytes: None,
             wire: settings.wire,
+            copy: settings.copy,
             one_of_several: all.len() > 1,
             ports: description.addresses_of_ports(),
         };

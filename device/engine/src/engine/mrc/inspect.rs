@@ -29,6 +29,7 @@ impl Engine {
             state: entry.state().name().to_owned(),
             peer: peer.map(|peer| PeerView { address: peer.address, qpn: entry.peer.value() }),
             medium: peer.map(|peer| self.medium_to(peer)),
+            copy: peer.and_then(|peer| self.copies_to(peer)),
             posted: entry.posted_sends.into(),
             ended: u64::from(entry.posted_sends).saturating_sub(outstanding),
             unsignaled: 0,
