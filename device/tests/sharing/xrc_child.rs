@@ -117,7 +117,7 @@ impl XrcChildState {
 
     fn srq(&mut self) -> String {
         let xrc = Some((self.xrcd.unwrap(), self.srq_cq.handle()));
-        let setup = SrqSetup { pd: self.pd, max_wr: RECEIVES as u32, max_sge: 1, cookie: 0, xrc };
+        let setup = SrqSetup { pd: self.pd, max_wr: RECEIVES as u32, max_sge: 1, cookie: 0, xrc, tags: None };
         let srq = self.hca.create_srq(&setup).unwrap();
         let number = self.hca.srq_number(srq).unwrap();
         self.srqs.push((srq, number));

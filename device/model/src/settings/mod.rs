@@ -158,7 +158,7 @@ pub fn misspelt(name: &str) -> Option<&'static str> {
         return None;
     }
     let meant = similar(bare, known())?;
-    VARIABLES.into_iter().find(|variable| variable.strip_prefix(PREFIX) == Some(meant))
+    VARIABLES.iter().copied().find(|variable| variable.strip_prefix(PREFIX) == Some(meant))
 }
 
 /// The name of the device when the user gives no other.
