@@ -22,7 +22,9 @@ fn scratch(name: &str) -> PathBuf {
 /// `pumice` in a runtime folder of the test's own, without settings.
 fn pumice(runtime: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
-    for variable in pumice_device::settings::VARIABLES.into_iter().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"]) {
+    for variable in
+        pumice_device::settings::VARIABLES.iter().copied().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"])
+    {
         command.env_remove(variable);
     }
     command.args(words).env("XDG_RUNTIME_DIR", runtime);

@@ -37,7 +37,7 @@ fn handles_of_nothing_are_einval_everywhere() {
             assert_eq!(errno(unsafe { hca.reg_mr(stale, 0, 8, 0, Access::empty()) }), libc::EINVAL);
             assert_eq!(errno(hca.alloc_mw(stale, WindowType::Type1)), libc::EINVAL);
             assert_eq!(errno(hca.create_ah(stale, &address_vector(scene.b.ip))), libc::EINVAL);
-            let setup = SrqSetup { pd: stale, max_wr: 1, max_sge: 1, cookie: 0, xrc: None };
+            let setup = SrqSetup { pd: stale, max_wr: 1, max_sge: 1, cookie: 0, xrc: None, tags: None };
             assert_eq!(errno(hca.create_srq(&setup)), libc::EINVAL);
         }
         assert_eq!(errno(hca.dereg_mr(NO_HANDLE)), libc::EINVAL);
@@ -75,7 +75,7 @@ fn sizes_out_of_range_are_refused() {
         }
         let vector = CqSetup { depth: 1, comp_vector: limits.num_comp_vectors, ..CqSetup::default() };
         assert_eq!(errno(hca.create_cq(vector)), libc::EINVAL);
-        let good = SrqSetup { pd: a.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc: None };
+        let good = SrqSetup { pd: a.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc: None, tags: None };
         for bad in [
             SrqSetup { max_wr: 0, ..good },
             SrqSetup { max_wr: limits.max_srq_wr + 1, ..good },
@@ -248,7 +248,7 @@ fn what_is_used_is_busy_and_in_the_right_order_all_goes() {
         let (send, recv) =
             (CqSetup { depth: 4, ..CqSetup::default() }, CqSetup { depth: 4, ..CqSetup::default() });
         let (send, recv) = (hca.create_cq(send).unwrap(), hca.create_cq(recv).unwrap());
-        let srq = SrqSetup { pd, max_wr: 4, max_sge: 1, cookie: 0, xrc: None };
+        let srq = SrqSetup { pd, max_wr: 4, max_sge: 1, cookie: 0, xrc: None, tags: None };
         let srq = hca.create_srq(&srq).unwrap();
         let (ah, _) = hca.create_ah(pd, &address_vector(scene.b.ip)).unwrap();
         let region = scene.a.memory.register(hca, pd, ALL_ACCESS);

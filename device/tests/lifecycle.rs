@@ -161,7 +161,7 @@ fn destruction_waits_for_the_acknowledgement_of_events_that_were_taken() {
 #[test]
 fn an_srq_tells_when_it_falls_below_its_limit_and_outlives_its_queue_pairs() {
     let mut scene = Scene::new();
-    let setup = SrqSetup { pd: scene.b.pd, max_wr: 16, max_sge: 1, cookie: 3, xrc: None };
+    let setup = SrqSetup { pd: scene.b.pd, max_wr: 16, max_sge: 1, cookie: 3, xrc: None, tags: None };
     let srq = scene.b.hca.create_srq(&setup).unwrap();
     let mut init = scene.b.qp_init(QpType::Rc);
     init.srq = Some(srq);

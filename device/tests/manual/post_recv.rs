@@ -136,7 +136,7 @@ fn post_recv_leaves_a_buffer_alone_once_it_completed() {
 #[test]
 fn post_recv_is_refused_where_an_srq_receives() {
     let mut scene = Scene::new();
-    let setup = SrqSetup { pd: scene.b.pd, max_wr: 4, max_sge: 1, cookie: 0, xrc: None };
+    let setup = SrqSetup { pd: scene.b.pd, max_wr: 4, max_sge: 1, cookie: 0, xrc: None, tags: None };
     let srq = scene.b.hca.create_srq(&setup).unwrap();
     let mut init = scene.b.qp_init(QpType::Rc);
     init.srq = Some(srq);

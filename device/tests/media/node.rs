@@ -143,7 +143,7 @@ impl Local {
         let port = Box::new(Slowed { below: port, parts, looks_away: Arc::clone(&looks_away) });
         let hca = Arc::new(Hca::open(hca, port, Clock::monotonic()).unwrap());
         let node = Node::on(hca, address, memory_bytes, cq_depth);
-        let setup = SrqSetup { pd: node.pd, max_wr: SRQ_DEPTH, max_sge: 1, cookie: 0, xrc: None };
+        let setup = SrqSetup { pd: node.pd, max_wr: SRQ_DEPTH, max_sge: 1, cookie: 0, xrc: None, tags: None };
         let srq = node.hca.create_srq(&setup).unwrap();
         let folder = config.folder.clone().unwrap();
         let counted = [0; COUNTED.len()];

@@ -14,7 +14,7 @@ use crate::kit::scene::Scene;
 #[test]
 fn statement_44_an_srq_limit_fires_once_and_requests_outlive_queue_pairs() {
     let mut scene = Scene::new();
-    let setup = SrqSetup { pd: scene.b.pd, max_wr: 16, max_sge: 1, cookie: 3, xrc: None };
+    let setup = SrqSetup { pd: scene.b.pd, max_wr: 16, max_sge: 1, cookie: 3, xrc: None, tags: None };
     let srq = scene.b.hca.create_srq(&setup).unwrap();
     let mut init = scene.b.qp_init(QpType::Rc);
     init.srq = Some(srq);
@@ -55,7 +55,7 @@ fn statement_44_an_srq_limit_fires_once_and_requests_outlive_queue_pairs() {
 #[test]
 fn statement_44_only_the_request_in_use_goes_with_its_queue_pair() {
     let mut scene = Scene::new();
-    let setup = SrqSetup { pd: scene.b.pd, max_wr: 16, max_sge: 1, cookie: 3, xrc: None };
+    let setup = SrqSetup { pd: scene.b.pd, max_wr: 16, max_sge: 1, cookie: 3, xrc: None, tags: None };
     let srq = scene.b.hca.create_srq(&setup).unwrap();
     let mut init = scene.b.qp_init(QpType::Rc);
     init.srq = Some(srq);
