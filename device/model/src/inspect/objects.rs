@@ -171,7 +171,6 @@ pub(super) mod tests {
             state: "RESET".to_owned(),
             peer: Some(PeerView { address: IpAddr::from([0xffff; 8]), qpn: 0xff_ffff }),
             medium: Some("UDP: it is no process of this user in this network namespace".to_owned()),
-            // Longer than the shorter medium that it comes with makes up for.
             copy: Some(CopyView {
                 way: "streaming".to_owned(),
                 reason: "nothing above 64 KiB was sent yet".to_owned(),
