@@ -36,7 +36,7 @@ impl Sandbox {
         let mut command = Command::new("timeout");
         command.args(["300", "unshare", "--map-root-user", "--net", "sh", "-c", &format!("{BEGIN}{lines}")]);
         for variable in
-            pumice_device::settings::VARIABLES.into_iter().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"])
+            pumice_device::settings::VARIABLES.iter().copied().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"])
         {
             command.env_remove(variable);
         }

@@ -8,7 +8,9 @@ use std::process::{Command, Output};
 fn pumice(runtime: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
     command.args(["run", "--sysfs"]).env("XDG_RUNTIME_DIR", runtime);
-    for variable in pumice_device::settings::VARIABLES.into_iter().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"]) {
+    for variable in
+        pumice_device::settings::VARIABLES.iter().copied().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"])
+    {
         command.env_remove(variable);
     }
     command
@@ -91,7 +93,7 @@ fn programs_are_shown_the_device_unless_nothing_is_to_be_loaded() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
         command.arg("run").args(["--addr", "127.102.9.7"]).args(options).args(["--", "sh", "-c", script]);
         for variable in
-            pumice_device::settings::VARIABLES.into_iter().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"])
+            pumice_device::settings::VARIABLES.iter().copied().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"])
         {
             command.env_remove(variable);
         }

@@ -186,7 +186,14 @@ fn statement_47_a_completion_on_the_srqs_queue_names_the_target() {
     let mut scene = Scene::new();
     let xrcd = scene.b.hca.open_xrcd().unwrap();
     let (cq, _channel) = scene.b.cq_with_channel(16);
-    let setup = SrqSetup { pd: scene.b.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc: Some((xrcd, cq.handle())) };
+    let setup = SrqSetup {
+        pd: scene.b.pd,
+        max_wr: 8,
+        max_sge: 1,
+        cookie: 0,
+        xrc: Some((xrcd, cq.handle())),
+        tags: None,
+    };
     let srq = scene.b.hca.create_srq(&setup).unwrap();
     let number = scene.b.hca.srq_number(srq).unwrap();
     let mut init = scene.a.qp_init(QpType::XrcInitiator);

@@ -59,7 +59,7 @@ pub(super) struct Rung(pub(super) Checker);
 
 impl Rung {
     /// A checker that knows a queue pair, and 64 KiB of memory under a key.
-    fn new() -> Rung {
+    pub(super) fn new() -> Rung {
         Rung::of("RC")
     }
 
