@@ -9,6 +9,7 @@ mod corrected;
 mod deadlock;
 mod delivery;
 mod devices;
+mod exact;
 mod execs;
 mod facts;
 mod file_systems;
