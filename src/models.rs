@@ -1,11 +1,45 @@
-//! The performance models: which there are, with the source of each number.
+//! The performance models: which there are, with the source of each number, and which one an option names.
 
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
+use std::path::Path;
 
 use pumice_device::performance::{BUILT_IN_MODELS, Figure, KEYS, Key, PerformanceModel};
 use serde::Serialize;
 
 use crate::outcome::CommandError;
+
+/// Most bytes of a file with a model.
+const MAX_MODEL_BYTES: u64 = 1 << 18;
+
+/// Returns the model that an option names: NAME, NAME:PLACEMENT, or a file.
+///
+/// # Errors
+/// No model has this name and no file can be read, the file is wrong, or the model has no such placement.
+pub(crate) fn named(name: &str) -> Result<PerformanceModel, CommandError> {
+    let refused = |problem: String| CommandError::Usage(format!("--model {name}: {problem}"));
+    let (model, placement) = match name.split_once(':') {
+        Some((model, placement)) => (model, Some(placement)),
+        None => (name, None),
+    };
+    if let Some(found) = PerformanceModel::built_in(model) {
+        let placed = placement.map_or(Ok(found.clone()), |placement| found.placed(placement));
+        return placed.map_err(|error| refused(error.to_string()));
+    }
+    let text = read(Path::new(name)).map_err(|error| {
+        let names: Vec<&str> = BUILT_IN_MODELS.iter().map(|model| model.name).collect();
+        refused(format!("it is neither a model ({}) nor a file that can be read: {error}", names.join(", ")))
+    })?;
+    PerformanceModel::parse(&text).map_err(|error| refused(error.to_string()))
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let length = std::fs::File::open(path)?.take(MAX_MODEL_BYTES + 1).read_to_string(&mut text)?;
+    if length as u64 > MAX_MODEL_BYTES {
+        return Err(io::Error::other(format!("it has more than {MAX_MODEL_BYTES} bytes")));
+    }
+    Ok(text)
+}
 
 fn built_in() -> impl Iterator<Item = PerformanceModel> {
     BUILT_IN_MODELS.iter().filter_map(|model| PerformanceModel::built_in(model.name))
@@ -83,6 +117,16 @@ pub(crate) fn print_json(out: &mut dyn Write) -> Result<(), CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_is_named_with_a_placement_or_by_a_file() {
+        assert_eq!(named("connectx-6").expect("it is there").name, "connectx-6");
+        assert_eq!(named("connectx-6:metal").expect("it is there").name, "connectx-6:metal");
+        let placement = named("wire:near").expect_err("it has none").to_string();
+        assert_eq!(placement, "--model wire:near: the model wire has no placement \"near\": it has only one");
+        let unknown = named("connectx-9").expect_err("there is none").to_string();
+        assert!(unknown.starts_with("--model connectx-9: it is neither a model (connectx-5, "), "{unknown}");
+    }
 
     #[test]
     fn each_number_is_printed_with_its_source() {
