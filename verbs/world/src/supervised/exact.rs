@@ -6,14 +6,12 @@
 //! it finds what it looks for at the very instant at which that comes.
 
 use super::deadlock::describe_waits;
+use super::look::{Look, Parked};
 use super::schedule::{IDLE_ROUND_NS, MAX_IDLE_SHIFT, is_runnable};
 use super::supervisor::{CALL_NS, Supervisor};
 use super::threads::{Activity, IDLE_THRESHOLD, Thread, ThreadId};
 use crate::error::WorldError;
 
-/// Number of times that a parked thread looks on each occasion: the second look finds what the first looks of
-/// other threads have changed.
-const MAX_LOOKS: u32 = 2;
 /// Number of calls of the kernel in a row without a hint after which they take time after all: the thread may
 /// wait for another one.
 const MAX_FREE_CALLS: u32 = 64;
@@ -24,40 +22,6 @@ const MIN_IDLE_SHIFT: u32 = 2;
 /// thread can end.
 const UNKNOWN: u64 = 0;
 const NEVER: u64 = u64::MAX;
-
-/// Whether a thread looks for something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// The thread does something else.
-    Active,
-    /// The thread has looked in vain, and looks again later.
-    Parked(Parked),
-    /// The thread looks again.
-    Looking(Parked),
-}
-
-/// A thread that has looked in vain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Parked {
-    /// Time at which what it looks for can be there, in ns of the world.
-    until_ns: u64,
-    /// Occasion at which it last looked.
-    turn: u64,
-    /// Number of looks at that occasion.
-    looks: u32,
-}
-
-impl Parked {
-    /// Reports whether the thread looks at this occasion.
-    const fn looks_at(&self, turn: u64) -> bool {
-        self.turn != turn || self.looks < MAX_LOOKS
-    }
-
-    const fn looked_at(self, turn: u64) -> Parked {
-        let looks = if self.turn == turn { self.looks + 1 } else { 1 };
-        Parked { turn, looks, ..self }
-    }
-}
 
 impl Supervisor {
     /// Reports whether the run has exact time. What prepares it has not.
@@ -203,19 +167,5 @@ impl Supervisor {
         let most_ns = now_ns.saturating_add(IDLE_ROUND_NS << shift);
         self.clock.reach(next_ns.map_or(most_ns, |next_ns| next_ns.clamp(now_ns + 1, most_ns)));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_parked_thread_looks_twice_on_each_occasion() {
-        let parked = Parked { until_ns: 9, turn: 3, looks: 1 };
-        assert!(parked.looks_at(3) && parked.looks_at(4));
-        let again = parked.looked_at(3);
-        assert!(!again.looks_at(3) && again.looks_at(4));
-        assert_eq!(again.looked_at(4), Parked { until_ns: 9, turn: 4, looks: 1 });
     }
 }

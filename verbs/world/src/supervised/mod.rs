@@ -18,6 +18,7 @@ mod filter;
 mod futex;
 mod inheritance;
 mod ipc;
+mod look;
 mod machine;
 mod machine_files;
 mod memory;
