@@ -1,17 +1,18 @@
 //! Time in a world with a performance model: what calls cost, and when a poll in vain can find something.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pumice_calls::Call;
 use pumice_device::event::{CallMade, CallPhase, Event};
 use pumice_device::hca::Hca;
+use pumice_device::outside::fork_generation::{InheritedOnce, PerProcess};
 use pumice_device::outside::world;
 use pumice_device::performance::{Cost, Costs};
 
 /// The costs of the world's model; `None` without a model.
-static COSTS: OnceLock<Option<Costs>> = OnceLock::new();
+static COSTS: InheritedOnce<Option<Costs>> = InheritedOnce::new();
 /// The devices that were opened.
-static OPENED: Mutex<Vec<Weak<Hca>>> = Mutex::new(Vec::new());
+static OPENED: PerProcess<Mutex<Vec<Weak<Hca>>>> = PerProcess::new(|_| Mutex::default());
 
 fn costs() -> Option<&'static Costs> {
     COSTS.get_or_init(|| Costs::parse(&world::model()?)).as_ref()
