@@ -42,8 +42,8 @@ fn compared(row: &str) -> Compared {
     let ratio = predicted / published;
     let note = reason.first().map_or(String::new(), |reason| format!("  does not count: {reason}"));
     let line = format!(
-        "{source:<4} {model:<20} {measured:<6} {bytes:>8} {pairs:>2} {published:>9} {predicted:>9.2} {unit:<5} \
-         {ratio:.3}{note}"
+        "{source:<4} {model:<20} {measured:<6} {bytes:>8} {pairs:>2} {published:>9} {predicted:>9.2} \
+         {unit:<5} {ratio:.3}{note}"
     );
     Compared { line, ratio: reason.is_empty().then_some(ratio) }
 }

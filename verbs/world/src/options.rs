@@ -35,8 +35,8 @@ pub struct WorldOptions {
     pub strict: bool,
     /// Frequencies of departures.
     pub draws: Draws,
-    /// Calls of the kernel and readings of clocks take no time: the program says by hints what takes time, and
-    /// when what it polls for can change.
+    /// Calls of the kernel and readings of clocks take no time: the program says by hints what takes time,
+    /// and when what it polls for can change.
     pub exact_time: bool,
     /// The program prepares the run, and executes the program that the run is about. The run begins there:
     /// what happens before is neither decided by the seed nor recorded.

@@ -1,7 +1,7 @@
 //! Performance models: the time that an adapter, its host and its network take, as data with sources.
 //!
-//! [`PerformanceModel`] is the data, [`sum`] computes from it what a benchmark prints, and [`Costs`] is what a
-//! device in a world charges, message by message.
+//! [`PerformanceModel`] is the data, [`sum`] computes from it what a benchmark prints, and [`Costs`] is
+//! what a device in a world charges, message by message.
 
 mod arrivals;
 mod costs;

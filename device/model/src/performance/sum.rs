@@ -1,8 +1,8 @@
 //! What a benchmark prints, computed from a performance model: a sum in the manner of LogGP.
 //!
-//! Latencies are those of perftest: SEND and WRITE one way, READ and atomics from post to completion. The time
-//! between two messages is a smooth maximum of the time that a queue pair needs for each and of the time of
-//! its bytes, because measured curves are round at their knee.
+//! Latencies are those of perftest: SEND and WRITE one way, READ and atomics from post to completion. The
+//! time between two messages is a smooth maximum of the time that a queue pair needs for each and of the
+//! time of its bytes, because measured curves are round at their knee.
 
 use super::keys::Key;
 use super::model::PerformanceModel;

@@ -1,9 +1,9 @@
 //! The schedule of a world of exact time: each thread has a processor of its own.
 //!
-//! Calls of the kernel and readings of clocks take no time. What takes time, the program says: the thread rests
-//! then, and others continue meanwhile. A thread that has polled in vain is parked. It looks again, at no cost,
-//! whenever another thread has done something, and at the time at which, as it says, the answer can change. So
-//! it finds what it looks for at the very instant at which that comes.
+//! Calls of the kernel and readings of clocks take no time. What takes time, the program says: the thread
+//! rests then, and others continue meanwhile. A thread that has polled in vain is parked. It looks again, at
+//! no cost, whenever another thread has done something, and at the time at which, as it says, the answer can
+//! change. So it finds what it looks for at the very instant at which that comes.
 
 use super::deadlock::describe_waits;
 use super::look::{Look, Parked};
