@@ -136,6 +136,9 @@ pub(crate) struct DevicesOptions {
     /// List the adapters that a device can look like, by "pumice run --device NAME"
     #[arg(long, conflicts_with_all = ["devices", "verbose"])]
     pub(crate) personalities: bool,
+    /// List the models of what adapters cost, for "pumice world --model NAME", with the source of each number
+    #[arg(long, conflicts_with_all = ["devices", "verbose", "personalities"])]
+    pub(crate) models: bool,
     /// Print one JSON array instead of a table
     #[arg(long)]
     pub(crate) json: bool,

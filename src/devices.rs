@@ -12,6 +12,7 @@ use pumice_transport::types::Mtu;
 use serde::Serialize;
 
 use crate::cli::DevicesOptions;
+use crate::models;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::personalities;
 use crate::same_host::SameHost;
@@ -124,6 +125,14 @@ pub(crate) fn run(options: &DevicesOptions, out: &mut dyn Write) -> CommandResul
             personalities::print_json(out)?;
         } else {
             personalities::print(out)?;
+        }
+        return Ok(Outcome::Good);
+    }
+    if options.models {
+        if options.json {
+            models::print_json(out)?;
+        } else {
+            models::print(out)?;
         }
         return Ok(Outcome::Good);
     }

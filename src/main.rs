@@ -10,6 +10,7 @@ mod explain;
 mod fault;
 mod hang;
 mod help;
+mod models;
 mod mrc;
 mod observe;
 mod outcome;

@@ -22,6 +22,7 @@ pub use pumice_fabric::sharing;
 pub use pumice_fabric::{ethernet, gsi};
 pub use pumice_faults as faults;
 pub use pumice_model::event;
+pub use pumice_model::performance;
 pub use pumice_model::profile;
 pub use pumice_model::recording as record_orders;
 pub use pumice_model::shuffle;

@@ -22,6 +22,7 @@ use pumice_model::counters::Counters;
 use pumice_model::event::{Subscribers, Topics};
 use pumice_model::network::link::Link;
 use pumice_model::network::topology::Topology;
+use pumice_model::performance::Costs;
 use pumice_model::port::traits::Port;
 use pumice_model::settings::{CopyMode, Wire};
 use pumice_model::shuffle::{Shuffle, ShuffleOptions};
@@ -290,9 +291,11 @@ impl Opening {
         let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock));
         let is_tapped = subscribers.listen(Topics::BATCHES);
         // A link that a plan makes later is below the tap as well.
-        if is_tapped || self.link.is_some() {
+        let costs = outside::world::model().filter(|_| !clock.is_virtual());
+        if is_tapped || self.link.is_some() || costs.is_some() {
             let link = self.link.unwrap_or_default().seeded(self.faults.seed(), &tag);
-            port = Box::new(LinkPort::new(port, link, &clock));
+            let costs = costs.and_then(|text| Costs::parse(&text));
+            port = Box::new(LinkPort::new(port, link, &clock).with_costs(costs));
         }
         if is_tapped {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use pumice_device::outside::world;
+use pumice_device::performance::Costs;
 use pumice_device::settings::DEFAULT_SEED;
 use pumice_device::sharing::runtime_folder;
 use pumice_world::{Draws, WorldOptions};
@@ -23,10 +24,13 @@ use options::WorldCommand;
 pub(crate) use options::WorldCommandOptions;
 use outcome::{RunOutcome, finish};
 
+use crate::models;
 use crate::outcome::{CommandError, CommandResult};
 use crate::run::{RunOptions, make_links_of_build, own_program};
 
 const PARTS: u32 = 1_000_000;
+/// How many of a hundred calls let another thread go on, in a world without a model.
+const DEFAULT_SWITCH: u8 = 25;
 
 /// Runs the command.
 pub(crate) fn run(options: &WorldCommandOptions, out: &mut dyn Write) -> CommandResult {
@@ -41,12 +45,19 @@ pub(crate) fn run(options: &WorldCommandOptions, out: &mut dyn Write) -> Command
 /// Runs a program in a world. The exit code is that of the program.
 fn run_one(options: &WorldCommandOptions, run: &RunOptions) -> CommandResult {
     let mut world = world_of(run)?;
+    if let Some(name) = &options.model {
+        let costs = Costs::of(&models::named(name)?).text();
+        world.environment.retain(|(name, _)| name != world::WORLD_VARIABLE);
+        world.environment.push((world::WORLD_VARIABLE.into(), costs.into()));
+        world.exact_time = true;
+    }
+    let switch = options.order.switch.unwrap_or(if world.exact_time { 0 } else { DEFAULT_SWITCH });
     world.record.clone_from(&options.save);
     world.strict = options.order.strict;
     world.private_folders.extend(options.order.private.iter().cloned());
     world.output.clone_from(&options.inner.output);
     world.draws = Draws {
-        switch_ppm: u32::from(options.order.switch) * (PARTS / 100),
+        switch_ppm: u32::from(switch) * (PARTS / 100),
         stall_ppm: PARTS.checked_div(options.order.stall).unwrap_or(0),
         longest_stall_ns: options.order.longest_stall * 1_000,
     };
@@ -90,7 +101,7 @@ fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
     let set = run.variables().map_err(CommandError::Failed)?;
     options.environment.retain(|(name, _)| !set.iter().any(|(known, _)| name == known));
     options.environment.extend(set.into_iter().map(|(name, value)| (name.into(), value)));
-    options.environment.push((world::WORLD_VARIABLE.into(), "1".into()));
+    options.environment.push((world::WORLD_VARIABLE.into(), world::WITHOUT_MODEL.into()));
     let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
     options.private_folders = vec![runtime];
     options.is_starter = true;

@@ -17,6 +17,10 @@ pub(crate) struct WorldCommandOptions {
     /// Record the run in this file, for "pumice world replay"
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
+    /// Let time pass as an adapter takes it: a model that "pumice devices --models" lists (NAME or
+    /// NAME:PLACEMENT), or a file with a table [model]
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
     #[command(flatten)]
     pub(crate) order: OrderOptions,
     // With another command, the program is not required, and empty.
@@ -52,9 +56,9 @@ pub(crate) struct OrderOptions {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Let another thread go on at so many of a hundred calls, where several could
-    #[arg(long, value_name = "PERCENT", default_value_t = 25,
-          value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub(crate) switch: u8,
+    /// [default: 25; with --model 0]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) switch: Option<u8>,
     /// Let a thread rest at one of so many calls; 0: never
     #[arg(long, value_name = "CALLS", default_value_t = 0)]
     pub(crate) stall: u32,

@@ -118,6 +118,11 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
             room("settings", &["settings/"], "the PUMICE_* variables"),
             room("profile", &["profile/"], "what a device says about itself"),
             room("network", &["network/"], "links and topologies, as values"),
+            room(
+                "performance",
+                &["performance/"],
+                "what adapters, hosts and networks cost: models, their sums, costs of packets",
+            ),
         ],
     },
     CrateRooms {
@@ -367,6 +372,7 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
                     "course/",
                     "explain/",
                     "hang/",
+                    "models.rs",
                     "fault/",
                     "mrc/",
                     "perf/",

@@ -10,6 +10,7 @@ use serde_json::Value;
 pub(crate) const COMMANDS_ALONE: &[(&str, &[&str])] = &[
     ("devices", &["devices", "-v", "--devices", "2", "--json"]),
     ("personalities", &["devices", "--personalities", "--json"]),
+    ("models", &["devices", "--models", "--json"]),
     ("doctor", &["doctor", "--json"]),
     ("explain", &["explain", "--json"]),
     ("hang", &["hang", "--json"]),

@@ -15,6 +15,7 @@ pub mod fates;
 pub mod findings;
 pub mod inspect;
 pub mod network;
+pub mod performance;
 pub mod port;
 pub mod profile;
 pub mod recording;

@@ -35,6 +35,9 @@ pub struct WorldOptions {
     pub strict: bool,
     /// Frequencies of departures.
     pub draws: Draws,
+    /// Calls of the kernel and readings of clocks take no time: the program says by hints what takes time,
+    /// and when what it polls for can change.
+    pub exact_time: bool,
     /// The program prepares the run, and executes the program that the run is about. The run begins there:
     /// what happens before is neither decided by the seed nor recorded.
     pub is_starter: bool,
@@ -56,6 +59,7 @@ impl WorldOptions {
             stop_at: None,
             strict: false,
             draws: Draws::default(),
+            exact_time: false,
             is_starter: false,
         }
     }

@@ -56,6 +56,9 @@ pub struct Header {
     settings: Vec<(String, Vec<u8>)>,
     draws: Draws,
     departures: Option<BTreeMap<u64, Departure>>,
+    /// Calls of the kernel take no time. Recordings of earlier versions do not have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    exact_time: bool,
     /// The program is one that starts the program of the run.
     is_starter: bool,
     /// User of the run, by number.
@@ -86,6 +89,7 @@ impl Header {
                 .collect(),
             draws: options.draws,
             departures: options.departures.clone(),
+            exact_time: options.exact_time,
             is_starter: options.is_starter,
             user: own_user(),
         }
@@ -106,6 +110,7 @@ impl Header {
         options.private_folders = self.private_folders.iter().map(|one| PathBuf::from(text(one))).collect();
         options.draws = self.draws;
         options.departures.clone_from(&self.departures);
+        options.exact_time = self.exact_time;
         options.is_starter = self.is_starter;
         options.environment.retain(|(name, _)| {
             !name.to_str().is_some_and(|name| KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))

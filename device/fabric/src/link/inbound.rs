@@ -10,6 +10,7 @@ use super::held::HeldBatch;
 use super::tally::{DropTally, MAX_HELD_BYTES};
 use super::wire::wire_bytes;
 use pumice_model::network::link::{LinkDirection, LinkQueue};
+use pumice_model::performance::ArrivalTimes;
 use pumice_model::port::batch::ReceivedBatch;
 
 /// Congestion experienced: both ECN bits.
@@ -28,12 +29,14 @@ pub(super) struct IngressQueue {
     queue: LinkQueue,
     held: VecDeque<HeldBatch<Arrival>>,
     held_bytes: usize,
+    /// Arrivals by a performance model, behind those of the link.
+    pub(super) costs: Option<Box<ArrivalTimes>>,
 }
 
 impl IngressQueue {
     /// Reports whether packets pass as if there were no link.
     pub(super) fn passes(&self, direction: &LinkDirection) -> bool {
-        direction.is_none() && self.held.is_empty()
+        direction.is_none() && self.costs.is_none() && self.held.is_empty()
     }
 
     /// Takes packets that came to the other end of the link. A packet that finds the queue full is lost.
@@ -71,7 +74,11 @@ impl IngressQueue {
                 let common = Arrival { flow, traffic_class, hop_limit };
                 HeldBatch::new(common, received.segment_bytes, received.has_icrc, index)
             };
-            open.get_or_insert_with(begun).push(packet, passage.arrives_at_ns);
+            let at_ns = match &mut self.costs {
+                Some(costs) => costs.arrives_at_ns(passage.arrives_at_ns, packet),
+                None => passage.arrives_at_ns,
+            };
+            open.get_or_insert_with(begun).push(packet, at_ns);
         }
         self.close(&mut open);
         tally.add(Counter::LinkQueued, queued);

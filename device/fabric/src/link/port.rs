@@ -10,6 +10,7 @@ use super::inbound::IngressQueue;
 use super::outbound::EgressQueue;
 use super::tally::DropTally;
 use pumice_model::network::link::Link;
+use pumice_model::performance::{ArrivalTimes, Costs};
 use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
 use pumice_model::port::limits::{Peer, PortLimits};
 use pumice_model::port::traits::{LinkChange, Port, PortLayer};
@@ -61,6 +62,16 @@ impl<P: Port> LinkPort<P> {
             leaves_some: false,
             tally: DropTally::default(),
         }
+    }
+
+    /// Charges what packets to this device cost by a performance model. Each one then goes on at its time.
+    #[must_use]
+    pub fn with_costs(mut self, costs: Option<Costs>) -> LinkPort<P> {
+        if let Some(costs) = costs {
+            self.grain_ns = 0;
+            self.inbound.costs = Some(Box::new(ArrivalTimes::new(costs)));
+        }
+        self
     }
 
     /// Takes packets that have come to the port below. Returns true if there was something else than packets.

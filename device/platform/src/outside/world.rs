@@ -17,7 +17,11 @@ pub const WORLD_VARIABLE: &str = "PUMICE_WORLD";
 const YIELD_POINT: u64 = 0;
 const IDLE_POLL: u64 = 1;
 const ENDLESS: u64 = 3;
-const LOCK_POINT: u64 = 4;
+const CHARGE: u64 = 4;
+const LOCK_POINT: u64 = 5;
+
+/// The value of the variable in a world without a performance model.
+pub const WITHOUT_MODEL: &str = "1";
 
 /// Reports whether the program runs in a world.
 pub fn is_in_world() -> bool {
@@ -50,8 +54,30 @@ pub extern "C" fn lock_point() {
 
 /// Reports to the supervisor that the thread has polled for something, and found nothing.
 pub fn idle_poll() {
+    /// The value for a poll of which it is not known when its answer can change.
+    const UNKNOWN: u64 = 0;
     if !world_page::idle_poll() {
-        system_call::hint(IDLE_POLL, 0);
+        system_call::hint(IDLE_POLL, UNKNOWN);
+    }
+}
+
+/// Returns the performance model of the world, as the text of its costs; `None` without a world or a model.
+pub fn model() -> Option<String> {
+    let text = environment::variable(WORLD_VARIABLE)?.into_string().ok()?;
+    (text != WITHOUT_MODEL).then_some(text)
+}
+
+/// Reports a poll in vain in a world with a performance model. Its answer cannot change before `until_ns` of
+/// the monotonic clock, unless another thread does something; `None` means that only another thread can
+/// change it.
+pub fn idle_poll_until(until_ns: Option<u64>) {
+    system_call::hint(IDLE_POLL, until_ns.unwrap_or(u64::MAX).max(1));
+}
+
+/// Lets time pass for this thread in a world with a performance model, while others go on.
+pub fn charge(ns: u64) {
+    if ns > 0 {
+        system_call::hint(CHARGE, ns);
     }
 }
 

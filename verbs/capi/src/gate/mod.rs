@@ -18,6 +18,7 @@ mod report;
 mod state;
 mod subscribers;
 mod watch;
+mod world_time;
 
 use pumice_calls::Call;
 use pumice_device::event::{CallMade, CallPhase, Event};
@@ -36,6 +37,7 @@ pub(crate) use inventory::{given_back, handed_out, left_behind};
 pub(crate) use loss_state::{DeviceLoss, LossState, context_closed, context_opened, permits};
 pub(crate) use state::{refresh_watch, triggers};
 pub(crate) use watch::lets_pass;
+pub(crate) use world_time::device_opened;
 
 /// A call that has entered, and has to leave.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use pumice_device::event::{CallMade, CallPhase, Event};
 use pumice_device::outside;
 use pumice_device::platform::order;
 
-use super::{inventory, state};
+use super::{inventory, state, world_time};
 use crate::{check, waits};
 
 /// The table of subscribers, in this order: the wait watcher first records what a thread polls, the checker
@@ -25,17 +25,16 @@ pub(super) fn notify(event: &Event<'_>) {
 
 /// Lets another thread run, in a world, before each call, after each that posts, and after each idle poll.
 fn yield_in_world(event: &Event<'_>) {
+    if !outside::world::is_in_world() || world_time::pass(event) {
+        return;
+    }
     match event {
-        Event::Call { phase: CallPhase::Enters, .. } if outside::world::is_in_world() => {
-            outside::world::point()
-        }
+        Event::Call { phase: CallPhase::Enters, .. } => outside::world::point(),
         // What is posted may complete before the program goes on.
-        Event::Call { made: CallMade { call, .. }, phase: CallPhase::Returns }
-            if call.posts() && outside::world::is_in_world() =>
-        {
+        Event::Call { made: CallMade { call, .. }, phase: CallPhase::Returns } if call.posts() => {
             outside::world::point()
         }
-        Event::Idle { .. } if outside::world::is_in_world() => outside::world::idle_poll(),
+        Event::Idle { .. } => outside::world::idle_poll(),
         _ => {}
     }
 }

@@ -144,6 +144,7 @@ impl DeviceAdapter {
         opened.notice.into_iter().for_each(|notice| log_warning(|| notice));
         let hca = Arc::new(opened.hca);
         loss.opened(&hca);
+        gate::device_opened(&hca);
         if let Some(waiting) = &waiting {
             hca.set_wait_reporter(waits::wait_reporter(device.index()));
             with_signals_blocked(|| waits::opened(device.index(), waiting, &hca, objects_of));

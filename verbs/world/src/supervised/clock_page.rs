@@ -79,9 +79,10 @@ impl Supervisor {
             let [a, b, c, d] = distance.to_ne_bytes();
             tracee.put_code(vdso.wrapping_add(*from), &[0xe9, a, b, c, d]).ok()?;
         }
+        let reading_ns = if self.options.exact_time { 0 } else { READING_NS };
         let mut words = [0_u64; PAGE_WORDS];
         (words[READING_COST_WORD], words[POINT_COST_WORD], words[IDLE_THRESHOLD_WORD]) =
-            (READING_NS, POINT_NS, u64::from(IDLE_THRESHOLD));
+            (reading_ns, POINT_NS, u64::from(IDLE_THRESHOLD));
         for (clock, word) in (0..CLOCK_COUNT).zip(words.iter_mut().skip(CLOCK_BASES_WORD)) {
             *word = self.clock.of(clock).map_or(u64::MAX, |shown_ns| shown_ns - self.clock.now_ns());
         }
@@ -92,13 +93,14 @@ impl Supervisor {
     /// Writes the clock into the page of a thread that is about to run in its program.
     pub(crate) fn publish_clock(&mut self, id: ThreadId) {
         let Some((tracee, page)) = self.page_of(id) else { return };
+        let is_exact = self.is_exact();
         let points_left = u64::from(self.grant_points(id));
         let Some(thread) = self.threads.get(id) else { return };
         let page_words = ClockPageWords {
             now_ns: self.clock.now_ns(),
             readings_left: MAX_READINGS,
             points_left,
-            idle_polls: u64::from(thread.idle_polls),
+            idle_polls: if is_exact { 0 } else { u64::from(thread.idle_polls) },
             idle_poll: u64::from(thread.idle_poll),
             until_ns: self.next_ns().unwrap_or(u64::MAX),
             sent: self.sent,
@@ -120,6 +122,9 @@ impl Supervisor {
         // from the next.
         let most_ns = self.clock.now_ns().saturating_add(MAX_ADVANCE_NS);
         self.clock.reach(taken.now_ns.min(most_ns));
+        if self.is_exact() {
+            return;
+        }
         if let Some(thread) = self.threads.get_mut(id) {
             thread.idle_polls = u32::try_from(taken.idle_polls).unwrap_or(u32::MAX);
             thread.idle_poll = taken.idle_poll != 0;

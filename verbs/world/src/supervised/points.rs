@@ -23,11 +23,15 @@ const LOCK_POINT_NS: u64 = READING_NS;
 /// Maximum number of points in a row without a stop.
 const MAX_POINTS: u32 = 64;
 
+/// Name of a point that is a call of the library.
+const CALL: &str = "a call of verbs";
+
 /// Kinds of hints, as in the library's `outside::world`.
 const IDLE_POLL: u64 = 1;
 const PAGE_REQUEST: u64 = 2;
 const ENDLESS: u64 = 3;
-const LOCK_POINT: u64 = 4;
+const CHARGE: u64 = 4;
+const LOCK_POINT: u64 = 5;
 /// Values of the last kind besides descriptors: a thread of the library waits for work, or the wait ends.
 const NO_DESCRIPTOR: u64 = u32::MAX as u64;
 const NO_WAIT: u64 = u64::MAX;
@@ -42,7 +46,7 @@ impl Supervisor {
             PointBudget { count: 0, has_choice: active > 1, skips_idle_threads: active < runnable };
         let is_active = self.threads.get(id).is_some_and(|thread| thread.idle_polls < IDLE_THRESHOLD);
         // Other threads may be ready now, which only a stop finds out.
-        if self.checked_at_change != self.changes || !is_active || self.is_preparing {
+        if self.checked_at_change != self.changes || !is_active || self.is_preparing || self.is_exact() {
             return 0;
         }
         let mut count = MAX_POINTS.min(self.departures_ahead());
@@ -88,7 +92,7 @@ impl Supervisor {
     /// Serves a hint of a program that knows that it is in a world: another thread may continue, or its poll
     /// was idle.
     pub(crate) fn take_hint(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
-        let [_, kind, ..] = call.arguments();
+        let [_, kind, value, ..] = call.arguments();
         if !call.is_hint() {
             let [option, ..] = call.arguments();
             // The time stamp counter stays the world's.
@@ -104,7 +108,6 @@ impl Supervisor {
             return self.answer_noted(id, call, page, i64::from(page != 0));
         }
         if kind == ENDLESS {
-            let [_, _, value, ..] = call.arguments();
             if let Some(thread) = self.threads.get_mut(id) {
                 thread.endless = match value {
                     NO_WAIT => None,
@@ -117,6 +120,14 @@ impl Supervisor {
             return self.answer(id, call, 0);
         }
         let is_idle_poll = kind == IDLE_POLL;
+        if self.is_exact() {
+            match kind {
+                IDLE_POLL => self.found_nothing(id, value),
+                CHARGE => self.charge(id, value),
+                _ => self.begins_call(id),
+            }
+            return self.end_point(id, call, CALL);
+        }
         let is_lock = kind == LOCK_POINT;
         if let Some(thread) = self.threads.get_mut(id).filter(|_| !is_lock) {
             // The beginning of a call implies that the one before it was not idle, unless that one gave an
@@ -130,7 +141,12 @@ impl Supervisor {
             }
         }
         self.clock.pass(if is_lock { LOCK_POINT_NS } else { POINT_NS });
-        self.stall(id, if is_lock { "a lock" } else { "a call of verbs" });
+        self.end_point(id, call, if is_lock { "a lock" } else { CALL })
+    }
+
+    /// Ends a point, at which the thread may rest and another one may continue. `at` names the point.
+    fn end_point(&mut self, id: ThreadId, call: Call, at: &str) -> Result<(), WorldError> {
+        self.stall(id, at);
         match self.tracee(id)?.answer(&call.registers, 0) {
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(errno) => return Err(errno.into()),

@@ -12,16 +12,16 @@ use crate::options::Departure;
 /// may do nothing that ends by itself, and wait for that thread.
 pub(crate) const MAX_IDLE_SKIPS: u32 = 64;
 /// Initial cost of a round of threads whose polls are all idle, in ns of the world.
-const IDLE_ROUND_NS: u64 = 1_000;
+pub(crate) const IDLE_ROUND_NS: u64 = 1_000;
 /// Maximum number of times that this cost is doubled.
-const MAX_IDLE_SHIFT: u32 = 8;
+pub(crate) const MAX_IDLE_SHIFT: u32 = 8;
 
 /// Time for which threads that wait without end wait until the run ends, in ns of the world: longer than the
 /// library needs to find out that another process has ended.
 const LONG_REST_NS: u64 = 10_000_000_000;
 
 /// Reports whether a thread that does this can continue.
-const fn is_runnable(activity: &Activity) -> bool {
+pub(crate) const fn is_runnable(activity: &Activity) -> bool {
     matches!(activity, Activity::Program | Activity::Call(_) | Activity::Woken(..))
 }
 
@@ -41,6 +41,12 @@ impl Supervisor {
         loop {
             self.refresh_groups()?;
             self.wake();
+            if self.is_exact() {
+                match self.choose_exactly()? {
+                    Some(id) => return Ok(id),
+                    None => continue,
+                }
+            }
             let now_ns = self.clock.now_ns();
             let all = self.threads.threads.iter();
             let runnable =
@@ -84,7 +90,7 @@ impl Supervisor {
     /// Reports whether all threads have long waited without end, some of them in waits with time-outs, which
     /// end only to begin again. What the library does by itself, such as to look for processes that have
     /// ended, has long been done then.
-    fn is_at_rest_for_long(&mut self) -> bool {
+    pub(crate) fn is_at_rest_for_long(&mut self) -> bool {
         let waits = |thread: &Thread| match &thread.activity {
             _ if thread.endless.is_some() => true,
             Activity::Waiting(_, wait) => wait.until_ns.is_none(),
@@ -105,7 +111,7 @@ impl Supervisor {
     }
 
     /// Draws one of these: the one that ran last, unless the seed switches to another one.
-    fn draw(&mut self, runnable: &[ThreadId]) -> ThreadId {
+    pub(crate) fn draw(&mut self, runnable: &[ThreadId]) -> ThreadId {
         if self.is_preparing {
             return runnable.first().copied().unwrap_or(ThreadId(0));
         }

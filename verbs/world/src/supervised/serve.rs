@@ -191,6 +191,7 @@ impl Supervisor {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.idle_polls = thread.idle_polls.saturating_add(1);
         }
+        self.park_if_idle(id);
     }
 
     /// Resets the count of idle polls, because the call found something.
@@ -198,6 +199,7 @@ impl Supervisor {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.idle_polls = 0;
         }
+        self.found_something(id);
     }
 
     pub(crate) fn tracee(&self, id: ThreadId) -> Result<Tracee, WorldError> {

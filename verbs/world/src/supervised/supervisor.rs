@@ -44,10 +44,12 @@ const SPIN_IDLE_POLLS: u32 = 64;
 const SPIN_NS: u64 = 1_000_000;
 /// Number of readings of the time stamp counter in a row, without a call, after which other threads go first.
 const MAX_TSC_READS: u32 = 64;
+/// Time that a reading of the time stamp counter takes, in ns of the world.
+const TSC_NS: u64 = 20;
 /// Number of events before a departure that are shown.
 const LATEST: usize = 8;
 /// Minimum cost of a call, in ns of the world, to which up to [`RANDOM_CALL_NS`] are added at random.
-const CALL_NS: u64 = 400;
+pub(crate) const CALL_NS: u64 = 400;
 const RANDOM_CALL_NS: u64 = 800;
 
 /// Steps that a container may forbid, with the remedy.
@@ -105,6 +107,9 @@ pub(crate) struct Supervisor {
     pub(crate) changes: u64,
     /// Number of calls that send to a socket.
     pub(crate) sent: u64,
+    /// Number of occasions so far at which what a poll in vain looks for may have come, in a world of exact
+    /// time.
+    pub(crate) turn: u64,
     /// Time since which all threads wait without end, in ns.
     pub(crate) at_rest_since_ns: Option<u64>,
     /// Number of changes after which waits were last checked.
@@ -167,6 +172,7 @@ impl Supervisor {
             idle_threads_skipped: 0,
             changes: 1,
             sent: 0,
+            turn: 0,
             at_rest_since_ns: None,
             checked_at_change: 0,
             port_groups: PortGroups::default(),
@@ -303,6 +309,7 @@ impl Supervisor {
         let tracee = thread.tracee;
         let (mut signal, mut spin_ns) = (signal, FIRST_SPIN_NS);
         let longest_ns = if self.expected.is_some() { MAX_REPLAYED_SPIN_NS } else { MAX_SPIN_NS };
+        let tsc_ns = if self.is_exact() { 0 } else { TSC_NS };
         let mut counted = 0;
         let mut is_stopped = true;
         loop {
@@ -339,13 +346,13 @@ impl Supervisor {
             match stop {
                 Stop::Call(call) => return self.called(id, *call),
                 Stop::Signal(Signal::SIGSEGV) if super::tsc::answer(tracee, self.clock.cycles())? => {
-                    self.clock.pass(20);
+                    self.clock.pass(tsc_ns);
                     counted += 1;
                     if counted >= MAX_TSC_READS {
                         return self.reads_tsc(id);
                     }
                 }
-                Stop::Signal(Signal::SIGILL) if self.answer_instruction(id)? => self.clock.pass(20),
+                Stop::Signal(Signal::SIGILL) if self.answer_instruction(id)? => self.clock.pass(tsc_ns),
                 Stop::Signal(one) => {
                     if one == Signal::SIGCHLD {
                         // The signal may come from a process, or the thread may have been killed meanwhile.
@@ -380,6 +387,7 @@ impl Supervisor {
             thread.activity = Activity::Program;
             thread.idle_polls = thread.idle_polls.saturating_add(IDLE_THRESHOLD);
         }
+        self.park_if_idle(id);
         self.note(id, "rdtsc", 0)
     }
 
@@ -387,8 +395,12 @@ impl Supervisor {
     fn loops(&mut self, id: ThreadId) -> Result<(), WorldError> {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.activity = Activity::Program;
-            thread.idle_polls = thread.idle_polls.max(SPIN_IDLE_POLLS);
+            thread.idle_polls = match self.options.exact_time {
+                true => thread.idle_polls.max(IDLE_THRESHOLD),
+                false => thread.idle_polls.max(SPIN_IDLE_POLLS),
+            };
         }
+        self.park_if_idle(id);
         self.note(id, "loops", 0)
     }
 
@@ -431,7 +443,7 @@ impl Supervisor {
         self.next_port = FIRST_PORT;
         self.files.clear();
         self.sleeps.clear();
-        (self.idle_threads_skipped, self.points, self.sent) = (0, 0, 0);
+        (self.idle_threads_skipped, self.points, self.sent, self.turn) = (0, 0, 0, 0);
         self.threads.restart_call(id, seed);
     }
 
@@ -471,8 +483,12 @@ impl Supervisor {
         if self.options.stop_at == Some(self.events) {
             return Err(self.stand_still(id, what));
         }
-        let cost_ns = CALL_NS + self.costs.below(RANDOM_CALL_NS);
-        self.clock.pass(cost_ns);
+        if self.is_exact() {
+            self.count_call(id);
+        } else {
+            let cost_ns = CALL_NS + self.costs.below(RANDOM_CALL_NS);
+            self.clock.pass(cost_ns);
+        }
         self.stall(id, what);
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nix::unistd::Pid;
 
+use super::look::Look;
 use super::random::SeededRandom;
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, Woken};
@@ -115,6 +116,10 @@ pub(crate) struct Thread {
     pub(crate) idle_polls: u32,
     /// The thread has hinted that a poll was idle, and has made no call of its library since.
     pub(crate) idle_poll: bool,
+    /// Whether the thread looks for something, in a world of exact time.
+    pub(crate) look: Look,
+    /// Number of calls of the kernel in a row without a hint.
+    pub(crate) calls_in_row: u32,
     /// The thread has hinted that it waits without end, although its waits have time-outs.
     pub(crate) endless: Option<EndlessWait>,
     /// Time until which it rests, in ns.
@@ -173,6 +178,8 @@ impl Threads {
             activity: Activity::Program,
             idle_polls: 0,
             idle_poll: false,
+            look: Look::Active,
+            calls_in_row: 0,
             endless: None,
             rests_until_ns: 0,
             partial_call: None,
@@ -190,6 +197,7 @@ impl Threads {
         let Some(thread) = self.threads.get_mut(&id) else { return };
         thread.random = SeededRandom::new(seed, FIRST_STREAM + u64::from(id.0));
         (thread.idle_polls, thread.idle_poll, thread.rests_until_ns) = (0, false, 0);
+        (thread.look, thread.calls_in_row) = (Look::Active, 0);
         if let Some(process) = self.processes.get_mut(&thread.process) {
             process.threads_made = 1;
         }

@@ -32,6 +32,7 @@ impl Supervisor {
             // The thread has read clocks many times without a call.
             thread.idle_polls = thread.idle_polls.saturating_add(IDLE_THRESHOLD);
         }
+        self.park_if_idle(id);
         let [first, second, ..] = call.arguments();
         let real_ns = self.clock.of(libc::CLOCK_REALTIME).unwrap_or(0);
         let done = match syscall_class {

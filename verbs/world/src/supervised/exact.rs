@@ -1,0 +1,171 @@
+//! The schedule of a world of exact time: each thread has a processor of its own.
+//!
+//! Calls of the kernel and readings of clocks take no time. What takes time, the program says: the thread
+//! rests then, and others continue meanwhile. A thread that has polled in vain is parked. It looks again, at
+//! no cost, whenever another thread has done something, and at the time at which, as it says, the answer can
+//! change. So it finds what it looks for at the very instant at which that comes.
+
+use super::deadlock::describe_waits;
+use super::look::{Look, Parked};
+use super::schedule::{IDLE_ROUND_NS, MAX_IDLE_SHIFT, is_runnable};
+use super::supervisor::{CALL_NS, Supervisor};
+use super::threads::{Activity, IDLE_THRESHOLD, Thread, ThreadId};
+use crate::error::WorldError;
+
+/// Number of calls of the kernel in a row without a hint after which they take time after all: the thread may
+/// wait for another one.
+const MAX_FREE_CALLS: u32 = 64;
+/// Longest time without a look by a thread that has not looked in vain for long, as a power of two of rounds:
+/// the program may also wait for a time, which it compares with a clock.
+const MIN_IDLE_SHIFT: u32 = 2;
+/// Value of an idle poll of which it is not known when its answer can change, and of one that only another
+/// thread can end.
+const UNKNOWN: u64 = 0;
+const NEVER: u64 = u64::MAX;
+
+impl Supervisor {
+    /// Reports whether the run has exact time. What prepares it has not.
+    pub(crate) const fn is_exact(&self) -> bool {
+        self.options.exact_time && !self.is_preparing
+    }
+
+    /// Serves the hint of a poll in vain; `until_ns` is a time of the monotonic clock.
+    pub(crate) fn found_nothing(&mut self, id: ThreadId, until_ns: u64) {
+        let until_ns = match until_ns {
+            UNKNOWN | NEVER => until_ns,
+            shown_ns => self.clock.until(libc::CLOCK_MONOTONIC, shown_ns),
+        };
+        if let Some(thread) = self.threads.get_mut(id) {
+            (thread.idle_poll, thread.calls_in_row) = (true, 0);
+            thread.idle_polls = thread.idle_polls.saturating_add(1);
+        }
+        match until_ns {
+            UNKNOWN => self.park_if_idle(id),
+            until_ns => self.park(id, until_ns),
+        }
+    }
+
+    /// Serves the hint that a call begins. The one before it was not in vain, unless it has said so.
+    pub(crate) fn begins_call(&mut self, id: ThreadId) {
+        let Some(thread) = self.threads.get_mut(id) else { return };
+        thread.calls_in_row = 0;
+        if !std::mem::replace(&mut thread.idle_poll, false) {
+            thread.idle_polls = 0;
+            self.found_something(id);
+        }
+    }
+
+    /// Serves the hint that a thread needs a time, in which others continue.
+    pub(crate) fn charge(&mut self, id: ThreadId, ns: u64) {
+        let until_ns = self.clock.now_ns().saturating_add(ns);
+        if let Some(thread) = self.threads.get_mut(id) {
+            (thread.idle_polls, thread.calls_in_row) = (0, 0);
+            thread.rests_until_ns = thread.rests_until_ns.max(until_ns);
+        }
+        self.found_something(id);
+    }
+
+    /// Counts a call of the kernel. Many in a row take time after all.
+    pub(crate) fn count_call(&mut self, id: ThreadId) {
+        let until_ns = self.clock.now_ns().saturating_add(u64::from(MAX_FREE_CALLS) * CALL_NS);
+        let Some(thread) = self.threads.get_mut(id) else { return };
+        thread.calls_in_row += 1;
+        if thread.calls_in_row >= MAX_FREE_CALLS {
+            thread.calls_in_row = 0;
+            thread.rests_until_ns = thread.rests_until_ns.max(until_ns);
+        }
+    }
+
+    /// Notes that a thread which looked again has found something, which others may look for as well.
+    pub(crate) fn found_something(&mut self, id: ThreadId) {
+        let Some(thread) = self.threads.get_mut(id) else { return };
+        if thread.look != Look::Active {
+            thread.look = Look::Active;
+            self.turn += 1;
+        }
+    }
+
+    /// Parks a thread that has often looked in vain, and of which it is not known what for.
+    pub(crate) fn park_if_idle(&mut self, id: ThreadId) {
+        let is_idle = |thread: &Thread| thread.idle_polls >= IDLE_THRESHOLD;
+        if self.is_exact() && self.threads.get(id).is_some_and(is_idle) {
+            self.park(id, NEVER);
+        }
+    }
+
+    fn park(&mut self, id: ThreadId, until_ns: u64) {
+        let turn = self.turn;
+        let Some(thread) = self.threads.get_mut(id) else { return };
+        thread.look = Look::Parked(match thread.look {
+            Look::Active => Parked { until_ns, turn, looks: 1 },
+            Look::Parked(parked) | Look::Looking(parked) => Parked { until_ns, ..parked },
+        });
+    }
+
+    /// Chooses the thread that continues; `None` if time has passed instead.
+    pub(crate) fn choose_exactly(&mut self) -> Result<Option<ThreadId>, WorldError> {
+        let now_ns = self.clock.now_ns();
+        let all = self.threads.threads.iter();
+        let runnable: Vec<(ThreadId, Look)> = all
+            .filter(|(_, thread)| is_runnable(&thread.activity) && thread.rests_until_ns <= now_ns)
+            .map(|(id, thread)| match thread.activity {
+                // What it waited for has come.
+                Activity::Woken(..) => (*id, Look::Active),
+                _ => (*id, thread.look),
+            })
+            .collect();
+        if let Some((id, _)) = runnable.iter().find(|(_, look)| matches!(look, Look::Looking(_))) {
+            self.last = Some(*id);
+            return Ok(Some(*id));
+        }
+        let active = runnable.iter().filter(|(_, look)| *look == Look::Active);
+        let active: Vec<ThreadId> = active.map(|(id, _)| *id).collect();
+        if !active.is_empty() {
+            self.turn += 1;
+            let chosen = self.draw(&active);
+            if let Some(thread) = self.threads.get_mut(chosen) {
+                thread.look = Look::Active;
+            }
+            return Ok(Some(chosen));
+        }
+        let parked = runnable.iter().filter_map(|(id, look)| match look {
+            Look::Parked(parked) => Some((*id, *parked)),
+            _ => None,
+        });
+        let parked: Vec<(ThreadId, Parked)> = parked.collect();
+        let turn = self.turn;
+        let next = parked.iter().filter(|(_, parked)| parked.looks_at(turn));
+        let next = next.min_by_key(|(id, parked)| (if parked.turn == turn { parked.looks } else { 0 }, *id));
+        if let Some((id, parked)) = next.copied() {
+            if let Some(thread) = self.threads.get_mut(id) {
+                thread.look = Look::Looking(parked.looked_at(turn));
+            }
+            self.last = Some(id);
+            return Ok(Some(id));
+        }
+        self.pass_to_next(&parked)?;
+        Ok(None)
+    }
+
+    /// Lets time pass to the next instant at which something can change.
+    fn pass_to_next(&mut self, parked: &[(ThreadId, Parked)]) -> Result<(), WorldError> {
+        let now_ns = self.clock.now_ns();
+        let of_parked = parked.iter().map(|(_, parked)| parked.until_ns);
+        let of_parked = of_parked.filter(|until_ns| *until_ns > now_ns && *until_ns != NEVER);
+        let next_ns = of_parked.chain(self.next_ns()).min();
+        self.turn += 1;
+        if parked.is_empty() {
+            let Some(next_ns) = next_ns.filter(|_| !self.is_at_rest_for_long()) else {
+                return Err(self.deadlock_error(describe_waits(&self.threads)));
+            };
+            self.clock.reach(next_ns);
+            return Ok(());
+        }
+        let idle_polls = |(id, _): &(ThreadId, Parked)| self.threads.get(*id).map(|thread| thread.idle_polls);
+        let least = parked.iter().filter_map(idle_polls).min().unwrap_or(0);
+        let shift = least.saturating_sub(IDLE_THRESHOLD).clamp(MIN_IDLE_SHIFT, MAX_IDLE_SHIFT);
+        let most_ns = now_ns.saturating_add(IDLE_ROUND_NS << shift);
+        self.clock.reach(next_ns.map_or(most_ns, |next_ns| next_ns.clamp(now_ns + 1, most_ns)));
+        Ok(())
+    }
+}
