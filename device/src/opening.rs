@@ -291,10 +291,9 @@ impl Opening {
         let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock));
         let is_tapped = subscribers.listen(Topics::BATCHES);
         // A link that a plan makes later is below the tap as well.
-        let costs = outside::world::model().filter(|_| !clock.is_virtual());
+        let costs = costs_of_world(&clock);
         if is_tapped || self.link.is_some() || costs.is_some() {
             let link = self.link.unwrap_or_default().seeded(self.faults.seed(), &tag);
-            let costs = costs.and_then(|text| Costs::parse(&text));
             port = Box::new(LinkPort::new(port, link, &clock).with_costs(costs));
         }
         if is_tapped {
@@ -323,4 +322,10 @@ impl Opening {
             base: ClockBase::of(clock),
         }
     }
+}
+
+/// Returns the costs of the performance model of the process's world, if it is in one that has a model.
+fn costs_of_world(clock: &Clock) -> Option<Costs> {
+    let text = outside::world::model().filter(|_| !clock.is_virtual())?;
+    Costs::parse(&text)
 }

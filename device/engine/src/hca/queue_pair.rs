@@ -129,12 +129,7 @@ impl Hca {
             qp.serve_device(TAG_REQUESTS);
         }
         if let Some(own) = own.or_else(|| VendorService::plain(init.qp_type)) {
-            let order = match self.srd_order {
-                // Each queue pair has an order of its own, the same in every run.
-                SrdOrder::Seed(seed) => SrdOrder::Seed(seed ^ u64::from(attached.context.ordinal) << 32),
-                order => order,
-            };
-            qp.set_vendor_service(own, order);
+            qp.set_vendor_service(own, self.srd_order_of(attached.context.ordinal));
         }
         let room = qp.make_room().map_err(|_| {
             let entries = attached.capacity.max_send_wr;
@@ -154,6 +149,15 @@ impl Hca {
         drop(engine);
         self.publish_object_counts();
         Ok((qpn, attached.capacity))
+    }
+
+    /// Returns the order in which messages of SRD leave a queue pair: each has one of its own, the same in every
+    /// run.
+    fn srd_order_of(&self, ordinal: u32) -> SrdOrder {
+        match self.srd_order {
+            SrdOrder::Seed(seed) => SrdOrder::Seed(seed ^ u64::from(ordinal) << 32),
+            order => order,
+        }
     }
 
     /// Destroys a queue pair (an XRC target: closes it for its creator); blocks until its asynchronous events

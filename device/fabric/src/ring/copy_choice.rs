@@ -6,7 +6,7 @@
 //! measured once more, because a hypervisor or a scheduler may have moved the cores.
 //!
 //! **Invariant**: this value reads no clock. Its caller times the batches while [`CopyChoice::is_timed`].
-//! Whatever it is told, a trial ends after a bounded number of bytes.
+//! With any durations, a trial ends after a bounded number of bytes.
 
 use pumice_model::port::copies::{CopyMode, CopyReason, CopyReport, CopyWay};
 

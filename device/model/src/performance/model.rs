@@ -16,7 +16,7 @@ pub struct Figure {
     pub value: f64,
     /// Where it is from.
     pub source: String,
-    /// True if nobody has measured it.
+    /// True if no source has measured it.
     #[serde(default)]
     pub guess: bool,
 }

@@ -64,8 +64,8 @@ impl Inbound {
             && host.remote_write(key, reth.address, payload).is_ok()
     }
 
-    /// Takes a receive request, unless one is held. Returns false if there is none, or if the queue matches tags
-    /// and has not chosen yet.
+    /// Takes a receive request, unless one is held. Returns false if there is none, or if the queue matches
+    /// tags and has not chosen yet.
     #[inline]
     fn take_plain_recv<H: Host>(&mut self, settings: &QpSettings, host: &mut H) -> bool {
         let was_held = self.holds_recv;

@@ -113,10 +113,7 @@ impl Memory {
             }
             QpEvent::PacketReceived { opcode, .. } => self.packet_arrived(context, qp, *opcode),
             QpEvent::RemoteAccess { class, range, ends } => {
-                self.peer_names(context, number, range);
-                if *class != OperationClass::Read {
-                    self.peer_stores(context, number, range, *ends);
-                }
+                self.peer_accesses(context, number, *class, range, *ends)
             }
             QpEvent::RemoteWriteEnded { .. } => self.remote_write_ended(context, number),
             QpEvent::Acknowledged { before } => self.acknowledged(context, number, *before),
@@ -129,6 +126,21 @@ impl Memory {
                 self.memory_refused(context, number, reason, detail);
             }
             _ => {}
+        }
+    }
+
+    /// Checks the range that a peer's request names; `ends`: the request ends with it.
+    fn peer_accesses(
+        &mut self,
+        context: &mut CheckContext,
+        number: u32,
+        class: OperationClass,
+        range: &RemoteRange,
+        ends: bool,
+    ) {
+        self.peer_names(context, number, range);
+        if class != OperationClass::Read {
+            self.peer_stores(context, number, range, ends);
         }
     }
 
