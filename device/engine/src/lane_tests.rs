@@ -16,7 +16,7 @@ use crate::hca::{CqSetup, Hca, HcaConfig, LanePackets, OwnedMemory, QpInit};
 use crate::objects::completion_queue::CompletionQueue;
 use crate::world::World;
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 2000;
 const TURNS: usize = 50;
 const MEMORY_BYTES: usize = 1 << 14;
 const LONGEST: u32 = 5000;
