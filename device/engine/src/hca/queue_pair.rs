@@ -151,8 +151,8 @@ impl Hca {
         Ok((qpn, attached.capacity))
     }
 
-    /// Returns the order in which messages of SRD leave a queue pair: each has one of its own, the same in every
-    /// run.
+    /// Returns the order in which messages of SRD leave a queue pair: each has one of its own, the same in
+    /// every run.
     fn srd_order_of(&self, ordinal: u32) -> SrdOrder {
         match self.srd_order {
             SrdOrder::Seed(seed) => SrdOrder::Seed(seed ^ u64::from(ordinal) << 32),
