@@ -97,12 +97,13 @@ class Browser:
             self.requests.append(about["request"]["url"])
 
     def open(self, path):
-        """Opens a file; returns when the page's script has run."""
+        """Opens a file; returns when the page's script has run, and the page is drawn."""
         self.events.clear()
         self.call("Page.navigate", url=f"file://{path}")
         deadline = time.monotonic() + 60
         while "Page.loadEventFired" not in self.events:
             self.keep(self.receive(deadline))
+        self.drawn()
 
     def run(self, script):
         """What a JavaScript expression is; promises are waited for."""
