@@ -162,6 +162,7 @@ const LINES: &[&[&str]] = &[
     &["doctor", "FILE"],
     &["stat", "--pid", "FILE"],
     &["top", "--pid", "FILE"],
+    &["mrc", "--pid", "FILE"],
 ];
 
 #[test]
