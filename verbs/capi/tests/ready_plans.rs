@@ -5,8 +5,10 @@ mod kit;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Plans about connections of rdma_cm, and the one whose damage only a check of the program's own finds.
-const ELSEWHERE: [&str; 3] = ["lost-handshake", "duplicate-handshake", "silent-corruption"];
+/// Plans about connections of rdma_cm, those about MRC, and the one whose damage only a check of the program's
+/// own finds.
+const ELSEWHERE: [&str; 6] =
+    ["lost-handshake", "duplicate-handshake", "silent-corruption", "lost-plane", "lossy-plane", "lost-sacks"];
 
 /// The program with this plan. What it printed; what the report says happened, sorted; the report.
 fn run(program: &Path, name: &str, plan: &str, folder: &Path, run: u32) -> (String, String, PathBuf) {

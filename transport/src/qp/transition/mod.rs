@@ -73,7 +73,12 @@ pub fn check(
     };
     // An unsupported attribute is the first error that is reported, so that programs find out what they may
     // use.
-    let unsupported = mask.difference(AttributeMask::all());
+    let known = match qp_type.is_raw() {
+        true => AttributeMask::all(),
+        // Only adapters limit the rate of raw packets, and rdma_rxe knows no such attribute.
+        false => AttributeMask::all().difference(AttributeMask::RATE_LIMIT),
+    };
+    let unsupported = mask.difference(known);
     if !unsupported.is_empty() {
         let step = Step { qp_type, from: current, to: named.unwrap_or(current) };
         return Err(ModifyError::NotSupported { step, attributes: unsupported });

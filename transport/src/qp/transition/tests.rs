@@ -415,6 +415,6 @@ fn sentences_of_masks_and_transitions() {
     );
     assert_eq!(
         sentence(QpType::Rc, Rts, Rts, words("rate")),
-        "RTS→RTS refused: attribute rate_limit not allowed for RC"
+        "RTS→RTS refused: attribute rate_limit not supported"
     );
 }
