@@ -155,7 +155,8 @@ fn every_transition_of_every_type_takes_what_it_needs_and_nothing_else() {
 
 /// Masks to try for a row of the table, and whether each is legal.
 fn masks(qp_type: QpType, row: Option<&Transition>) -> Vec<(AttributeMask, bool)> {
-    let supported = AttributeMask::all() - AttributeMask::STATE;
+    let rate = if qp_type.is_raw() { AttributeMask::empty() } else { AttributeMask::RATE_LIMIT };
+    let supported = AttributeMask::all() - AttributeMask::STATE - rate;
     let Some(row) = row else {
         return vec![(AttributeMask::STATE, false), (supported | AttributeMask::STATE, false)];
     };

@@ -21,7 +21,7 @@ use crate::objects::local_identifier;
 use crate::objects::peer_host;
 use crate::objects::queue_pair::Qp;
 use crate::objects::unused;
-use crate::platform::errno::{Errno, NOT_SUPPORTED};
+use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
 pub(crate) fn capacity_from(c: &ibv_qp_cap) -> QpCapacity {
     QpCapacity {
@@ -240,7 +240,9 @@ pub(crate) extern "C" fn modify_qp_rate_limit(
         }
         check_mask(Call::ibv_modify_qp_rate_limit, attr.comp_mask, 0)?;
         let attributes = QpAttributes { rate_limit: attr.rate_limit, ..QpAttributes::default() };
-        Ok(held.hca().modify_qp(held.number(), &attributes, AttributeMask::RATE_LIMIT)?)
+        let changed = held.hca().modify_qp(held.number(), &attributes, AttributeMask::RATE_LIMIT);
+        // Here the queue pair is the wrong argument.
+        changed.map_err(Errno::from).map_err(|errno| if errno == NOT_SUPPORTED { INVALID } else { errno })
     })
 }
 
