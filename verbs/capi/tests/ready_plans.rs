@@ -5,8 +5,8 @@ mod kit;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Plans about connections of rdma_cm, those about MRC, and the one whose damage only a check of the program's
-/// own finds.
+/// Plans about connections of rdma_cm, those about MRC, and the one whose damage only a check of the
+/// program's own finds.
 const ELSEWHERE: [&str; 6] =
     ["lost-handshake", "duplicate-handshake", "silent-corruption", "lost-plane", "lossy-plane", "lost-sacks"];
 
