@@ -4,6 +4,7 @@
 //! acknowledgement pass over the steps that decide, because nothing is left to be decided. `by_lane` says
 //! when.
 
+use crate::types::SendOpcode;
 use crate::wire::{Aeth, Bth, ICRC_BYTES, ImmDt, Operation, Psn, Reth};
 
 /// Length of an acknowledgement in bytes.
@@ -15,6 +16,19 @@ const SEND_IMM: u8 = Operation::SendOnlyImm as u8;
 const WRITE: u8 = Operation::WriteOnly as u8;
 const WRITE_IMM: u8 = Operation::WriteOnlyImm as u8;
 const ACKNOWLEDGE: u8 = Operation::Acknowledge as u8;
+
+/// Reports whether a packet may arrive by a lane, by its opcode.
+#[inline]
+pub fn may_arrive_by_lane(packet: &[u8]) -> bool {
+    matches!(packet.first(), Some(&(SEND | SEND_IMM | WRITE | WRITE_IMM | ACKNOWLEDGE)))
+}
+
+/// Reports whether a request may leave by a lane, by its opcode.
+#[inline]
+pub const fn may_leave_by_lane(opcode: SendOpcode) -> bool {
+    use SendOpcode::{RdmaWrite, RdmaWriteWithImm, Send, SendWithImm};
+    matches!(opcode, Send | SendWithImm | RdmaWrite | RdmaWriteWithImm)
+}
 
 /// A request, and perhaps an acknowledgement, that a lane has written one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

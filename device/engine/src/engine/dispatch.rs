@@ -8,7 +8,7 @@ use pumice_fabric::gsi::{self, Gsi};
 use pumice_fabric::xrc::{SharedTargets, Unavailable};
 use pumice_model::port::batch::ReceivedBatch;
 use pumice_transport::host::{Counter, QpContext};
-use pumice_transport::qp::Arrival;
+use pumice_transport::qp::{Arrival, may_arrive_by_lane};
 use pumice_transport::types::{Cause, DropReason, Gid};
 use pumice_transport::wire::{IcrcVerdict, Packet, PacketError, ProcessIndex, Qpn, icrc, peek};
 
@@ -57,7 +57,8 @@ impl PacketReceivers<'_> {
         self.resources.batch_time.end();
         let takes_lanes = self.resources.admits_lanes();
         while let Some((position, bytes)) = segments.next() {
-            let is_intact = takes_lanes && is_intact(received, first + position, bytes);
+            let is_intact =
+                takes_lanes && may_arrive_by_lane(bytes) && is_intact(received, first + position, bytes);
             if is_intact && let Some(index) = self.receive_by_lane(now_ns, &arrival, bytes) {
                 if index != last_index {
                     self.touched.push(index);

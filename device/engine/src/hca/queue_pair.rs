@@ -14,7 +14,7 @@ use pumice_transport::event::QpEvent;
 use pumice_transport::host::Host;
 use pumice_transport::path::Flow;
 use pumice_transport::qp::{
-    AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, SrdOrder,
+    AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, SrdOrder, may_leave_by_lane,
 };
 use pumice_transport::types::{
     QpCapacity, QpState, QpType, RecvRequest, SendRequest, VendorService, WorkCompletion,
@@ -480,7 +480,8 @@ impl Hca {
             return Ok(());
         }
         let now_ns = self.core.clock.now_ns();
-        if !engine.send_by_lane(index, now_ns, MappingCheckPolicy::Datagrams) {
+        let may_leave = requests.last().is_some_and(|request| may_leave_by_lane(request.opcode));
+        if !may_leave || !engine.send_by_lane(index, now_ns, MappingCheckPolicy::Datagrams) {
             engine.posted(index, now_ns);
             // Requests leave first, then answers: an ACK must not delay a reply.
             engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
