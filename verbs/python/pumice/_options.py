@@ -52,6 +52,8 @@ class Options(TypedDict, total=False):
     """Folder for what `pumice replay` needs."""
     wire: Literal["auto", "udp"]
     """What carries packets to this user's other processes on this host."""
+    copy: Literal["auto", "cached", "streaming"]
+    """How long messages are copied to this user's other processes on this host."""
     srd_order: Literal["seed", "in-order", "reverse"]
     """Order in which messages of SRD arrive, on a device that looks like EFA."""
     mrc: bool
@@ -175,7 +177,7 @@ def _flag(name: str) -> str:
 
 _FORMS: dict[str, Callable[[str, object], list[str]]] = {
     **dict.fromkeys(["devices", "seed", "shuffle", "check_exit", "gid_index", "planes", "mrc_port"], _number),
-    **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log", "srd_order"], _text),
+    **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "copy", "log", "srd_order"], _text),
     **dict.fromkeys(["hang_after", "require_format"], _text),
     **dict.fromkeys(["rate", "delay", "jitter", "queue", "ecn"], _text),
     **dict.fromkeys(["faults", "fault_report", "capture", "trace", "record", "topology", "profile"], _file),

@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_key() {
-        assert_eq!(refused("[modle]"), "line 1: missing field `model`");
+        assert_eq!(refused("[mode]"), "line 1: missing field `model`");
         assert_eq!(refused("[model]"), "model.name is missing: give the model a name");
         let unknown = refused("[model]\nname = \"x\"\npost_n = { value = 1, source = \"s\" }");
         assert_eq!(unknown, "model.post_n is no number of a model; did you mean post_ns?");
