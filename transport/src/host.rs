@@ -61,7 +61,7 @@ pub struct RecvWqe {
     pub tagged: Tagged,
 }
 
-/// What matching the tag of a message has found: what its completion says, and what of it is stored.
+/// The outcome of matching the tag of a message: the facts for its completion, and the part that is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tagged {
     /// Number of bytes at the beginning of the message that are not stored.

@@ -86,7 +86,7 @@ impl PacketFault {
     }
 }
 
-/// Something that the network did to a packet.
+/// An effect of the network on a packet.
 #[derive(Debug)]
 pub(crate) struct TransitFault {
     /// Line of a report.

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::wire::Packet;
 
-    /// Each packet that a lane reads is what the parser reads, and no packet of these opcodes is left out
+    /// A lane reads in each packet what the parser reads, and no packet of these opcodes is left out
     /// whose pad fills the payload up to whole words.
     #[test]
     fn a_lane_reads_what_the_parser_reads() {

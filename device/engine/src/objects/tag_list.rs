@@ -96,7 +96,7 @@ pub struct TagOperation {
     pub signaled: bool,
     /// Number of unexpected messages that the program has handled, if it reports that.
     pub handled: Option<u32>,
-    /// What it does besides.
+    /// The further effect of the request.
     pub change: TagChange,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Rendezvous {
     pub(super) number: u64,
     pub(super) step: Step,
     pub(super) source: RemoteTarget,
-    /// Where the payload goes: as long as it is.
+    /// The buffers of the payload, exactly as long as the payload.
     pub(super) sges: Vec<Sge>,
     /// Both headers as the answer has them.
     pub(super) headers: [u8; RENDEZVOUS_HEADER_BYTES],

@@ -116,7 +116,7 @@ pub struct Resources {
     pub(crate) ethernet: Option<Box<Ethernet>>,
     /// The receive queue of UC or UD messages that was short of requests last, and its completion queue.
     pub(super) short_receives: Option<(u32, u32)>,
-    /// What queue pairs read for messages that matched a tag.
+    /// The READs of queue pairs for messages that matched a tag.
     pub(crate) rendezvous: AllRendezvous,
 }
 

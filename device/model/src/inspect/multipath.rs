@@ -57,7 +57,7 @@ pub struct PathChangeView {
     pub state: PathStateView,
 }
 
-/// What an MRC queue pair has beside what all queue pairs have.
+/// The facts about an MRC queue pair that other queue pairs do not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MrcView {
     /// The RC queue pair whose WRITEs it carries.

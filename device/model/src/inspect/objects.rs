@@ -50,7 +50,7 @@ pub struct QpView {
     /// a version that does not send it.
     #[serde(default)]
     pub medium: Option<String>,
-    /// How long messages are copied to the peer; `None` if they do not go through shared memory.
+    /// The way in which long messages are copied to the peer; `None` if they do not go through shared memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<CopyView>,
     /// Number of send requests posted.
@@ -112,7 +112,7 @@ pub struct QpView {
     pub groups: Vec<IpAddr>,
     /// The cause of its last problem, in words.
     pub last_error: Option<String>,
-    /// What it has beside if it is one of MRC.
+    /// The further facts about a queue pair of MRC; `None` for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mrc: Option<Box<MrcView>>,
 }

@@ -12,7 +12,7 @@ const ICRC_BYTES: usize = 4;
 /// Largest number of queue pairs whose latest message is known. Beyond it all are forgotten.
 const MAX_QUEUE_PAIRS: usize = 1 << 16;
 
-/// What decides the time of a packet.
+/// The facts that decide the time of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostedPacket {
     /// Effect of the packet.

@@ -39,7 +39,7 @@ pub struct KeyInfo {
     pub key: Key,
     /// Its name in a file; the unit is the last part.
     pub name: &'static str,
-    /// What it is.
+    /// The meaning of the number.
     pub what: &'static str,
 }
 

@@ -14,7 +14,7 @@ use crate::profile::sentence;
 pub struct Figure {
     /// The number, in the unit that its key names.
     pub value: f64,
-    /// Where it is from.
+    /// The source of the number.
     pub source: String,
     /// True if no source has measured it.
     #[serde(default)]
@@ -35,7 +35,7 @@ pub struct Placement {
 pub struct PerformanceModel {
     /// The name.
     pub name: String,
-    /// What is modelled, and where its ends are.
+    /// The modelled hardware, and the places of its two ends.
     pub about: String,
     /// The numbers. One that is absent is 0: it takes no time, or limits nothing.
     pub figures: BTreeMap<Key, Figure>,

@@ -12,7 +12,7 @@ pub const PCIE_SHARE: f64 = 256.0 / 288.0;
 /// Exponent of the smooth maximum: the fit of the published curves.
 const KNEE: f64 = 5.0;
 
-/// What a benchmark measures.
+/// The quantity that a benchmark measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the names of verbs
 pub enum Measured {

@@ -74,11 +74,11 @@ pub enum CopyReason {
     OnlyWay,
     /// The process is in a world, where times measure no copies.
     World,
-    /// Nothing above 64 KiB was sent yet.
+    /// The sender has sent nothing above 64 KiB yet.
     Untried,
     /// Both ways are being tried.
     Trying,
-    /// It was the faster one when both were tried.
+    /// The way was the faster one when both were tried.
     Measured,
 }
 
@@ -96,7 +96,7 @@ impl CopyReason {
     }
 }
 
-/// What is known about the copies of long batches to a peer.
+/// The facts about the copies of long batches to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyReport {
     /// The way of the next long batch.

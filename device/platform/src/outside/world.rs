@@ -81,7 +81,7 @@ pub fn charge(ns: u64) {
     }
 }
 
-/// What a thread that waits without end waits for.
+/// The kind of wait of a thread that waits without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndlessWait {
     /// A completion event for the application, which it gets from the channel with this descriptor.

@@ -4,7 +4,7 @@
 /// other threads have changed.
 const MAX_LOOKS: u32 = 2;
 
-/// Whether a thread looks for something.
+/// The state of a thread that may look for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     /// The thread does something else.

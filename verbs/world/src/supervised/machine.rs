@@ -58,7 +58,7 @@ const STEADY: [&str; 24] = [
     "/sys/kernel/mm/transparent_hugepage",
     "/sys/kernel/mm",
 ];
-/// Those of these folders of which all files are steady, at any depth.
+/// The folders of this list whose files are all steady, at any depth.
 const WHOLE_FOLDERS: [&str; 5] = [
     "/proc/self/fd",
     "/proc/sys/net",

@@ -92,7 +92,7 @@ pub(crate) enum Activity {
     InVfork(u32),
 }
 
-/// What a thread waits for that has hinted that it waits without end.
+/// The kind of wait of a thread that has hinted that it waits without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndlessWait {
     /// A completion event, which the program gets from the channel with this descriptor.
@@ -116,7 +116,7 @@ pub(crate) struct Thread {
     pub(crate) idle_polls: u32,
     /// The thread has hinted that a poll was idle, and has made no call of its library since.
     pub(crate) idle_poll: bool,
-    /// Whether the thread looks for something, in a world of exact time.
+    /// The state of the thread's looks for something, in a world of exact time.
     pub(crate) look: Look,
     /// Number of calls of the kernel in a row without a hint.
     pub(crate) calls_in_row: u32,

@@ -37,7 +37,7 @@ pub(crate) struct MrcTable {
     pub(crate) planes: u8,
     /// DSCPs of the traffic classes.
     pub(crate) classes: DscpTable,
-    /// What the controller has set.
+    /// The settings of the controller.
     pub(crate) control: MrcControl,
     /// Events that wait for a controller, by the completion queues that report them.
     pub(crate) event_queues: BTreeMap<u32, VecDeque<MrcEvEvent>>,

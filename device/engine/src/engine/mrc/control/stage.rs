@@ -10,7 +10,7 @@ pub const MOST_EVS: u32 = 1024;
 /// The stage of a profile, of which it takes one step at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ProfileStage {
-    /// Nothing of the profile is set.
+    /// The profile has no settings yet.
     #[default]
     Init = 0,
     /// The profile is set up, and not used.
