@@ -92,7 +92,7 @@ impl Checker {
         self.checks.for_each_check(|check| visit(check, &mut self.context));
     }
 
-    /// Makes the checks forget a queue that is gone or made anew; all queues if none is named.
+    /// Makes the checks forget a queue that was destroyed or created again; all queues if none is named.
     pub(super) fn forget(&mut self, of: Option<QueueName>) {
         self.for_each_check(|check, _| check.forget(of));
     }

@@ -63,8 +63,8 @@ pub(super) const fn is_of_message(event: &QpEvent<'_>) -> bool {
 /// receive queues are named by the handles of the shared records, queue pairs by their numbers, and objects
 /// by the addresses of the program's pointers.
 pub(super) trait Check: Debug + Send {
-    /// Called when a queue, of which the check may have a record, is gone or made anew; all queues if none is
-    /// named.
+    /// Called when the program has destroyed a queue, or created it again, of which the check may have a
+    /// record; all queues if none is named.
     fn forget(&mut self, _of: Option<QueueName>) {}
     /// Called for a queue pair that existed before; its send requests before this one are not known.
     fn begins_at(&mut self, _qp: u32, _next: u64) {}

@@ -39,7 +39,7 @@ impl<T: Default> PerQueue<T> {
         self.0.get(&of)
     }
 
-    /// Removes the record of a queue that is gone or made anew; all records if none is named.
+    /// Removes the record of a queue that was destroyed or created again; all records if none is named.
     pub(super) fn forget(&mut self, of: Option<QueueName>) {
         match of {
             Some(of) => drop(self.0.remove(&of)),

@@ -176,7 +176,7 @@ impl TagList {
         Ok(handle)
     }
 
-    /// Removes the buffer with a handle. Returns false if it is gone: a message has taken it.
+    /// Removes the buffer with a handle. Returns false if a message has taken it.
     pub fn delete(&mut self, handle: u32) -> bool {
         let found = self.waiting.iter().position(|one| one.handle == handle);
         found.and_then(|index| self.waiting.remove(index)).is_some()

@@ -45,7 +45,7 @@ pub(crate) enum Availability {
     Now,
     /// The process is stopped.
     Later,
-    /// The process is gone, and a fork child has the socket.
+    /// The process has ended, and a fork child has the socket.
     Never,
 }
 

@@ -57,8 +57,8 @@ pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     stat(pid).filter(|stat| stat.condition != RunState::Exited).map(|stat| stat.start_ticks)
 }
 
-/// Returns the kernel's view of the process that opened a socket. If it is gone although the socket exists, a
-/// fork child has the socket.
+/// Returns the kernel's view of the process that opened a socket. If it has ended although the socket exists,
+/// a fork child has the socket.
 pub(crate) fn condition(member: &Member, own_pid_namespace: u32) -> RunState {
     let comparable =
         member.start_ticks != 0 && member.pid_namespace == own_pid_namespace && own_pid_namespace != 0;

@@ -48,7 +48,7 @@ pub(crate) struct Registry {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) members: Members,
-    /// The registry has to be written again: a process is gone, or the file was damaged.
+    /// The registry has to be written again: a process has ended, or the file was damaged.
     pub(crate) changed: bool,
     /// Members that have an owner whom the registry does not list because it was damaged.
     pub(crate) unlisted: Vec<MemberIndex>,

@@ -312,7 +312,7 @@ impl Membership {
         let Loaded { mut members, mut changed, unlisted } = self.registry.load(&self.own_members())?;
         changed |= members.add(self.member);
         for &index in &self.adopted {
-            // This process holds the lock of the index, so its owner is gone.
+            // This process holds the lock of the index, so its owner has ended.
             changed |= members.remove(index);
             changed |= members.adopt(index, self.member.index);
         }
@@ -411,7 +411,7 @@ impl Membership {
         self.member.pid == system::process_id()
     }
 
-    /// Removes the entry once the socket is gone. While a fork child holds the socket, the socket keeps its
+    /// Removes the entry once the socket is closed. While a fork child holds the socket, the socket keeps its
     /// place in the group, so the entry stays as well, until the lock of the process index is lost with the
     /// child.
     fn finish_leaving(&self) -> Result<(), SharingError> {

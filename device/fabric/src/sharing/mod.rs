@@ -33,12 +33,12 @@
 //!
 //! **Fork**: a child shares the descriptors of its parent, so the parent's index and its place in the group
 //! live until the child has exited or called exec, even if the parent ends earlier. A child that exits does
-//! not give up the index of a living parent. Packets for an index whose owner is gone go to another process,
-//! which drops them.
+//! not give up the index of a living parent. Packets for an index whose owner has ended go to another
+//! process, which drops them.
 //!
 //! **XRC** (`xrc`): targets of a domain that processes share outlive the process whose index is in their
 //! number. One of the processes that have them open adopts the index as soon as its owner, fork children
-//! included, is gone.
+//! included, has ended.
 
 mod switches;
 mod trial;
