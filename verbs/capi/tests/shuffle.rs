@@ -74,6 +74,14 @@ fn transfers_in_parts_that_end_with_immediates_are_right_with_every_seed() {
 }
 
 #[test]
+fn datagrams_whose_requests_completed_arrive_although_their_process_has_ended() {
+    let Some(program) = kit::compile("last_datagrams") else { return };
+    for seed in 1..=12 {
+        kit::succeeded(&format!("last_datagrams, seed {seed}"), &run(&program, None, &[], Some(seed)));
+    }
+}
+
+#[test]
 fn every_polling_style_finds_every_completion() {
     let Some(program) = kit::compile("ways_of_polling") else { return };
     for seed in 1..=12 {

@@ -27,6 +27,9 @@ pub(crate) struct DelayQueue {
     pub(crate) next: Option<(WorkQueue, CompletionVerdict)>,
     /// Completion queues with a delayed event, each with the time by which it comes.
     events: BTreeSet<(u64, u32)>,
+    /// For the ordinal of a queue pair, the time in ns before which no request of its send queue completes,
+    /// because datagrams wait for later ones until then.
+    held_sends: BTreeMap<u32, u64>,
     /// The earliest time at which a completion or an event may be due, in ns.
     due_ns: Option<u64>,
 }
@@ -77,6 +80,26 @@ impl DelayQueue {
     pub(crate) fn has_to_wait(&self, queue: WorkQueue, delay_ns: u64, until: &[TriggerGate]) -> bool {
         let is_held = delay_ns > 0 || !until.iter().all(TriggerGate::is_open);
         self.queues.contains_key(&queue) || (is_held && self.count < MAX_WAITING)
+    }
+
+    /// Holds the completions of a queue pair's send queue until `until_ns`.
+    pub(crate) fn hold_sends(&mut self, ordinal: u32, until_ns: u64) {
+        self.held_sends.insert(ordinal, until_ns);
+    }
+
+    /// Returns how long a completion of a work queue is held from `now_ns` on, in ns.
+    pub(crate) fn held_ns(&mut self, queue: WorkQueue, now_ns: u64) -> u64 {
+        let (ordinal, is_recv) = queue;
+        let Some(until_ns) = self.held_sends.get(&ordinal).copied().filter(|_| !is_recv) else { return 0 };
+        if until_ns <= now_ns {
+            self.forget_sends(ordinal);
+        }
+        until_ns.saturating_sub(now_ns)
+    }
+
+    /// Forgets until when completions of a queue pair's send queue are held.
+    pub(crate) fn forget_sends(&mut self, ordinal: u32) {
+        self.held_sends.remove(&ordinal);
     }
 
     /// Delays an event of the completion queue with this table index until `due_ns`.

@@ -97,7 +97,7 @@ impl Decisions {
     /// Reports whether executed work requests have to be asked about, or completions are delayed.
     #[inline]
     pub(crate) const fn delays(&self) -> bool {
-        self.delays
+        self.delays || self.reorders_datagrams
     }
 
     /// Decides what happens to a packet of a queue pair that is about to leave.
@@ -117,8 +117,9 @@ impl Decisions {
         overtaken.and(decided)
     }
 
-    /// Decides whether later packets overtake a datagram.
-    fn overtaken(&self, qp: &QpContext, departure: &OutgoingPacket<'_>) -> Fate {
+    /// Decides whether later packets overtake a datagram. Its request completes when it has left, because a
+    /// process may end as soon as all its requests have completed.
+    fn overtaken(&mut self, qp: &QpContext, departure: &OutgoingPacket<'_>) -> Fate {
         let shuffle = self.shuffle.as_deref().filter(|_| self.reorders_datagrams);
         let Some(shuffle) = shuffle.filter(|_| departure.qp_type == QpType::Ud) else {
             return Fate::default();
@@ -128,6 +129,7 @@ impl Decisions {
         if !random.chance(shuffle.share_ppm(Choice::Overtaking)) {
             return Fate::default();
         }
+        self.delayed.hold_sends(qp.ordinal, self.now_ns().saturating_add(OVERTAKING_NS));
         // At least one.
         let behind_packets = 1 + random.below(MAX_OVERTAKING) as u16;
         Fate { behind_packets, behind_ns: OVERTAKING_NS, ..Fate::default() }
@@ -160,11 +162,12 @@ impl Decisions {
         if verdict.status.is_some() && verdict.vendor_err != 0 {
             made.completion.vendor_err = verdict.vendor_err;
         }
-        if !self.delayed.has_to_wait(key, verdict.delay_ns, &verdict.until) {
+        let now_ns = arbiter.clock().now_ns();
+        let delay_ns = verdict.delay_ns.max(self.delayed.held_ns(key, now_ns));
+        if !self.delayed.has_to_wait(key, delay_ns, &verdict.until) {
             return Some(made);
         }
-        let now_ns = arbiter.clock().now_ns();
-        let due_ns = now_ns.saturating_add(verdict.delay_ns);
+        let due_ns = now_ns.saturating_add(delay_ns);
         self.delayed.push(key, DelayedCompletion { qp: *qp, made, due_ns, until: verdict.until }, now_ns);
         None
     }
@@ -172,7 +175,7 @@ impl Decisions {
     /// Returns when the next delayed completion, event or store is due, in ns.
     #[inline]
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        let delayed_ns = self.delayed.due_ns().filter(|_| self.delays);
+        let delayed_ns = self.delayed.due_ns().filter(|_| self.delays());
         let Some(stores) = &self.stores else { return delayed_ns };
         [stores.due_ns, stores.deferred.due_ns(), delayed_ns].into_iter().flatten().min()
     }
@@ -232,6 +235,7 @@ impl Decisions {
         for key in [(ordinal, false), (ordinal, true)] {
             while self.delayed.pop(key).is_some() {}
         }
+        self.delayed.forget_sends(ordinal);
         self.delayed.next = None;
     }
 
