@@ -248,7 +248,11 @@ impl Environment for HostThread {
     }
 
     fn yield_processor(&self) {
-        outside::idle();
+        if !outside::world::has_model() {
+            return outside::idle();
+        }
+        let of_processes = |at_ns: u64| at_ns.saturating_add(self.core.clock.origin_ns());
+        outside::world::idle_poll_until(self.core.next_change_ns().map(of_processes));
     }
 
     fn wait_for_bell(&self, for_ns: u64, maintains: bool) {

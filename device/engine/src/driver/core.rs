@@ -203,6 +203,12 @@ impl Core {
         PendingWork { deadline_ns: engine.deadline_ns(), backlog: engine.has_backlog() }
     }
 
+    /// Returns when driving the engine can find something although nothing arrives, in ns of its clock.
+    pub(crate) fn next_change_ns(&self) -> Option<u64> {
+        let left = self.left(&self.lock());
+        if left.backlog { Some(self.clock.now_ns()) } else { left.deadline_ns }
+    }
+
     /// Blocks until `channel` has an event, and drives the engine meanwhile; with `interruptible` a signal
     /// handler that has run ends the wait as well. Such a wait may be a slice of a longer one, and its caller
     /// tells the supervisor of a world when that one ends.

@@ -459,8 +459,7 @@ impl Hca {
 
     /// Returns when a poll can find something although no thread makes a call, in ns of its clock.
     pub fn next_change_ns(&self) -> Option<u64> {
-        let left = self.core.left(&self.core.lock());
-        if left.backlog { Some(self.core.clock.now_ns()) } else { left.deadline_ns }
+        self.core.next_change_ns()
     }
 
     /// Returns when the engine has to be driven although nothing arrives, in ns of its clock.

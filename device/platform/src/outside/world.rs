@@ -25,17 +25,34 @@ pub const WITHOUT_MODEL: &str = "1";
 
 /// Reports whether the program runs in a world.
 pub fn is_in_world() -> bool {
-    const UNKNOWN: u8 = 0;
-    const NO: u8 = 1;
-    const YES: u8 = 2;
-    static IN_WORLD: AtomicU8 = AtomicU8::new(UNKNOWN);
-    let known = IN_WORLD.load(Ordering::Relaxed);
-    if known != UNKNOWN {
-        return known == YES;
+    kind() != OUTSIDE
+}
+
+/// Reports whether the program runs in a world with a performance model.
+pub fn has_model() -> bool {
+    kind() == WITH_MODEL
+}
+
+/// The kinds of worlds that a program may run in.
+const UNKNOWN_KIND: u8 = 0;
+const OUTSIDE: u8 = 1;
+const PLAIN: u8 = 2;
+const WITH_MODEL: u8 = 3;
+
+/// Returns the kind of the program's world.
+fn kind() -> u8 {
+    static KIND: AtomicU8 = AtomicU8::new(UNKNOWN_KIND);
+    let known = KIND.load(Ordering::Relaxed);
+    if known != UNKNOWN_KIND {
+        return known;
     }
-    let is_in_world = environment::variable(WORLD_VARIABLE).is_some();
-    IN_WORLD.store(if is_in_world { YES } else { NO }, Ordering::Relaxed);
-    is_in_world
+    let kind = match environment::variable(WORLD_VARIABLE) {
+        None => OUTSIDE,
+        Some(text) if text == WITHOUT_MODEL => PLAIN,
+        Some(_) => WITH_MODEL,
+    };
+    KIND.store(kind, Ordering::Relaxed);
+    kind
 }
 
 /// Marks a point at which another thread may continue.
