@@ -41,9 +41,11 @@ fn links_alone_take_what_their_delays_say() {
     }
     let scratch = Scratch::new("model-wire");
     let world = ["--model", "wire", "--delay", "1us"];
-    let row = measured(&scratch, &world, "ib_send_lat", &["-s", "2", "-n", "100"]);
-    // Bytes, iterations, least, most and typical latency: out by one link, in by the other.
-    assert_eq!([row[2], row[4]], [2.0, 2.0], "{row:?}");
+    // Bytes, iterations, least, most and typical latency: out by one link, in by the other, for READs twice.
+    for (tool, us) in [("ib_send_lat", 2.0), ("ib_write_lat", 2.0), ("ib_read_lat", 4.0)] {
+        let row = measured(&scratch, &world, tool, &["-s", "2", "-n", "100"]);
+        assert_eq!([row[2], row[4]], [us, us], "{tool}: {row:?}");
+    }
 }
 
 /// What perftest prints in a world beside what the sum of the model says; both in us.
@@ -53,17 +55,29 @@ fn perftest_prints_what_the_sum_of_a_model_says() {
         return;
     }
     let scratch = Scratch::new("model-latency");
-    let rows = [("connectx-5", 2), ("connectx-6", 2), ("connectx-6", 1024), ("connectx-7", 64)];
+    let rows = [
+        ("connectx-5", "ib_send_lat", Measured::Send, 2),
+        ("connectx-6", "ib_send_lat", Measured::Send, 1024),
+        ("connectx-7", "ib_send_lat", Measured::Send, 64),
+        ("connectx-5", "ib_write_lat", Measured::Write, 2),
+        ("connectx-6", "ib_write_lat", Measured::Write, 1024),
+        ("connectx-6", "ib_read_lat", Measured::Read, 2),
+        ("connectx-7", "ib_read_lat", Measured::Read, 1024),
+        ("connectx-6", "ib_atomic_lat", Measured::Atomic, 8),
+    ];
     let mut table = String::new();
-    for (name, bytes) in rows {
+    for (name, tool, measure, bytes) in rows {
         let model = PerformanceModel::built_in(name).expect("it is built in");
         let size = u64::to_string(&bytes);
-        let row = measured(&scratch, &["--model", name], "ib_send_lat", &["-s", &size, "-n", "100"]);
-        let sum_us = model.latency_ns(Measured::Send, bytes) / 1e3;
-        table += &format!("{name} {bytes} B: {:.2} {:.2} us, the sum is {sum_us:.3} us\n", row[2], row[4]);
-        // perftest also polls for the completions of its own requests, of which the sum knows nothing.
-        assert!(row[4] >= sum_us - 0.011 && row[4] <= sum_us * 1.08, "{table}");
-        assert_eq!(row[2], row[4], "least and typical: {table}");
+        let of_size: &[&str] = if tool == "ib_atomic_lat" { &[] } else { &["-s", &size] };
+        let row = measured(&scratch, &["--model", name], tool, &[of_size, &["-n", "100"]].concat());
+        let sum_us = model.latency_ns(measure, bytes) / 1e3;
+        let [least, most, typical] = [row[2], row[3], row[4]];
+        table += &format!(
+            "{name} {tool} {bytes} B: {least:.2} {most:.2} {typical:.2} us, the sum is {sum_us:.3} us\n"
+        );
+        assert!((typical - sum_us).abs() <= 0.011, "{table}");
+        assert_eq!([least, most], [typical, typical], "least, most and typical: {table}");
     }
     eprintln!("{table}");
 }

@@ -248,11 +248,11 @@ impl Environment for HostThread {
     }
 
     fn yield_processor(&self) {
-        if !outside::world::has_model() {
-            return outside::idle();
+        if outside::world::has_model() {
+            self.idle_until(self.core.next_change_ns());
+        } else {
+            outside::idle();
         }
-        let of_processes = |at_ns: u64| at_ns.saturating_add(self.core.clock.origin_ns());
-        outside::world::idle_poll_until(self.core.next_change_ns().map(of_processes));
     }
 
     fn wait_for_bell(&self, for_ns: u64, maintains: bool) {
@@ -260,6 +260,9 @@ impl Environment for HostThread {
         let addresses = self.descriptor.as_slice();
         let fds = if maintains { addresses } else { &[] };
         let bell = self.core.handover.bell().as_fd().as_raw_fd();
+        if outside::world::has_model() {
+            return self.wait_for_change(for_ns, fds, bell);
+        }
         // A failing poll(2) (no memory in the kernel) makes this a busy loop, nothing worse.
         let _ = wait_readable(fds, Some(bell), Some(Duration::from_nanos(for_ns)));
     }
@@ -273,6 +276,30 @@ impl Environment for HostThread {
 }
 
 impl HostThread {
+    /// Lets other threads go on in a world with a performance model, until a time of this device's clock or
+    /// until one of them has done something.
+    fn idle_until(&self, at_ns: Option<u64>) {
+        let origin_ns = self.core.clock.origin_ns();
+        outside::world::idle_poll_until(at_ns.map(|at_ns| at_ns.saturating_add(origin_ns)));
+    }
+
+    /// Waits for the bell in a world with a performance model, and drives the engine whenever it can find
+    /// something: an application that looks at memory does not drive it, and driving costs nothing there.
+    fn wait_for_change(&self, for_ns: u64, fds: &[RawFd], bell: RawFd) {
+        let end_ns = self.now_ns().saturating_add(for_ns);
+        loop {
+            if let Some(mut engine) = self.try_lock() {
+                engine.drive(self.now_ns());
+            }
+            let next_ns = self.core.next_change_ns().map_or(end_ns, |next_ns| next_ns.min(end_ns));
+            self.idle_until(Some(next_ns));
+            let is_rung = wait_readable(fds, Some(bell), Some(Duration::ZERO));
+            if is_rung.unwrap_or(true) || end_ns <= self.now_ns() {
+                return;
+            }
+        }
+    }
+
     /// Tells the supervisor of a world whether the engine has anything to do later.
     fn note_work(&self) {
         if outside::world::is_in_world() {

@@ -12,6 +12,7 @@ use pumice_model::port::traits::Port;
 use pumice_model::recording::Recorder;
 use pumice_platform::error::ResourceError;
 use pumice_platform::order;
+use pumice_platform::outside;
 use pumice_transport::host::Counter;
 use pumice_transport::mrc::constants::DEFAULT_DSCPS;
 use pumice_transport::qp::Urgency;
@@ -60,6 +61,9 @@ pub(crate) struct Engine {
     /// Number of batches since acknowledgements began to wait for the application.
     pub(super) deferred_batches: u32,
     pub(super) reply: ReplyHabit,
+    /// True in a world with a performance model. Acknowledgements leave at once there, as an adapter sends them
+    /// before the application has seen the message.
+    pub(super) is_modelled: bool,
     /// Number of polls in a row that did nothing because the port was quiet.
     passed_over: u32,
     /// The time at which the port was last found empty, in ns.
@@ -109,6 +113,7 @@ impl Engine {
             gsi: CachedDeadline::new(gsi),
             deferred_batches: 0,
             reply: ReplyHabit::default(),
+            is_modelled: outside::world::has_model(),
             passed_over: 0,
             drained_ns: 0,
             idle_poll: false,

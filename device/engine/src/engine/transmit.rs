@@ -145,7 +145,8 @@ impl Engine {
         let after_completions =
             acknowledge == Acknowledge::AfterCompletions && self.deferred_batches < DEFERRED_BATCHES;
         self.deferred_batches = if after_completions { self.deferred_batches + 1 } else { 0 };
-        let wait = after_completions || (acknowledge == Acknowledge::WithReply && self.reply.holds(now_ns));
+        let wait = !self.is_modelled
+            && (after_completions || (acknowledge == Acknowledge::WithReply && self.reply.holds(now_ns)));
         if !wait {
             self.reply.released();
         }
