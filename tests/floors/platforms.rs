@@ -46,7 +46,6 @@ const LINUX_FOLDERS: &[&str] = &["\"/proc", "\"/sys", "\"/dev/shm"];
 const LINUX_EDGES: &[&str] = &[
     "device/src/process_statuses.rs",
     "src/hang/look.rs",
-    "src/perf/table/programs.rs",
     "device/model/src/addresses/address_watch.rs",
     "device/engine/src/memory/access.rs",
     "device/engine/src/memory/advice.rs",
