@@ -1,5 +1,5 @@
-//! Checks of the table, which `cargo test` runs: short rows, and the parsing of other programs' output. No check looks
-//! at how fast anything is: the machine may be busy.
+//! Checks of the table, which `cargo test` runs: short rows, and the parsing of other programs' output. No
+//! check looks at how fast anything is: the machine may be busy.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -42,7 +42,8 @@ const CHECKS: &[(&str, fn())] = &[
     ("a_program_that_fails_has_last_words", a_program_that_fails_has_last_words),
 ];
 
-/// Runs the checks whose name contains an argument that is no option; all, if there is none. Returns whether all hold.
+/// Runs the checks whose name contains an argument that is no option; all, if there is none. Returns whether
+/// all hold.
 ///
 /// # Errors
 /// A sentence: the results cannot be written.

@@ -1,7 +1,7 @@
 //! The table of goals of speed: each row beside its yardsticks and UCX, in the same rounds.
 //!
-//! `cargo bench --bench table` measures all rows, `cargo bench --bench table -- --row NAME` one of them. `cargo test`
-//! runs short rows, and looks at what is reported rather than at how fast anything is.
+//! `cargo bench --bench table` measures all rows, `cargo bench --bench table -- --row NAME` one of them.
+//! `cargo test` runs short rows, and looks at what is reported rather than at how fast anything is.
 
 mod checks;
 mod connecting;
@@ -25,7 +25,9 @@ use measure::{IDLE_SAMPLE_TIME, measure};
 use report::Printer;
 use rows::{PerfRow, ROWS};
 
-/// Measures the rows of the table of goals. A row takes 15 seconds at most, unless --rounds or --for ask for more.
+/// Measures the rows of the table of goals
+///
+/// A row takes 15 seconds at most, unless --rounds or --for ask for more.
 #[derive(Debug, Parser)]
 struct TableOptions {
     /// Measure only this row; can be given several times
@@ -71,8 +73,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures the rows and prints each as soon as it is done. Returns whether none has failed: a goal that is missed is
-/// no failure.
+/// Measures the rows and prints each as soon as it is done. Returns whether none has failed: a goal that is
+/// missed is no failure.
 ///
 /// # Errors
 /// A sentence.

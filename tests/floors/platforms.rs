@@ -114,7 +114,6 @@ const PORTABLE: &[&str] = &[
     "device/fabric/src/simulated",
     "device/engine/src/world.rs",
     "verbs/src",
-    "src/sim",
     "src/capture",
 ];
 

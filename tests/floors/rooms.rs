@@ -377,7 +377,6 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
                     "mrc/",
                     "perf/",
                     "run/",
-                    "sim/",
                     "stat/",
                     "sweep/",
                     "top/",

@@ -16,7 +16,6 @@ pub(crate) const COMMANDS_ALONE: &[(&str, &[&str])] = &[
     ("hang", &["hang", "--json"]),
     ("fault-kinds", &["fault", "kinds", "--json"]),
     ("fault-plans", &["fault", "plans", "--json"]),
-    ("sim", &["sim", "--messages", "20", "--loss", "5%", "--json"]),
     ("topology", &["topology", "star.toml", "--json"]),
     ("perf", &["perf", "loop", "--op", "send", "--latency", "--size", "8", "--shared", "--json"]),
 ];
