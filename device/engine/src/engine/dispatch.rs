@@ -3,9 +3,9 @@
 use std::iter::Enumerate;
 use std::slice::Chunks;
 
-use crate::memory::MappingCheck;
 use pumice_fabric::gsi::{self, Gsi};
 use pumice_fabric::xrc::{SharedTargets, Unavailable};
+use pumice_memory::MappingCheck;
 use pumice_model::port::batch::ReceivedBatch;
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::qp::{Arrival, may_arrive_by_lane};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::memory::MappingCheck;
 use pumice_fabric::gsi::Gsi;
 use pumice_fabric::xrc::SharedTargets;
+use pumice_memory::MappingCheck;
 use pumice_model::counters::Counters;
 use pumice_model::inspect::WaitReporter;
 use pumice_model::port::limits::Peer;

@@ -1,7 +1,7 @@
 //! The application's operations on XRC domains and targets that other processes may share.
 
-use crate::memory::MappingCheck;
 use pumice_fabric::xrc::{TargetSharing, Unavailable};
+use pumice_memory::MappingCheck;
 use pumice_platform::error::ResourceError;
 use pumice_platform::table::Handle;
 use pumice_transport::qp::QueuePair;

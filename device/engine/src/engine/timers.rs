@@ -1,6 +1,6 @@
 //! The timers of the engine, and its next deadline.
 
-use crate::memory::MappingCheck;
+use pumice_memory::MappingCheck;
 use pumice_model::port::limits::Peer;
 use pumice_model::port::traits::Port;
 use pumice_platform::clock::earliest;

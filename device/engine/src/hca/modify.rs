@@ -13,8 +13,8 @@ use pumice_transport::wire::Qpn;
 use super::paths::{Paths, empty_gid_entry};
 use super::{Hca, HcaError, MrcAttributes, mrc_twin};
 use crate::engine::Acknowledge;
-use crate::memory::MappingCheck;
 use crate::resources::MappingCheckPolicy;
+use pumice_memory::MappingCheck;
 
 impl Hca {
     /// Returns the limits of a queue pair on a port; a port that does not exist is refused by its number.

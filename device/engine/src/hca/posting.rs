@@ -8,9 +8,9 @@ use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError};
 use crate::engine::Acknowledge;
-use crate::memory::MappingCheck;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::resources::MappingCheckPolicy;
+use pumice_memory::MappingCheck;
 
 impl Hca {
     /// Posts a send request and sends as much of it as may leave now.

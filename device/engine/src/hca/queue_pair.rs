@@ -11,8 +11,8 @@ use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError, TargetRegistration, mrc_twin};
 use crate::engine::QpEntry;
-use crate::memory::MappingCheck;
 use crate::resources::{QpSetup, TAG_REQUESTS};
+use pumice_memory::MappingCheck;
 
 /// The parameters of a new queue pair (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]

@@ -10,6 +10,12 @@
 //! (`pumice_platform::outside::fault_guard`), and in `on_demand.rs` by system calls that report a missing
 //! page.
 
+// Input from the network, from the program's arguments or from shared memory must not end the program.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
 mod access;
 mod advice;
 mod copy;
