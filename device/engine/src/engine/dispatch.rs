@@ -13,8 +13,8 @@ use pumice_transport::types::{Cause, DropReason, Gid};
 use pumice_transport::wire::{IcrcVerdict, Packet, PacketError, ProcessIndex, Qpn, icrc, peek};
 
 use super::cached_deadline::CachedDeadline;
-use super::entries::Entries;
 use super::mrc::MrcTable;
+use super::queue_pairs::Entries;
 use super::schedule::Ready;
 use crate::resources::{MappingCheckPolicy, Resources};
 

@@ -8,7 +8,7 @@ use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
 use super::drive::Engine;
-use super::entries::Entries;
+use super::queue_pairs::Entries;
 
 impl Engine {
     /// Returns how a new queue pair is shared: not at all, unless it receives for a shared XRC domain.

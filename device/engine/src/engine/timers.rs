@@ -8,7 +8,7 @@ use pumice_transport::host::PeerProgress;
 use pumice_transport::qp::QueuePair;
 
 use super::drive::Engine;
-use super::entries::Entries;
+use super::queue_pairs::Entries;
 use crate::resources::MappingCheckPolicy;
 
 impl Engine {
