@@ -13,7 +13,6 @@ use crate::hang::HangOptions;
 use crate::mrc::MrcOptions;
 use crate::perf::PerfOptions;
 use crate::run::RunOptions;
-use crate::sim::options::SimOptions;
 use crate::stat::StatOptions;
 use crate::sweep::SweepOptions;
 use crate::top::TopOptions;
@@ -95,10 +94,6 @@ pub(crate) enum Command {
     /// The program takes the place of pumice, or with --record pumice waits for it: its exit code is the exit
     /// code. 127 means that there is no such program, 126 that it cannot be executed.
     Run(Box<RunOptions>),
-    /// Run HCAs on a simulated network in virtual time and check every byte
-    ///
-    /// The exit code is 1 if a message arrived wrong or not at all.
-    Sim(SimOptions),
     /// Run a program again and again, fail another of its verbs calls each time, and report the result
     ///
     /// The exit code is 1 if a run crashed, hung or left objects.

@@ -10,7 +10,7 @@ use crate::cli::Cli;
 
 /// Purposes with their commands, in the order in which a newcomer meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run programs", &["run", "world", "replay", "sim"]),
+    ("Run programs", &["run", "world", "replay"]),
     ("Look at what they do", &["check", "hang", "trace", "capture", "stat", "top", "mrc"]),
     ("Break something on purpose", &["fault", "sweep", "topology"]),
     ("Measure", &["perf"]),

@@ -22,7 +22,6 @@ mod replay;
 mod run;
 mod same_host;
 mod shell;
-mod sim;
 mod spellings;
 mod stat;
 mod sweep;
@@ -119,7 +118,6 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Reference(options) => reference::run(&options, out),
         Command::Replay(options) => replay::run(*options, out),
         Command::Run(options) => check::run(*options),
-        Command::Sim(options) => sim::run(&options, out),
         Command::Stat(options) => stat::run(&options, out),
         Command::Sweep(options) => sweep::run(&options, out),
         Command::Top(options) => top::run(options),

@@ -156,7 +156,6 @@ const LINES: &[&[&str]] = &[
     &["hang", "--with", "FILE"],
     &["fault", "add", "--faults", "FILE"],
     &["perf", "loop", "--faults", "FILE"],
-    &["sim", "--topology", "FILE"],
     &["completions", "FILE"],
     &["man", "--out", "FILE"],
     &["doctor", "FILE"],

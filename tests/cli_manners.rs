@@ -135,7 +135,9 @@ fn without_a_terminal_there_is_no_colour_and_no_bar() {
         let output = command(arguments).env("TERM", "xterm-256color").output().expect("it can be run");
         assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b), "{arguments:?}");
     }
-    let output = pumice(&["sim", "--messages", "2000"]);
+    let short = ["--op", "send", "--rounds", "2", "--for", "0.02"];
+    let ends = ["--addr", "127.0.1.1", "--peer-addr", "127.0.1.2"];
+    let output = pumice(&[&["perf", "loop"][..], &short, &ends].concat());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
@@ -160,12 +162,12 @@ fn a_terminal_shows_colours_unless_the_user_wants_none() {
 }
 
 #[test]
-fn a_long_simulation_shows_a_bar_on_a_terminal_and_not_in_its_report() {
+fn a_long_measurement_shows_a_bar_on_a_terminal_and_not_in_its_report() {
     let folder = scratch("bar");
     let report = folder.join("report");
     // Long enough on any machine: it is ended as soon as the bar is there.
     let line = format!(
-        "'{}' sim --messages 10000000 --size 4K > '{}'",
+        "'{}' perf loop --op send --rounds 1000 --for 100 --addr 127.0.1.3 --peer-addr 127.0.1.4 > '{}'",
         env!("CARGO_BIN_EXE_pumice"),
         report.display()
     );
@@ -178,7 +180,7 @@ fn a_long_simulation_shows_a_bar_on_a_terminal_and_not_in_its_report() {
     let mut script = script.spawn().expect("it can be run");
     let mut shown = Vec::new();
     let mut terminal = script.stdout.take().expect("a pipe");
-    while !text(&shown).contains("/10000000 messages") {
+    while !text(&shown).contains("/1000 rounds") {
         let mut bytes = [0; 4096];
         let count = std::io::Read::read(&mut terminal, &mut bytes).expect("it writes");
         assert!(count > 0, "it ended without a bar: {}", text(&shown));

@@ -112,8 +112,10 @@ fn all_captures_of_the_laboratory_become_pages() {
 #[test]
 fn a_capture_of_this_device_says_which_way_packets_go() {
     let folder = scratch("own");
-    let file = folder.join("sim.pcapng").display().to_string();
-    let output = pumice(&["sim", "--seed", "3", "--loss", "1%", "--messages", "40", "--capture", &file]);
+    let file = folder.join("own.pcapng").display().to_string();
+    let measured = ["--op", "send", "--latency", "--rounds", "1", "--for", "0.05", "--capture", &file];
+    let ends = ["--addr", "127.0.1.1", "--peer-addr", "127.0.1.2"];
+    let output = pumice(&[&["perf", "loop"][..], &measured, &ends].concat());
     assert!(output.status.success(), "{}", err(&output));
     let (events, _) = timeline(&[&file]);
     let drawn = of_phase(&events, "s").len();

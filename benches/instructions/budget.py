@@ -32,7 +32,7 @@ STEPS = [
     ("responder", r"transport/src/qp/(responder/|inbound)"),
     ("acknowledgement: sent, received", r"transport/src/qp/(response|completer|window)\.rs|requester/(complete|timers|forged)\.rs"),
     ("requester", r"transport/src/qp/"),
-    ("memory: keys, copies", r"device/engine/src/memory/|outside/fault_guard"),
+    ("memory: keys, copies", r"device/memory/src/|outside/fault_guard"),
     ("receive queue", r"device/engine/src/objects/(recv_queue|srq)\.rs"),
     ("completion queue", r"device/engine/src/objects/"),
     ("counters, events, decisions", r"device/model/src/(event/|counters)|transport/src/event|device/engine/src/(resources|decisions)/|engine/src/resources"),

@@ -14,13 +14,13 @@ pub mod process_statuses;
 mod recording;
 
 pub use pumice_analysis::{check, listeners, sysfs, waits};
-pub use pumice_engine::memory;
 pub use pumice_engine::objects;
-pub use pumice_engine::{hca, resources, world};
+pub use pumice_engine::{ethernet, hca, resources, world};
 pub use pumice_fabric as port;
+pub use pumice_fabric::gsi;
 pub use pumice_fabric::sharing;
-pub use pumice_fabric::{ethernet, gsi};
 pub use pumice_faults as faults;
+pub use pumice_memory as memory;
 pub use pumice_model::event;
 pub use pumice_model::performance;
 pub use pumice_model::profile;

@@ -32,14 +32,13 @@ while IFS= read -r golden; do
     # "blast": wrong ICRCs on purpose.
 done < <(find tests/golden \( -name '*.pcap' -o -name '*.pcapng' \) ! -name '*blast*' 2>/dev/null | sort)
 
-# What pumice sends, simulated and over real sockets: short runs, because scapy judges about a thousand packets a second.
+# What pumice sends over real sockets: short runs, because scapy judges about a thousand packets a second.
 judge_own() {
     local file=$scratch/$1.pcapng
     shift
     pumice "$@" --capture "$file" >/dev/null
     captures+=("$file")
 }
-judge_own sim sim --seed 1 --loss 1% --messages 50
 for op in write read send atomic; do
     size=(--size 16K)
     [[ $op == atomic ]] && size=()

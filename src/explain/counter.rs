@@ -56,7 +56,7 @@ pub(super) const COUNTERS: &[ExplainEntry] = &[
         "rx_bad_icrc",
         "A packet had a wrong ICRC, and was dropped.",
         &[
-            "The packet was damaged on the way (`pumice sim --corrupt` does it on purpose).",
+            "The packet was damaged on the way (a fault plan's `corrupt` does it on purpose).",
             "A router or NAT has changed addresses, which the ICRC covers.",
         ],
         &[

@@ -30,11 +30,6 @@ impl ProgressDisplay {
         ProgressDisplay { bar, started_at: Instant::now(), is_hidden: Cell::new(true) }
     }
 
-    /// Makes a bar that counts `units`, a plural.
-    pub(crate) fn of(length: u64, units: &str) -> ProgressDisplay {
-        ProgressDisplay::new(length, &format!("{{bar:30}} {{pos}}/{{len}} {units}, {{eta}} left"))
-    }
-
     /// Makes a bar that counts the bytes of this file.
     fn of_bytes(length: u64, file: &str) -> ProgressDisplay {
         let progress = ProgressDisplay::new(length, "{bar:30} {bytes}/{total_bytes} of {msg}, {eta} left");
@@ -54,7 +49,7 @@ impl ProgressDisplay {
     }
 
     /// Moves the bar to `done` of its length.
-    pub(crate) fn set_done(&self, done: u64) {
+    fn set_done(&self, done: u64) {
         self.bar.set_position(done);
         if self.is_hidden.get() && self.started_at.elapsed() >= SHOW_AFTER {
             self.is_hidden.set(false);
@@ -108,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_bar_of_short_work_stays_hidden() {
-        let progress = ProgressDisplay::of(10, "things");
+        let progress = ProgressDisplay::of_bytes(10, "things");
         progress.set_done(7);
         assert!(progress.bar.is_hidden() && progress.is_hidden.get());
         assert_eq!(progress.bar.position(), 7);

@@ -10,7 +10,6 @@ mod pairs;
 mod plans;
 mod process;
 mod report;
-mod table;
 mod wording;
 
 use std::io::{self, Write};
@@ -61,9 +60,6 @@ fn run_client(options: &ClientOptions, out: &mut dyn Write) -> Result<Outcome, S
 }
 
 fn run_loop(options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome, String> {
-    if options.table {
-        return table::run(options, out);
-    }
     let link_mtu = options.netns.then_some(options.link_mtu);
     let plans = options.test.plans(link_mtu)?;
     if let Some(count) = options.pairs {
@@ -103,19 +99,6 @@ fn run_end(task: &str, out: &mut dyn Write) -> Result<Outcome, String> {
             process::end_with_parent();
             cores::pin(core);
             measure::measure(&plans, &settings, second, &|| connect(server), out)?;
-        }
-        EndTask::Rounds { server, settings, cores: [core, second] } => {
-            cores::pin(core);
-            table::measure_rounds(server, &settings, second, out)?;
-        }
-        EndTask::Accept { address, core } => {
-            process::end_with_parent();
-            cores::pin(core);
-            return Err(table::accept(address, out));
-        }
-        EndTask::Connect { address, to, core } => {
-            cores::pin(core);
-            table::connect(address, to, out)?;
         }
         EndTask::Exchange { server, plan, settings } => {
             pairs::exchange(connect(server)?, &plan, &settings, out)?

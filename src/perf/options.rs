@@ -75,15 +75,6 @@ pub(crate) struct LoopOptions {
     /// Address of the device of the second process [default: 127.0.0.2]
     #[arg(long)]
     pub(crate) peer_addr: Option<IpAddr>,
-    /// Measure the rows of the table of goals, each beside its yardsticks and UCX, instead of one test
-    ///
-    /// Each row says what it measures, with what it is compared in the same rounds, its goal and whether it
-    /// holds. A row takes 15 seconds at most, unless --rounds or --for ask for more.
-    #[arg(long, conflicts_with_all = NOT_OF_A_TABLE)]
-    pub(crate) table: bool,
-    /// Measure only this row of the table; can be given several times
-    #[arg(long, value_name = "NAME", requires = "table", value_parser = super::table::rows::row_names())]
-    pub(crate) row: Vec<String>,
     /// Run this many concurrent pairs of processes that exchange messages, compared with one pair
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) pairs: Option<u16>,
@@ -95,26 +86,6 @@ pub(crate) struct LoopOptions {
     #[arg(value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) link_mtu: u16,
 }
-
-/// Options of one test, which a row of the table sets itself.
-const NOT_OF_A_TABLE: [&str; 16] = [
-    "op",
-    "transport",
-    "size",
-    "mtu",
-    "qps",
-    "post_list",
-    "depth",
-    "latency",
-    "events",
-    "passive",
-    "shared",
-    "wire",
-    "verify",
-    "capture",
-    "pairs",
-    "netns",
-];
 
 /// Addresses of the two ends of a loop.
 pub(crate) const LOOPBACK_ADDRESSES: [IpAddr; 2] =

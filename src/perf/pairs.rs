@@ -39,9 +39,6 @@ impl ExchangingPair for PerfEnd {
     }
 }
 
-/// Maximum number of pairs of processes.
-pub(super) const MAX_PAIRS: u16 = 64;
-
 /// Pairs of processes that exchange messages on order, each pair on two addresses.
 #[derive(Debug)]
 pub(super) struct ProcessPairs {

@@ -6,7 +6,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
 use pumice_perf::Plan;
-use pumice_perf::connections::AcceptorAddresses;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::options::EndSettings;
@@ -25,12 +24,6 @@ pub(crate) enum EndTask {
     /// Measure against a server and report. `cores`: the core of the end, and that of a second thread for
     /// yardsticks.
     Measure { server: SocketAddr, plans: Vec<Plan>, settings: EndSettings, cores: [Option<usize>; 2] },
-    /// Measure rounds against a server, one for each plan received. `cores` as in `Measure`.
-    Rounds { server: SocketAddr, settings: EndSettings, cores: [Option<usize>; 2] },
-    /// Accept connections of queue pairs and of TCP with a device at this address, and print where.
-    Accept { address: IpAddr, core: Option<usize> },
-    /// Request connections for the number of seconds in each order.
-    Connect { address: IpAddr, to: AcceptorAddresses, core: Option<usize> },
     /// Connect to a server, then exchange messages for the time in each order.
     Exchange { server: SocketAddr, plan: Plan, settings: EndSettings },
 }

@@ -30,7 +30,6 @@ use rustix::io::Errno;
 pub(crate) use library::make_links_of_build;
 pub(crate) use options::RunOptions;
 pub(crate) use own::own_program;
-pub(crate) use search::find;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 20] = [
+pub(super) const PACKAGES: [&str; 21] = [
     "",
     "transport",
     "device/calls",
     "device/platform",
+    "device/memory",
     "device/model",
     "device/faults",
     "device/fabric",

@@ -8,10 +8,11 @@ use super::tree::{files, read};
 
 /// Floors from the bottom: folder and package. A floor imports floors before it only. A package in a
 /// subfolder that has no row belongs to the floor of the folder.
-const FLOORS: [(&str, &str); 11] = [
+const FLOORS: [(&str, &str); 12] = [
     ("transport", "pumice-transport"),
     ("device/calls", "pumice-calls"),
     ("device/platform", "pumice-platform"),
+    ("device/memory", "pumice-memory"),
     ("device/model", "pumice-model"),
     ("device/faults", "pumice-faults"),
     ("device/fabric", "pumice-fabric"),

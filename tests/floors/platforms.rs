@@ -46,16 +46,15 @@ const LINUX_FOLDERS: &[&str] = &["\"/proc", "\"/sys", "\"/dev/shm"];
 const LINUX_EDGES: &[&str] = &[
     "device/src/process_statuses.rs",
     "src/hang/look.rs",
-    "src/perf/table/programs.rs",
     "device/model/src/addresses/address_watch.rs",
-    "device/engine/src/memory/access.rs",
-    "device/engine/src/memory/advice.rs",
-    "device/engine/src/memory/device_memory.rs",
-    "device/engine/src/memory/disk_files.rs",
-    "device/engine/src/memory/file_mapping.rs",
-    "device/engine/src/memory/mapping.rs",
-    "device/engine/src/memory/on_demand.rs",
-    "device/engine/src/memory/residence.rs",
+    "device/memory/src/access.rs",
+    "device/memory/src/advice.rs",
+    "device/memory/src/device_memory.rs",
+    "device/memory/src/disk_files.rs",
+    "device/memory/src/file_mapping.rs",
+    "device/memory/src/mapping.rs",
+    "device/memory/src/on_demand.rs",
+    "device/memory/src/residence.rs",
     "device/platform/src/packet_socket/mod.rs",
     "device/platform/src/udp/message.rs",
     "device/platform/src/udp/socket.rs",
@@ -115,17 +114,12 @@ const PORTABLE: &[&str] = &[
     "device/fabric/src/simulated",
     "device/engine/src/world.rs",
     "verbs/src",
-    "src/sim",
     "src/capture",
 ];
 
 /// What stands in the folder of a portable crate and is not portable.
-const NOT_PORTABLE: &[&str] = &[
-    "device/platform/src/outside",
-    "device/platform/src/packet_socket",
-    "device/platform/src/udp",
-    "device/engine/src/memory",
-];
+const NOT_PORTABLE: &[&str] =
+    &["device/platform/src/outside", "device/platform/src/packet_socket", "device/platform/src/udp"];
 
 /// No edges, though they name Linux: calls of C programs, the simulated kernel of tests, tests.
 const NO_EDGES: &[&str] =

@@ -174,11 +174,6 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
         rooms: &[
             room("port", &["port/"], "ports around a port"),
             room("udp", &["udp/"], "the real network"),
-            room(
-                "ethernet",
-                &["ethernet/"],
-                "frames of raw packet queue pairs, and the rules that steer them",
-            ),
             room("gsi", &["gsi/"], "queue pair 1: connection management beside the data path"),
             room("link", &["link/"], "rates, queues and delays around a port"),
             room("simulated", &["simulated/"], "a network in virtual time"),
@@ -210,7 +205,11 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
     CrateRooms {
         folder: "device/engine/src",
         rooms: &[
-            room("memory", &["memory/"], "registered memory, its keys and its checks"),
+            room(
+                "ethernet",
+                &["ethernet/"],
+                "frames of raw packet queue pairs, and the rules that steer them",
+            ),
             room("objects", &["objects/"], "completion queues, receive queues, channels: what programs hold"),
             room("gate", &["gate.rs"], "the entry of calls of programs that are linked with the device"),
             room("decisions", &["decisions/"], "who decides about packets, work and stores, and what waits"),
@@ -377,7 +376,6 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
                     "mrc/",
                     "perf/",
                     "run/",
-                    "sim/",
                     "stat/",
                     "sweep/",
                     "top/",

@@ -16,13 +16,8 @@ pub(crate) const COMMANDS_ALONE: &[(&str, &[&str])] = &[
     ("hang", &["hang", "--json"]),
     ("fault-kinds", &["fault", "kinds", "--json"]),
     ("fault-plans", &["fault", "plans", "--json"]),
-    ("sim", &["sim", "--messages", "20", "--loss", "5%", "--json"]),
     ("topology", &["topology", "star.toml", "--json"]),
     ("perf", &["perf", "loop", "--op", "send", "--latency", "--size", "8", "--shared", "--json"]),
-    (
-        "perf-table",
-        &["perf", "loop", "--table", "--row", "send-latency", "--row", "pairs", "--rounds", "1", "--json"],
-    ),
 ];
 /// Commands that read what `CommandRuns::new` has left.
 const COMMANDS_WITH_SERVER: &[(&str, &[&str])] = &[

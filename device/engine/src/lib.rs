@@ -10,13 +10,13 @@
 mod decisions;
 mod driver;
 mod engine;
+pub mod ethernet;
 #[cfg(test)]
 mod event_tests;
 mod gate;
 pub mod hca;
 #[cfg(test)]
 mod lane_tests;
-pub mod memory;
 pub mod objects;
 pub mod resources;
 pub mod world;

@@ -13,7 +13,6 @@
 )]
 
 mod backlog;
-pub mod ethernet;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -15,12 +15,13 @@ const MAX_DEPTH: usize = 128;
 /// Maximum number of return addresses whose owner is cached.
 const MAX_CACHED_SYMBOLS: usize = 1 << 16;
 /// Prefixes of the functions between the program's calls and the checker.
-const OWN_MODULES: [&str; 14] = [
+const OWN_MODULES: [&str; 15] = [
     "pumice_verbs::",
     "pumice_device::",
     "pumice_analysis::",
     "pumice_recording::",
     "pumice_engine::",
+    "pumice_memory::",
     "pumice_fabric::",
     "pumice_faults::",
     "pumice_model::",

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::memory::{MappingCheck, RegionTable};
+use pumice_memory::{MappingCheck, RegionTable};
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, Sge};
 

@@ -3,9 +3,9 @@
 use std::iter::Enumerate;
 use std::slice::Chunks;
 
-use crate::memory::MappingCheck;
 use pumice_fabric::gsi::{self, Gsi};
 use pumice_fabric::xrc::{SharedTargets, Unavailable};
+use pumice_memory::MappingCheck;
 use pumice_model::port::batch::ReceivedBatch;
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::qp::{Arrival, may_arrive_by_lane};
@@ -13,8 +13,8 @@ use pumice_transport::types::{Cause, DropReason, Gid};
 use pumice_transport::wire::{IcrcVerdict, Packet, PacketError, ProcessIndex, Qpn, icrc, peek};
 
 use super::cached_deadline::CachedDeadline;
-use super::entries::Entries;
 use super::mrc::MrcTable;
+use super::queue_pairs::Entries;
 use super::schedule::Ready;
 use crate::resources::{MappingCheckPolicy, Resources};
 

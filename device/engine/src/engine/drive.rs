@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::memory::MappingCheck;
 use pumice_fabric::gsi::Gsi;
 use pumice_fabric::xrc::SharedTargets;
+use pumice_memory::MappingCheck;
 use pumice_model::counters::Counters;
 use pumice_model::inspect::WaitReporter;
 use pumice_model::port::limits::Peer;
@@ -24,10 +24,9 @@ use super::batch::{BatchBuilder, BatchSink};
 use super::budget::Budget;
 use super::cached_deadline::CachedDeadline;
 use super::dispatch::PacketReceivers;
-use super::entries::Entries;
 use super::mrc::MrcTable;
 use super::outages::Outages;
-use super::queue_pairs::{QpEntry, QueuePairs};
+use super::queue_pairs::{Entries, QpEntry, QueuePairs};
 use super::reply::ReplyHabit;
 use super::schedule::{Deadlines, Ready};
 use crate::resources::{MappingCheckPolicy, Resources};

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use pumice_fabric::ethernet::Ethernet;
+use crate::ethernet::Ethernet;
 
 use super::drive::Engine;
 use crate::resources::MappingCheckPolicy;

@@ -10,10 +10,13 @@ use pumice_model::inspect::{
 use pumice_model::port::copies::CopyReport;
 use pumice_model::port::limits::{Peer, PeerMedium};
 use pumice_transport::cm::ListenScope;
+use pumice_transport::host::QpContext;
 use pumice_transport::qp::QpStatistics;
+use pumice_transport::types::{QpCapacity, QpState};
+use pumice_transport::wire::Qpn;
 
 use super::Engine;
-use super::queue_pairs::QpEntry;
+use super::queue_pairs::{QpEntry, QpTraffic};
 use crate::resources::NO_OBJECT;
 
 impl Engine {
@@ -102,7 +105,7 @@ impl Engine {
     }
 
     /// Returns the medium that carries packets to a peer, in words.
-    pub(super) fn medium_to(&self, peer: Peer) -> String {
+    fn medium_to(&self, peer: Peer) -> String {
         match self.port.medium_to(peer) {
             PeerMedium::Ring => "shared memory".to_owned(),
             PeerMedium::Udp(why) => format!("UDP: {why}"),
@@ -111,13 +114,14 @@ impl Engine {
     }
 
     /// Returns how long messages are copied to a peer, if they go through shared memory.
-    pub(super) fn copies_to(&self, peer: Peer) -> Option<CopyView> {
+    fn copies_to(&self, peer: Peer) -> Option<CopyView> {
         let CopyReport { way, reason, cached_bytes_per_s, streaming_bytes_per_s } =
             self.port.copies_to(peer)?;
         let (way, reason) = (way.name().to_owned(), reason.why().to_owned());
         Some(CopyView { way, reason, cached_bytes_per_s, streaming_bytes_per_s })
     }
 
+    /// Describes a queue pair of the protocol's own services.
     fn view(&self, entry: &QpEntry) -> QpView {
         let QpEntry { qp, traffic, .. } = entry;
         let QpStatistics { posted, ended, received, unsignaled, .. } = qp.statistics();
@@ -125,25 +129,20 @@ impl Engine {
             qp.statistics();
         let context = qp.context();
         let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
-        let object = |number: u32| Some(number).filter(|number| *number != NO_OBJECT);
-        let own_receives = self.resources.own_receives(context.recv_queue);
-        let peer = qp.peer().map(|(address, qpn)| Peer { address, process: qpn.process() });
+        let common = self.common_view(&QpParts {
+            context,
+            traffic,
+            capacity: qp.capacity(),
+            service: qp.qp_type().name(),
+            state: qp.state(),
+            peer: qp.peer().map(|(address, qpn)| (Peer { address, process: qpn.process() }, qpn)),
+        });
+        let has_own = common.receives_posted.is_some();
         QpView {
-            qpn: context.qpn.value(),
-            ordinal: context.ordinal,
-            service: qp.qp_type().name().to_owned(),
-            state: qp.state().name().to_owned(),
-            peer: qp.peer().map(|(address, qpn)| PeerView { address, qpn: qpn.value() }),
-            medium: peer.map(|peer| self.medium_to(peer)),
-            copy: peer.and_then(|peer| self.copies_to(peer)),
             posted,
             ended,
             unsignaled,
             received,
-            sent_packets: traffic.sent_packets,
-            sent_bytes: traffic.sent_bytes,
-            received_packets: traffic.received_packets,
-            received_bytes: traffic.received_bytes,
             repeated_packets: tally.repeated_packets,
             timeouts: tally.timeouts,
             rnr_naks_sent: tally.rnr_naks_sent,
@@ -155,16 +154,52 @@ impl Engine {
             window_packets,
             rtt_ns,
             waits_for_receiver,
-            send_queue_depth: qp.capacity().max_send_wr,
-            receives_posted: own_receives,
-            recv_queue_depth: qp.capacity().max_recv_wr,
-            send_cq: object(context.send_cq),
-            recv_cq: object(context.recv_cq),
-            srq: object(context.recv_queue).filter(|_| own_receives.is_none()),
+            srq: object(context.recv_queue).filter(|_| !has_own),
             group,
             groups: self.resources.groups.groups_of(context.qpn).take(MAX_GROUPS).map(IpAddr::from).collect(),
-            last_error: tally.last_error.as_ref().map(ToString::to_string),
-            mrc: None,
+            ..common
         }
     }
+
+    /// Describes what queue pairs of all services have: names, peer, medium, packets, sizes, queues, and the
+    /// newest error.
+    pub(super) fn common_view(&self, parts: &QpParts<'_>) -> QpView {
+        let QpParts { context, traffic, capacity, service, state, peer } = *parts;
+        let last_error = self.resources.tally(context.qpn).and_then(|tally| tally.last_error.as_ref());
+        QpView {
+            qpn: context.qpn.value(),
+            ordinal: context.ordinal,
+            service: service.to_owned(),
+            state: state.name().to_owned(),
+            peer: peer.map(|(peer, qpn)| PeerView { address: peer.address, qpn: qpn.value() }),
+            medium: peer.map(|(peer, _)| self.medium_to(peer)),
+            copy: peer.and_then(|(peer, _)| self.copies_to(peer)),
+            sent_packets: traffic.sent_packets,
+            sent_bytes: traffic.sent_bytes,
+            received_packets: traffic.received_packets,
+            received_bytes: traffic.received_bytes,
+            send_queue_depth: capacity.max_send_wr,
+            receives_posted: self.resources.own_receives(context.recv_queue),
+            recv_queue_depth: capacity.max_recv_wr,
+            send_cq: object(context.send_cq),
+            recv_cq: object(context.recv_cq),
+            last_error: last_error.map(ToString::to_string),
+            ..QpView::default()
+        }
+    }
+}
+
+/// The parts of a queue pair that those of all services have.
+pub(super) struct QpParts<'a> {
+    pub(super) context: &'a QpContext,
+    pub(super) traffic: &'a QpTraffic,
+    pub(super) capacity: &'a QpCapacity,
+    pub(super) service: &'a str,
+    pub(super) state: QpState,
+    pub(super) peer: Option<(Peer, Qpn)>,
+}
+
+/// Returns the number of an object; `None` if there is none.
+fn object(number: u32) -> Option<u32> {
+    Some(number).filter(|number| *number != NO_OBJECT)
 }

@@ -11,7 +11,6 @@ mod budget;
 mod cached_deadline;
 mod dispatch;
 mod drive;
-mod entries;
 mod frames;
 mod incidents;
 mod inspect;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use pumice_fabric::xrc::{TargetHost, TargetSharing, Unavailable};
+use pumice_fabric::xrc::{self, TargetHost, TargetSharing, Unavailable};
 use pumice_model::profile::QpnReuse;
 use pumice_platform::error::ResourceError;
 use pumice_platform::room::try_new_list;
@@ -312,5 +312,28 @@ impl QueuePairs {
 
     pub(crate) fn count(&self) -> u32 {
         self.count
+    }
+}
+
+/// The table of queue pairs, and the budget that a removed one has a share of.
+pub(crate) struct Entries<'a> {
+    pub(crate) queue_pairs: &'a mut QueuePairs,
+    pub(crate) budget: &'a mut Budget,
+}
+
+impl xrc::Entries for Entries<'_> {
+    fn entry(&mut self, qpn: Qpn) -> Option<(u32, &mut QueuePair, &mut TargetSharing)> {
+        let (index, entry) = self.queue_pairs.by_number(qpn)?;
+        Some((index, &mut entry.qp, &mut entry.sharing))
+    }
+
+    fn insert(&mut self, qp: QueuePair, sharing: TargetSharing) -> u32 {
+        self.queue_pairs.insert_foreign(QpEntry::new(qp, sharing))
+    }
+
+    fn remove(&mut self, index: u32) {
+        if let Some(mut entry) = self.queue_pairs.remove(index) {
+            entry.release(self.budget);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use pumice_transport::types::PostError;
 
 use super::Engine;
-use crate::memory::MappingCheck;
+use pumice_memory::MappingCheck;
 
 impl Engine {
     /// Posts what is due. A request for which its queue pair has no room stays due.

@@ -1,14 +1,14 @@
 //! The application's operations on XRC domains and targets that other processes may share.
 
-use crate::memory::MappingCheck;
 use pumice_fabric::xrc::{TargetSharing, Unavailable};
+use pumice_memory::MappingCheck;
 use pumice_platform::error::ResourceError;
 use pumice_platform::table::Handle;
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
 use super::drive::Engine;
-use super::entries::Entries;
+use super::queue_pairs::Entries;
 
 impl Engine {
     /// Returns how a new queue pair is shared: not at all, unless it receives for a shared XRC domain.

@@ -1,6 +1,6 @@
 //! The timers of the engine, and its next deadline.
 
-use crate::memory::MappingCheck;
+use pumice_memory::MappingCheck;
 use pumice_model::port::limits::Peer;
 use pumice_model::port::traits::Port;
 use pumice_platform::clock::earliest;
@@ -8,7 +8,7 @@ use pumice_transport::host::PeerProgress;
 use pumice_transport::qp::QueuePair;
 
 use super::drive::Engine;
-use super::entries::Entries;
+use super::queue_pairs::Entries;
 use crate::resources::MappingCheckPolicy;
 
 impl Engine {

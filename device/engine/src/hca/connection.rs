@@ -161,19 +161,6 @@ impl Hca {
         self.cm_call(|cm, _| cm.establish(id))
     }
 
-    /// Asks the peer for more time (MRA).
-    ///
-    /// # Errors
-    /// An error of the connection manager.
-    pub fn cm_mra(
-        &self,
-        id: CommId,
-        service_timeout: u8,
-        private_data: &[u8],
-    ) -> Result<(), ConnectionError> {
-        self.cm_call(|cm, _| cm.mra(id, service_timeout, private_data))
-    }
-
     /// Disconnects, or confirms the peer's disconnection.
     ///
     /// # Errors

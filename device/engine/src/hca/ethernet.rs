@@ -1,6 +1,6 @@
 //! Raw packet queue pairs and the flow rules that steer frames to them.
 
-use pumice_fabric::ethernet::{Ethernet, FlowRule, RssTable};
+use crate::ethernet::{Ethernet, FlowRule, RssTable};
 use pumice_platform::error::ResourceError;
 use pumice_platform::packet_socket::frame_wire::FrameWire;
 use pumice_platform::packet_socket::{PacketSocket, PacketSocketError};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::memory::{
+use pumice_memory::{
     Advice, DeviceMemory, FileMapping, IndirectKeyInit, RegionChange, RegionInfo, RegionKeys, SignatureError,
     WindowKeys, WindowType,
 };

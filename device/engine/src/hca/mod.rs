@@ -9,6 +9,7 @@ mod counting;
 mod error;
 mod ethernet;
 mod memory;
+mod modify;
 mod mrc;
 mod mrc_connect;
 mod mrc_control;
@@ -16,6 +17,7 @@ mod mrc_twin;
 mod objects;
 mod owned_memory;
 mod paths;
+mod posting;
 mod queue_pair;
 mod target;
 mod wait;
@@ -33,10 +35,10 @@ use pumice_transport::wire::ProcessIndex;
 
 use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
-use crate::memory::DeviceMemoryPool;
 use crate::resources::Resources;
 use pumice_fabric::gsi::Gsi;
 use pumice_faults::CallHook;
+use pumice_memory::DeviceMemoryPool;
 use pumice_model::addresses::address_watch::{AddressWatch, GidSource};
 use pumice_model::addresses::gid_table::GidEntry;
 use pumice_model::addresses::guid::default_guid;
@@ -151,7 +153,7 @@ impl HcaConfig {
             planes: 1,
             mrc_udp_port: ROCE_PORT,
             completions_outlive_qp: false,
-            qpn_reuse: QpnReuse::Late,
+            qpn_reuse: QpnReuse::default(),
             active_mtu: None,
             ca_guid: default_guid(&gids),
             seed: None,

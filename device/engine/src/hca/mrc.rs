@@ -1,6 +1,6 @@
 //! MRC queue pairs: create, modify, query, destroy, post.
 
-use crate::memory::MappingCheck;
+use pumice_memory::MappingCheck;
 use pumice_model::profile::PostCall;
 use pumice_platform::error::ResourceError;
 use pumice_transport::mrc::MrcPostError;

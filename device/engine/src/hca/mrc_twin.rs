@@ -1,7 +1,7 @@
 //! RC queue pairs whose WRITEs MRC carries: each has an MRC queue pair beside it, its twin, with the same
 //! number, objects and peer.
 
-use crate::memory::MappingCheck;
+use pumice_memory::MappingCheck;
 use pumice_transport::qp::AttributeMask;
 use pumice_transport::types::{QpState, QpType, SendRequest};
 use pumice_transport::wire::Qpn;

@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-use crate::memory::RegionKeys;
+use pumice_memory::RegionKeys;
 use pumice_platform::table::Handle;
 use pumice_transport::types::{Access, RemoteTarget, Sge};
 

@@ -1,6 +1,6 @@
 //! The use of the store buffer by stores and completions, and the times at which it is drained.
 
-use crate::memory::MappingCheck;
+use pumice_memory::MappingCheck;
 use pumice_transport::host::{MemoryError, QpContext, RemoteKey};
 use pumice_transport::types::{Access, Sge, StoreEvidence, WcStatus};
 

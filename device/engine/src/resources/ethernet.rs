@@ -1,7 +1,7 @@
 //! The Ethernet side of raw packet queue pairs.
 
-use crate::memory::MappingCheck;
-use pumice_fabric::ethernet::Ethernet;
+use crate::ethernet::Ethernet;
+use pumice_memory::MappingCheck;
 use pumice_platform::error::ResourceError;
 use pumice_transport::host::{FrameData, FrameError, QpContext};
 use pumice_transport::types::QpType;

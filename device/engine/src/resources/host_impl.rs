@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
-use crate::memory::MappingCheck;
 use crate::objects::completion_queue::CqPushOutcome;
 use crate::objects::srq::{Srq, SrqTake};
+use pumice_memory::MappingCheck;
 use pumice_model::event::async_event::AsyncElement;
 use pumice_model::event::{Event, Topics};
 use pumice_transport::event::{OutgoingPacket, QpEvent, Topic};

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::memory::MappingCheck;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::objects::srq::SrqChange;
+use pumice_memory::MappingCheck;
 use pumice_model::event::async_event::AsyncElement;
 use pumice_model::event::{Event, Subscriber, Subscribers, Topics};
 use pumice_platform::clock::Clock;
@@ -321,7 +321,7 @@ fn a_type_2_window_dies_with_its_queue_pair() {
     let access = Access::LOCAL_WRITE | Access::MW_BIND;
     // SAFETY: the range is never accessed.
     let region = unsafe { device.resources.register_region(device.pd, 0x1000, 8, 0x1000, access) }.unwrap();
-    let window = device.resources.alloc_window(device.pd, crate::memory::WindowType::Type2).unwrap();
+    let window = device.resources.alloc_window(device.pd, pumice_memory::WindowType::Type2).unwrap();
     let cq = device.cq(1);
     let qp = device.qp(QpType::Rc, cq.handle(), cq.handle(), None);
     let bind = WindowBind {

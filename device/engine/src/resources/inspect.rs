@@ -1,6 +1,6 @@
 //! The counters of queue pairs, and other objects as processes of the same user see them.
 
-use crate::memory::{RegionInfo, RegionKeys};
+use pumice_memory::{RegionInfo, RegionKeys};
 use pumice_model::inspect::{CqView, SrqView};
 use pumice_model::recording::RegionSnapshot;
 use pumice_transport::host::Counter;

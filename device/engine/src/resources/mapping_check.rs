@@ -1,6 +1,6 @@
 //! The policy by which copies check first whether registered memory is still mapped.
 
-use crate::memory::MappingCheck;
+use pumice_memory::MappingCheck;
 use pumice_transport::host::QpContext;
 use pumice_transport::qp::QueuePair;
 

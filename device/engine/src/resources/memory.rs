@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::memory::{
+use pumice_memory::{
     Advice, DeviceMemory, FileMapping, IndirectKeyInit, PageRange, RegionChange, RegionInfo, RegionKeys,
     SignatureError, WindowKeys, WindowType,
 };
@@ -14,13 +14,13 @@ use pumice_transport::types::{Access, Sge};
 use super::tables::Resources;
 
 impl Resources {
-    /// Registers memory; see [`register`](crate::memory::RegionTable::register).
+    /// Registers memory; see [`register`](pumice_memory::RegionTable::register).
     ///
     /// # Safety
-    /// As [`register`](crate::memory::RegionTable::register).
+    /// As [`register`](pumice_memory::RegionTable::register).
     ///
     /// # Errors
-    /// As [`register`](crate::memory::RegionTable::register); a stale PD.
+    /// As [`register`](pumice_memory::RegionTable::register); a stale PD.
     pub unsafe fn register_region(
         &mut self,
         pd: Handle,
@@ -40,10 +40,10 @@ impl Resources {
     /// Changes a region; `pd` moves it to another protection domain, and `change.pd` is not used.
     ///
     /// # Safety
-    /// As [`rereg`](crate::memory::RegionTable::rereg).
+    /// As [`rereg`](pumice_memory::RegionTable::rereg).
     ///
     /// # Errors
-    /// As [`rereg`](crate::memory::RegionTable::rereg); a stale PD.
+    /// As [`rereg`](pumice_memory::RegionTable::rereg); a stale PD.
     pub unsafe fn rereg_region(
         &mut self,
         region: Handle,
@@ -67,7 +67,7 @@ impl Resources {
     }
 
     /// Marks a region as one of mapped files; see
-    /// [`set_of_files`](crate::memory::RegionTable::set_of_files).
+    /// [`set_of_files`](pumice_memory::RegionTable::set_of_files).
     ///
     /// # Errors
     /// `Invalid`: a stale handle.
@@ -145,7 +145,7 @@ impl Resources {
     }
 
     /// Creates an indirect key; see
-    /// [`make_indirect_key`](crate::memory::RegionTable::make_indirect_key).
+    /// [`make_indirect_key`](pumice_memory::RegionTable::make_indirect_key).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -178,7 +178,7 @@ impl Resources {
     }
 
     /// Registers device memory; see
-    /// [`register_device_memory`](crate::memory::RegionTable::register_device_memory).
+    /// [`register_device_memory`](pumice_memory::RegionTable::register_device_memory).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -197,7 +197,7 @@ impl Resources {
         Ok(keys)
     }
 
-    /// Registers a part of a file; see [`register_file`](crate::memory::RegionTable::register_file).
+    /// Registers a part of a file; see [`register_file`](pumice_memory::RegionTable::register_file).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -216,7 +216,7 @@ impl Resources {
     }
 
     /// Creates a null region; see
-    /// [`register_nothing`](crate::memory::RegionTable::register_nothing).
+    /// [`register_nothing`](pumice_memory::RegionTable::register_nothing).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -243,7 +243,7 @@ impl Resources {
     }
 
     /// Returns the memory that advice is about; see
-    /// [`advised`](crate::memory::RegionTable::advised).
+    /// [`advised`](pumice_memory::RegionTable::advised).
     ///
     /// # Errors
     /// As there; a stale PD.

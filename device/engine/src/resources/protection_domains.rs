@@ -102,7 +102,7 @@ impl Resources {
 mod tests {
     use std::net::IpAddr;
 
-    use crate::memory::{RegionChange, WindowType};
+    use pumice_memory::{RegionChange, WindowType};
     use pumice_model::addresses::gid_table::GidEntry;
     use pumice_platform::limits::Limits;
     use pumice_transport::types::{Access, Gid, Mtu};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::memory::MappingCheck;
 use crate::objects::recv_queue::RecvQueue;
 use pumice_fabric::xrc::{CREATOR, TargetClosed, TargetHost as _, TargetOpened};
+use pumice_memory::MappingCheck;
 use pumice_model::event::Event;
 use pumice_model::event::async_event::AsyncElement;
 use pumice_platform::error::ResourceError;

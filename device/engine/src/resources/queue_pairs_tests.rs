@@ -1,6 +1,6 @@
 //! Attaching and detaching queue pairs.
 
-use crate::memory::MappingCheck;
+use pumice_memory::MappingCheck;
 use pumice_platform::limits::Limits;
 use pumice_transport::types::QpType;
 

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::memory::RegionTable;
+use crate::ethernet::Ethernet;
 use crate::objects::completion_counter::CompletionCounter;
 use crate::objects::completion_queue::{CompletionQueue, CqCommon};
 use crate::objects::recv_queue::RecvQueue;
 use crate::objects::srq::Srq;
-use pumice_fabric::ethernet::Ethernet;
 use pumice_fabric::xrc::XrcDomains;
+use pumice_memory::RegionTable;
 use pumice_model::addresses::multicast::MulticastGroups;
 use pumice_model::addresses::pkey_table::PkeyTable;
 use pumice_model::addresses::ports::{DevicePort, Ports};

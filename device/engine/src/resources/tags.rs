@@ -15,12 +15,12 @@ use pumice_transport::wire::Qpn;
 use super::rendezvous::{AllRendezvous, DeviceRequest, FINISHED, Rendezvous, Step};
 use super::tables::{Receives, Resources};
 use crate::decisions::PendingCompletion;
-use crate::memory::MappingCheck;
 use crate::objects::srq::SrqTake;
 use crate::objects::tag_list::{
     MAX_TAG_SGE, MAX_TAGS, RENDEZVOUS_HEADER_BYTES, TAG_HEADER_BYTES, TagBuffer, TagChange, TagHeader,
     TagList, TagMessage, TagOperation, TagSetup,
 };
+use pumice_memory::MappingCheck;
 
 /// Number of requests that a queue pair has under way for its shared receive queue: each rendezvous is a READ
 /// and a message.

@@ -43,9 +43,7 @@
 mod switches;
 mod trial;
 
-use std::net::{IpAddr, Ipv6Addr};
-
-use pumice_transport::wire::ProcessIndex;
+use std::net::IpAddr;
 
 pub use crate::files::runtime_folders::{runtime_folder, runtime_folder_that};
 pub use crate::members::error::{Holder, SharingError};
@@ -64,18 +62,4 @@ pub use trial::{RingObstacle, try_ring};
 /// count. The counters below /sys/class/infiniband are read from it.
 pub fn counted_file_name(port: u16, address: Option<IpAddr>) -> String {
     crate::registry::published::file_name(port, address)
-}
-
-use crate::UdpConfig;
-
-/// Opens the RoCE port of an address (all of the host's when `None`), shared with the other processes of this
-/// user. The process index is for `HcaConfig::process`.
-///
-/// # Errors
-/// See [`SharingError`].
-pub fn open_shared(address: Option<IpAddr>) -> Result<(SharedPort, ProcessIndex), SharingError> {
-    let address = address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
-    let port = SharedPort::open(&SharedPortConfig::new(UdpConfig::new(address)))?;
-    let process = port.process();
-    Ok((port, process))
 }

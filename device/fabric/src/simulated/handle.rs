@@ -49,12 +49,6 @@ impl Fabric {
         lock(&self.network).faults.play(plan);
     }
 
-    /// Changes the configuration from now on; packets on the way are not affected. The seed is not used
-    /// again, nor are the faults ([`Fabric::play`]).
-    pub fn reconfigure(&self, change: impl FnOnce(&mut FabricConfig)) {
-        change(&mut lock(&self.network).config);
-    }
-
     /// Returns the current configuration.
     pub fn config(&self) -> FabricConfig {
         lock(&self.network).config.clone()

@@ -5,7 +5,6 @@
 //! at the same nanoseconds on any machine; [`Fabric::digest`] is the proof.
 
 mod config;
-mod digest;
 mod handle;
 mod network;
 mod packet;

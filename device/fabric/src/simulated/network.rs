@@ -10,8 +10,7 @@ use pumice_platform::random::Random;
 use pumice_transport::path::Path;
 
 use super::config::{FabricConfig, FabricStats};
-use super::digest::{Digest, DigestEvent};
-use super::packet::FabricPacket;
+use super::packet::{Digest, DigestEvent, FabricPacket};
 use super::receive::receive_charge;
 use super::switches::{Switches, Transit, TransitOutcome};
 use crate::link::{ip_overhead_bytes, wire_bytes};

@@ -33,7 +33,7 @@ pub struct CopyView {
 
 /// A queue pair. Its counts begin at 0 when the queue pair is created; `posted`, `ended` and `received` begin
 /// again when it goes to RESET.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QpView {
     /// Queue pair number.
     pub qpn: u32,

@@ -1,13 +1,9 @@
 //! Records of requests, by which the checks know which of them nothing orders.
 
-mod arrived;
+mod accesses;
 mod echo;
-mod incoming;
-mod local;
 mod notices;
-mod peer;
 mod queue_pair;
-mod remote;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +11,11 @@ use pumice_platform::call_stack::Stack;
 use pumice_platform::intervals::Intervals;
 use pumice_platform::number_map::NumberMap;
 
-pub(super) use arrived::ArrivedWrites;
-pub(super) use incoming::{IncomingWrite, overlap};
-pub(super) use local::LandingBuffer;
-pub(super) use notices::{LatestWrite, NOTICE_TURNS, Notices};
-pub(super) use peer::PeerProcess;
+pub(super) use accesses::{
+    IncomingWrite, LandingBuffer, PeerMemoryAccess, PeerProcess, conflict, overlap, target_of,
+};
+pub(super) use notices::{ArrivedWrites, LatestWrite, NOTICE_TURNS, Notices};
 pub(super) use queue_pair::{MAX_STACKS, OrderedQp};
-pub(super) use remote::{PeerMemoryAccess, conflict, target_of};
 
 /// The known order of requests.
 #[derive(Debug, Default)]
@@ -31,7 +25,7 @@ pub(super) struct RequestOrdering {
     /// Number of queue pairs that are connected to each peer.
     pub(super) peers: BTreeMap<PeerProcess, u32>,
     /// Accesses to memory of peers by requests that are not known to be over.
-    pub(super) remote: Intervals<remote::PeerMemory, PeerMemoryAccess>,
+    pub(super) remote: Intervals<accesses::PeerMemory, PeerMemoryAccess>,
     /// Memory of the program that READs and atomics will fill.
     pub(super) landings: Intervals<(), LandingBuffer>,
     pub(super) notices: BTreeMap<PeerProcess, Notices>,

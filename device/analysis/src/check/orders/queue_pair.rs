@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use pumice_platform::intervals::RangeId;
 use pumice_transport::types::{SendFlags, SendRequest};
 
+use super::accesses::IncomingWrite;
+use super::accesses::PeerMemory;
+use super::accesses::PeerProcess;
 use super::echo::Echo;
-use super::incoming::IncomingWrite;
-use super::peer::PeerProcess;
-use super::remote::PeerMemory;
 
 /// Number of requests and completions that are remembered of a queue pair.
 const MAX_RANGES: usize = 1 << 14;

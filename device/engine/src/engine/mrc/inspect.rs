@@ -1,7 +1,7 @@
 //! The description of MRC queue pairs and profiles for another process of the same user.
 
 use pumice_model::inspect::{
-    MAX_PATHS, MrcProfileView, MrcView, PathChangeView, PathStateView, PathView, PeerView, QpView,
+    MAX_PATHS, MrcProfileView, MrcView, PathChangeView, PathStateView, PathView, QpView,
 };
 use pumice_transport::mrc::paths::{PathChange, PathState, PathStatus};
 
@@ -9,56 +9,30 @@ use super::control::{EvMode, EvRecord, FormatMode};
 use super::entry::MrcEntry;
 use super::table::MrcTable;
 use crate::engine::drive::Engine;
-use crate::resources::NO_OBJECT;
+use crate::engine::inspect::QpParts;
 
 impl Engine {
     /// Describes an MRC queue pair, or the twin of an RC queue pair.
     pub(crate) fn mrc_view(&self, entry: &MrcEntry) -> QpView {
         let MrcEntry { context, traffic, capacity, .. } = entry;
         let statistics = entry.qp.as_ref().map(|qp| qp.statistics()).unwrap_or_default();
-        let (in_flight, window) = entry.qp.as_ref().map_or((0, 0), |qp| qp.flight_packets());
-        let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
-        let object = |number: u32| Some(number).filter(|number| *number != NO_OBJECT);
-        let own_receives = self.resources.own_receives(context.recv_queue);
-        let peer = entry.peer();
-        let outstanding = entry.outstanding() as u64;
+        let (in_flight_packets, window_packets) = entry.qp.as_ref().map_or((0, 0), |qp| qp.flight_packets());
+        let (service, state) = ("MRC", entry.state());
+        let peer = entry.peer().map(|peer| (peer, entry.peer));
         QpView {
-            qpn: context.qpn.value(),
-            ordinal: context.ordinal,
-            service: "MRC".to_owned(),
-            state: entry.state().name().to_owned(),
-            peer: peer.map(|peer| PeerView { address: peer.address, qpn: entry.peer.value() }),
-            medium: peer.map(|peer| self.medium_to(peer)),
-            copy: peer.and_then(|peer| self.copies_to(peer)),
             posted: entry.posted_sends.into(),
-            ended: u64::from(entry.posted_sends).saturating_sub(outstanding),
-            unsignaled: 0,
+            ended: u64::from(entry.posted_sends).saturating_sub(entry.outstanding() as u64),
             received: statistics.data_placed,
-            sent_packets: traffic.sent_packets,
-            sent_bytes: traffic.sent_bytes,
-            received_packets: traffic.received_packets,
-            received_bytes: traffic.received_bytes,
             repeated_packets: statistics.retransmitted,
             timeouts: statistics.timeouts,
-            rnr_naks_sent: 0,
-            rnr_naks_received: 0,
             naks_sent: statistics.nacks_sent,
             naks_received: statistics.nacks,
             dropped: statistics.dropped,
-            in_flight_packets: in_flight,
-            window_packets: window,
+            in_flight_packets,
+            window_packets,
             rtt_ns: entry.qp.as_ref().and_then(|qp| qp.rtt_ns()),
-            waits_for_receiver: false,
-            send_queue_depth: capacity.max_send_wr,
-            receives_posted: own_receives,
-            recv_queue_depth: capacity.max_recv_wr,
-            send_cq: object(context.send_cq),
-            recv_cq: object(context.recv_cq),
-            srq: None,
-            group: None,
-            groups: Vec::new(),
-            last_error: tally.last_error.as_ref().map(ToString::to_string),
             mrc: Some(Box::new(view(entry, self.mrc.planes))),
+            ..self.common_view(&QpParts { context, traffic, capacity, service, state, peer })
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The engine's work for MRC queue pairs: packets, timers, turns to send.
 
-use crate::memory::MappingCheck;
+use pumice_memory::MappingCheck;
 use pumice_model::port::batch::ReceivedBatch;
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, Host};

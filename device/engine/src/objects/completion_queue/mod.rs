@@ -5,7 +5,7 @@ mod polling;
 mod ring;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pumice_model::event::Subscribers;
@@ -46,7 +46,7 @@ pub struct CqCommon {
 #[derive(Debug)]
 pub struct CompletionQueue {
     handle: Handle,
-    cookie: AtomicU64,
+    cookie: u64,
     /// Number of entries in the ring, by which an empty queue is recognised without the lock.
     pending: AtomicUsize,
     failed: AtomicBool,
@@ -84,7 +84,7 @@ impl CompletionQueue {
         }
         Ok(CompletionQueue {
             handle,
-            cookie: AtomicU64::new(cookie),
+            cookie,
             pending: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             fires_late,
@@ -161,13 +161,8 @@ impl CompletionQueue {
     }
 
     /// Returns the application's cookie for this queue, which is in its events.
-    pub fn cookie(&self) -> u64 {
-        self.cookie.load(Ordering::Relaxed)
-    }
-
-    /// Changes the application's cookie for this queue, for events fired from now on.
-    pub fn set_cookie(&self, cookie: u64) {
-        self.cookie.store(cookie, Ordering::Relaxed);
+    pub const fn cookie(&self) -> u64 {
+        self.cookie
     }
 
     /// Returns the channel that this queue reports to.

@@ -6,7 +6,7 @@ use pumice_transport::wire::Qpn;
 
 use super::MappingCheck::Assumed;
 use super::*;
-use crate::memory::RegionKeys;
+use crate::RegionKeys;
 
 /// Application memory, reached like the device reaches it.
 struct Buffer {
@@ -212,7 +212,7 @@ impl Drop for Pages {
 
 #[test]
 fn memory_without_rights_is_an_error_and_works_again_with_them() {
-    crate::memory::guard_copies();
+    crate::guard_copies();
     let pages = Pages::new();
     let mut table = RegionTable::new(4);
     let access = Access::all() - Access::ON_DEMAND - Access::ZERO_BASED;
@@ -250,7 +250,7 @@ fn memory_without_rights_is_an_error_and_works_again_with_them() {
 /// A thread that was there before the program made its key may not use it. Adapters ask for no keys.
 #[test]
 fn memory_with_a_protection_key_of_the_program_is_reached_by_every_thread() {
-    crate::memory::guard_copies();
+    crate::guard_copies();
     let pages = Pages::new();
     let mut table = RegionTable::new(4);
     let access = Access::all() - Access::ON_DEMAND - Access::ZERO_BASED;
@@ -296,7 +296,7 @@ fn what_a_region_has_lost_is_not_written_though_memory_is_there_again() {
     let keys = register(&mut table);
     let (key, first) = (key(keys), buffer.address());
     let lost = first + 64..first + 128;
-    crate::memory::MappingChange::begin(lost.clone()).unwrap().end(lost);
+    crate::MappingChange::begin(lost.clone()).unwrap().end(lost);
     let add = AtomicOperation::FetchAdd { add: 2 };
     for (at, there) in [(first, true), (first + 60, false), (first + 120, false), (first + 128, true)] {
         let outcome = if there { Ok(()) } else { Err(MemoryError::NotMapped) };

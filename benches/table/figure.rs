@@ -6,7 +6,7 @@ use pumice_perf::SampleSpread;
 
 /// A quantity that is measured in each round of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Figure {
+pub(super) enum Figure {
     /// The subject of the row; of times, the median of a round.
     Value,
     /// The time that 99 % of the messages of a round did not exceed.
@@ -128,38 +128,5 @@ impl FigureComparison {
         let ratio = SampleSpread::of(&rounds.iter().filter_map(ratio).collect::<Vec<f64>>())?.median;
         let holds = self.goal.map(|goal| goal.holds(ratio));
         Some(ComparedFigure { figure, with: SampleSpread::of(&all(with)), ratio: Some(ratio), holds })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rounds(of: &[[f64; 2]]) -> Vec<RoundFigures> {
-        of.iter().map(|[value, raw]| [(Figure::Value, *value), (Figure::Memcpy, *raw)].into()).collect()
-    }
-
-    #[test]
-    fn a_goal_is_held_by_the_median_of_the_ratios() {
-        // The ratio of the medians would be 2.0.
-        let rounds = rounds(&[[1.0, 1.0], [2.0, 0.5], [3.0, 1.5]]);
-        let compared = at_least(beside(Figure::Value, Figure::Memcpy), 2.0).of(&rounds).expect("figures");
-        assert_eq!((compared.ratio, compared.holds), (Some(2.0), Some(true)));
-        let spread = compared.figure;
-        assert_eq!((spread.least, spread.median, spread.most), (1.0, 2.0, 3.0));
-        assert_eq!(compared.with.map(|with| with.median), Some(1.0));
-        let held = |comparison: FigureComparison| comparison.of(&rounds).and_then(|compared| compared.holds);
-        assert_eq!(held(at_most(beside(Figure::Value, Figure::Memcpy), 1.9)), Some(false));
-        assert_eq!(held(at_most(alone(Figure::Value), 2.0)), Some(true));
-        assert_eq!(held(at_least(alone(Figure::Value), 2.1)), Some(false));
-        assert_eq!(held(alone(Figure::Value)), None);
-    }
-
-    #[test]
-    fn what_no_round_has_is_not_compared() {
-        let rounds = rounds(&[[1.0, 0.0]]);
-        assert_eq!(beside(Figure::Value, Figure::UcxTcp).of(&rounds), None);
-        assert_eq!(beside(Figure::Value, Figure::Memcpy).of(&rounds), None, "nothing by zero");
-        assert_eq!(alone(Figure::P99).of(&rounds), None);
     }
 }

@@ -96,7 +96,7 @@ fn start(work: &RowWork, addresses: [IpAddr; 2]) -> Result<Box<dyn FigureSource>
         RowWork::MessageSizes { plan, sizes_bytes } => {
             Box::new(MessageSizes { ends: EndPair::start(addresses)?, plan, sizes_bytes })
         }
-        RowWork::Pairs { plan } => Box::new(ManyPairs::start(own, plan)?),
+        RowWork::Pairs => Box::new(ManyPairs::new(own)?),
         RowWork::Ucx { test, messages } => Box::new(UcxOnPumice::find(addresses, test, messages)?),
         RowWork::Under(instrument) => Box::new(WithInstrument::find(addresses, instrument)?),
         RowWork::Connections => Box::new(Connections::start(addresses)?),

@@ -1,4 +1,4 @@
-//! The rows of `pumice perf loop --table`: the measurement, its comparisons, and its goal.
+//! The rows of the table: the measurement, its comparisons, and its goal.
 
 use clap::builder::PossibleValuesParser;
 use pumice_device::settings::Wire;
@@ -12,13 +12,13 @@ use Figure::{
 
 /// A row of the table.
 #[derive(Debug)]
-pub(crate) struct PerfRow {
+pub(super) struct PerfRow {
     /// Name of the row on the command line.
-    pub(crate) name: &'static str,
+    pub(super) name: &'static str,
     /// Description of its value.
-    pub(crate) what: &'static str,
+    pub(super) what: &'static str,
     /// Unit of its figures.
-    pub(crate) unit: &'static str,
+    pub(super) unit: &'static str,
     pub(super) work: RowWork,
     /// Measurements by UCX in the same rounds.
     pub(super) peers: &'static [UcxPeer],
@@ -28,7 +28,7 @@ pub(crate) struct PerfRow {
 /// The way in which a row is measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RowWork {
-    /// Two ends of `pumice perf` measure, with the yardstick of the medium. The value is their time
+    /// Two ends measure, with the yardstick of the medium. The value is their time
     /// multiplied by `factor`.
     EndPair { plan: fn() -> PlanBuilder, factor: f64 },
     /// The first messages of a connection are measured.
@@ -36,7 +36,7 @@ pub(super) enum RowWork {
     /// Messages of each size are measured; the figure is the smallest bandwidth divided by the largest.
     MessageSizes { plan: fn() -> PlanBuilder, sizes_bytes: &'static [usize] },
     /// Several pairs of processes, each with its own device, are compared with one pair times their number.
-    Pairs { plan: fn() -> PlanBuilder },
+    Pairs,
     /// Two ends of UCX run on `pumice run`.
     Ucx { test: UcxTest, messages: u32 },
     /// `ib_send_lat` runs on `pumice run` with an instrument, and without.
@@ -109,7 +109,7 @@ fn small_sends(post_list: usize) -> PlanBuilder {
 }
 
 /// All rows, in the order in which they are printed.
-pub(crate) static ROWS: &[PerfRow] = &[
+pub(super) static ROWS: &[PerfRow] = &[
     PerfRow {
         name: "send-latency",
         what: "SEND of 8 bytes through shared memory, half the time until the answer",
@@ -205,7 +205,7 @@ pub(crate) static ROWS: &[PerfRow] = &[
         what: "SENDs of 8 bytes of one pair of processes for every two processors, each with its own device: \
                their round trips by those of one pair and the number of pairs",
         unit: "",
-        work: RowWork::Pairs { plan: || latency(Operation::Send, Wire::Auto) },
+        work: RowWork::Pairs,
         peers: &[],
         comparisons: &[at_least(alone(Value), 0.9)],
     },
@@ -293,6 +293,6 @@ pub(crate) static ROWS: &[PerfRow] = &[
 ];
 
 /// Returns the parser of row names.
-pub(crate) fn row_names() -> PossibleValuesParser {
+pub(super) fn row_names() -> PossibleValuesParser {
     PossibleValuesParser::new(ROWS.iter().map(|row| row.name))
 }

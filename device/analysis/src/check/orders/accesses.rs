@@ -1,9 +1,17 @@
-//! The use that requests make of memory of peers.
+//! The use that requests make of memory: of peers, of the program's own, and by peers.
+
+use std::net::IpAddr;
 
 use pumice_platform::call_stack::Stack;
 use pumice_transport::types::{RemoteRange, SendRequest, WrClass};
+use pumice_transport::wire::ProcessIndex;
 
-use super::peer::PeerProcess;
+/// The process that a queue pair is connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::check) struct PeerProcess {
+    pub(in crate::check) address: IpAddr,
+    pub(in crate::check) process: ProcessIndex,
+}
 
 /// The memory of a peer: the peer, and the R_Key.
 pub(in crate::check) type PeerMemory = (PeerProcess, u32);
@@ -41,4 +49,26 @@ pub(in crate::check) fn target_of(
 /// Reports whether the bytes depend on which of two requests of different queue pairs is first.
 pub(in crate::check) fn conflict(one: WrClass, other: WrClass) -> bool {
     one == WrClass::Write || other == WrClass::Write
+}
+
+/// Memory that a READ or an atomic fills.
+#[derive(Debug, Clone)]
+pub(in crate::check) struct LandingBuffer {
+    pub(in crate::check) number: u32,
+    pub(in crate::check) message: u64,
+    pub(in crate::check) name: &'static str,
+    pub(in crate::check) stack: Stack,
+}
+
+/// A WRITE of which packets are to come.
+#[derive(Debug, Clone)]
+pub(in crate::check) struct IncomingWrite {
+    pub(in crate::check) range: RemoteRange,
+    /// Access by another queue pair's peer to bytes of the range meanwhile.
+    pub(in crate::check) met: Option<(u32, RemoteRange)>,
+}
+
+pub(in crate::check) fn overlap(one: &RemoteRange, other: &RemoteRange) -> bool {
+    let end = |range: &RemoteRange| range.address.saturating_add(range.length_bytes);
+    one.rkey == other.rkey && one.address < end(other) && other.address < end(one)
 }

@@ -10,6 +10,12 @@
 //! (`pumice_platform::outside::fault_guard`), and in `on_demand.rs` by system calls that report a missing
 //! page.
 
+// Input from the network, from the program's arguments or from shared memory must not end the program.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
 mod access;
 mod advice;
 mod copy;
@@ -22,7 +28,6 @@ mod indirect_key;
 #[cfg(test)]
 mod late_reads_tests;
 mod mapping;
-mod mapping_check;
 mod on_demand;
 mod region;
 mod region_table;
@@ -39,8 +44,7 @@ pub use device_memory::{DeviceMemory, DeviceMemoryPool};
 pub use file_mapping::FileMapping;
 pub use indirect_key::IndirectKeyInit;
 pub use mapping::{check_mapped, check_pinnable, mapping_at};
-pub use mapping_check::MappingCheck;
-pub use on_demand::{fill_mapped, is_available as on_demand_is_available, read_mapped};
+pub use on_demand::{MappingCheck, fill_mapped, is_available as on_demand_is_available, read_mapped};
 pub use region::{RegionChange, RegionInfo, RegionKeys};
 pub use region_table::RegionTable;
 pub use residence::bring_in;

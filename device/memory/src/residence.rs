@@ -154,7 +154,7 @@ mod tests {
         let begin = pages(libc::PROT_READ);
         bring_in(begin, 1 << 50, true).unwrap();
         assert_eq!(present(begin), 0);
-        crate::memory::guard_copies();
+        crate::guard_copies();
         touch(begin, begin + page_bytes(), page_bytes(), true);
         assert_eq!(present(begin), 0, "it may not be written");
         bring_in(u64::MAX - 5, 3, true).unwrap();

@@ -13,7 +13,9 @@ use pumice_perf::cores;
 use super::figure::{Figure, RoundFigures};
 use super::rows::{Instrument, UcxPeer, UcxTest, UcxUnit};
 use super::source::{FigureSource, Unmeasured};
-use crate::run::{find, own_program};
+
+/// The program of this build, on which others run.
+pub(super) const PUMICE: &str = env!("CARGO_BIN_EXE_pumice");
 
 /// Time that a pair of programs may take. A round takes a second, and more on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -31,12 +33,11 @@ fn messages(of_round: u32, seconds: f64) -> String {
 }
 
 fn installed(program: &str, package: &str) -> Result<(), Unmeasured> {
-    match find(program.as_ref()) {
-        Ok(_) => Ok(()),
-        Err(_) => {
-            Err(Unmeasured::Unavailable(format!("{program} is not installed: apt-get install {package}")))
-        }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+        return Ok(());
     }
+    Err(Unmeasured::Unavailable(format!("{program} is not installed: apt-get install {package}")))
 }
 
 /// UCX on its own transports.
@@ -115,7 +116,7 @@ fn ucx(
 
 /// Parses the columns of `ucx_perftest -f -v`: iterations, median, mean and overall latency in µs, mean and
 /// overall bandwidth in MiB/s, mean and overall rate per second.
-fn figure_of_ucx(printed: &str, gives: UcxUnit) -> Option<f64> {
+pub(super) fn figure_of_ucx(printed: &str, gives: UcxUnit) -> Option<f64> {
     let (column, factor) = match gives {
         UcxUnit::Microseconds => (1, 1.0),
         UcxUnit::GigabytesPerSecond => (5, (1 << 20) as f64 / 1e9),
@@ -176,7 +177,7 @@ impl FigureSource for WithInstrument {
 
 /// Parses the columns of perftest's latencies: bytes, iterations, minimum, maximum and typical time in µs,
 /// and more.
-fn typical_of_perftest(printed: &str) -> Option<f64> {
+pub(super) fn typical_of_perftest(printed: &str) -> Option<f64> {
     let numbers =
         |line: &str| -> Option<Vec<f64>> { line.split_whitespace().map(|word| word.parse().ok()).collect() };
     let row = printed.lines().rev().filter_map(numbers).find(|row| row.len() >= 5)?;
@@ -188,7 +189,7 @@ fn typical_of_perftest(printed: &str) -> Option<f64> {
 fn on_pumice(addresses: [IpAddr; 2], end: usize, options: &[&str]) -> Result<Command, String> {
     let [own, peer] = addresses;
     let address = if end == 0 { own } else { peer }.to_string();
-    let mut command = Command::new(own_program()?);
+    let mut command = Command::new(PUMICE);
     command.args(["run", "--addr", &address, "--wire", "auto", "--log", "warn"]).args(options).arg("--");
     Ok(command)
 }
@@ -219,7 +220,7 @@ impl Drop for ScratchFolder {
 
 /// Runs a server, and a client as soon as the server listens on this TCP port, on a core each. Returns the
 /// output of the client.
-fn pair(server: Command, client: Command, port: u16) -> Result<String, String> {
+pub(super) fn pair(server: Command, client: Command, port: u16) -> Result<String, String> {
     let until = Instant::now() + TIMEOUT;
     let [own_core, peer_core] = cores::two();
     let mut server = RunningProgram::start(server, peer_core)?;
@@ -314,14 +315,14 @@ impl Drop for RunningProgram {
 }
 
 /// Returns a TCP port that was free a moment ago.
-fn free_port() -> Result<u16, String> {
+pub(super) fn free_port() -> Result<u16, String> {
     let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|listener| listener.local_addr());
     bound.map(|at| at.port()).map_err(|error| format!("no TCP port is free: {error}"))
 }
 
 /// Reports whether a process listens on this TCP port. A program's own message would come too late, because
 /// its output is a pipe.
-fn is_listened_on(port: u16) -> bool {
+pub(super) fn is_listened_on(port: u16) -> bool {
     const LISTENS: &str = "0A";
     let ends_with = format!(":{port:04X}");
     ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().any(|file| {
@@ -332,45 +333,4 @@ fn is_listened_on(port: u16) -> bool {
             own && words.nth(1) == Some(LISTENS)
         })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_are_read_from_what_programs_print() {
-        let ucx = "iterations,50.0_percentile_lat,avg_lat\n \
-                   500,0.992,1216.820,1216.820,821.81,900.00,822,4000000\n";
-        assert_eq!(figure_of_ucx(ucx, UcxUnit::Microseconds), Some(0.992));
-        let bandwidth = figure_of_ucx(ucx, UcxUnit::GigabytesPerSecond).expect("a column");
-        assert!((bandwidth - 0.943_718_4).abs() < 1e-9, "{bandwidth}");
-        assert_eq!(figure_of_ucx(ucx, UcxUnit::MillionsPerSecond), Some(4.0));
-        assert_eq!(figure_of_ucx("no figure, at all\n", UcxUnit::Microseconds), None);
-        let perftest = " #bytes #iterations    t_min[usec]\n 8       1000          0.71           9.12 \
-                                0.78 \t       0.80        0.05   0.99   1.30\n-----\n";
-        assert_eq!(typical_of_perftest(perftest), Some(0.78));
-        assert_eq!(typical_of_perftest("remote address: LID 0000\n"), None);
-    }
-
-    #[test]
-    fn a_program_that_listens_is_seen() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        assert!(is_listened_on(port));
-        drop(listener);
-        assert!(!is_listened_on(port));
-    }
-
-    #[test]
-    fn a_program_that_fails_has_last_words() {
-        let shell = |script: &str| {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]);
-            command
-        };
-        let port = free_port().expect("a port");
-        let failed = pair(shell("echo out of luck >&2; exit 1"), shell("true"), port);
-        assert_eq!(failed, Err("sh failed, and its last words are \"out of luck\"".to_owned()));
-    }
 }

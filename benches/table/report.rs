@@ -9,8 +9,10 @@ use super::figure::{Figure, FigureComparison, FigureGoal};
 use super::measure::MeasuredRow;
 use super::rows::PerfRow;
 use super::source::Unmeasured;
-use crate::perf::report::EMULATED;
 
+/// Warning above figures of an emulated machine, whose processors are a program.
+const EMULATED: &str =
+    "EMULATED PROCESSORS: latencies here are the emulator's, the figures mean nothing, and ratios little";
 /// Minimum share of idle time before a row; below it, the figures are those of a busy machine.
 const MIN_IDLE_SHARE: f64 = 0.9;
 

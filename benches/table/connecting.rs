@@ -9,10 +9,8 @@ use pumice_perf::cores;
 use serde::{Deserialize, Serialize};
 
 use super::figure::{Figure, RoundFigures};
+use super::process::{EndTask, PerfEnd, write_message};
 use super::source::{FigureSource, Unmeasured};
-use crate::perf::pairs::write_message;
-use crate::perf::process::{EndTask, OutputReader, PerfEnd};
-use crate::perf::wording::in_words;
 
 /// The results of the requesting end in a round.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,14 +30,9 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn start([own, peer]: [IpAddr; 2]) -> Result<Connections, Unmeasured> {
         let [own_core, peer_core] = cores::two();
-        let mut accepting =
-            PerfEnd::start(&EndTask::Accept { address: peer, core: peer_core }, &[], OutputReader::Parent)?;
+        let mut accepting = PerfEnd::start(&EndTask::Accept { address: peer, core: peer_core })?;
         let to: AcceptorAddresses = accepting.read_message()?;
-        let connecting = PerfEnd::start(
-            &EndTask::Connect { address: own, to, core: own_core },
-            &[],
-            OutputReader::Parent,
-        )?;
+        let connecting = PerfEnd::start(&EndTask::Connect { address: own, to, core: own_core })?;
         Ok(Connections { connecting, _accepting: accepting })
     }
 }
@@ -58,11 +51,11 @@ impl FigureSource for Connections {
 }
 
 /// Runs the accepting end, which prints where it accepts. Returns the reason why it can no longer accept.
-pub(in crate::perf) fn accept(address: IpAddr, out: &mut dyn Write) -> String {
-    let bound = Acceptor::bind(address).map_err(|error| in_words(&error));
+pub(super) fn accept(address: IpAddr, out: &mut dyn Write) -> String {
+    let bound = Acceptor::bind(address).map_err(|error| error.to_string());
     match bound.and_then(|acceptor| write_message(&acceptor.at(), out).map(|()| acceptor)) {
         Ok(acceptor) => match acceptor.serve() {
-            Err(error) => in_words(&error),
+            Err(error) => error.to_string(),
         },
         Err(sentence) => sentence,
     }
@@ -72,18 +65,14 @@ pub(in crate::perf) fn accept(address: IpAddr, out: &mut dyn Write) -> String {
 ///
 /// # Errors
 /// A sentence.
-pub(in crate::perf) fn connect(
-    address: IpAddr,
-    to: AcceptorAddresses,
-    out: &mut dyn Write,
-) -> Result<(), String> {
-    let mut connector = Connector::open(address, to).map_err(|error| in_words(&error))?;
+pub(super) fn connect(address: IpAddr, to: AcceptorAddresses, out: &mut dyn Write) -> Result<(), String> {
+    let mut connector = Connector::open(address, to).map_err(|error| error.to_string())?;
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|error| format!("standard input failed: {error}"))?;
         let seconds: f64 = serde_json::from_str(&line).map_err(|error| error.to_string())?;
         let duration = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-        let queue_pairs = connector.queue_pairs(duration).map_err(|error| in_words(&error))?;
-        let tcp = connector.tcp(duration).map_err(|error| in_words(&error))?;
+        let queue_pairs = connector.queue_pairs(duration).map_err(|error| error.to_string())?;
+        let tcp = connector.tcp(duration).map_err(|error| error.to_string())?;
         write_message(&ConnectionFigures { queue_pairs, tcp }, out)?;
     }
     Ok(())

@@ -231,7 +231,7 @@ fn unbound(key: u32, pd: u32) -> Grant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::RegionKeys;
+    use crate::RegionKeys;
 
     const PD: u32 = 7;
     const QPN: Qpn = Qpn::new(0x11);

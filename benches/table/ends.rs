@@ -1,20 +1,21 @@
-//! Rows that two ends of `pumice perf` measure, each a process: the measuring end receives a plan for each
+//! Rows that two ends measure, each a process: the measuring end receives a plan for each
 //! round.
 
 use std::io::{self, BufRead, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::process::Command;
 
 use pumice_device::settings::Wire;
-use pumice_perf::{Plan, PlanBuilder, Session, cores};
+use pumice_perf::{Plan, PlanBuilder, Session, SessionOptions, cores};
 use serde::{Deserialize, Serialize};
 
 use super::figure::{Figure, RoundFigures};
+use super::process::{EndTask, Listening, PerfEnd, write_message};
+use super::programs::PUMICE;
 use super::source::{FigureSource, Unmeasured};
-use crate::perf::measure::open;
-use crate::perf::options::EndSettings;
-use crate::perf::pairs::{self, ProcessPairs, write_message};
-use crate::perf::process::{EndTask, Listening, OutputReader, PerfEnd};
-use crate::perf::wording::{in_words, plan_in_words};
+
+/// Maximum number of pairs of processes.
+const MAX_PAIRS: usize = 64;
 
 /// The order to the measuring end in a round.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,16 +49,14 @@ pub(super) struct EndPair {
 impl EndPair {
     pub(super) fn start([own, peer]: [IpAddr; 2]) -> Result<EndPair, Unmeasured> {
         let [own_core, peer_core] = cores::two();
-        let mut serving =
-            PerfEnd::start(&EndTask::Serve { address: peer, core: peer_core }, &[], OutputReader::Parent)?;
+        let mut serving = PerfEnd::start(&EndTask::Serve { address: peer, core: peer_core })?;
         let Listening { at } = serving.read_message()?;
-        let settings = EndSettings { addr: Some(own), ..EndSettings::default() };
-        let rounds = EndTask::Rounds { server: at, settings, cores: [own_core, peer_core] };
-        Ok(EndPair { measuring: PerfEnd::start(&rounds, &[], OutputReader::Parent)?, _serving: serving })
+        let rounds = EndTask::Rounds { server: at, address: own, cores: [own_core, peer_core] };
+        Ok(EndPair { measuring: PerfEnd::start(&rounds)?, _serving: serving })
     }
 
     fn request_round(&mut self, plan: PlanBuilder, first: Option<u64>) -> Result<EndFigures, Unmeasured> {
-        let plan = plan.build().map_err(|error| plan_in_words(&error))?;
+        let plan = plan.build().map_err(|error| error.to_string())?;
         self.measuring.send_message(&RoundOrder { plan, first })?;
         let found: EndFigures = self.measuring.read_message()?;
         match found.by_udp {
@@ -132,33 +131,38 @@ impl FigureSource for MessageSizes {
     }
 }
 
-/// A row with several pairs of ends at the same time.
+/// A row with several pairs of ends at the same time, which `pumice perf loop --pairs` runs.
 #[derive(Debug)]
 pub(super) struct ManyPairs {
-    pairs: ProcessPairs,
-    plan: fn() -> PlanBuilder,
+    address: IpAddr,
+    count: usize,
 }
 
 impl ManyPairs {
-    /// Starts as many pairs as there are processors for.
-    pub(super) fn start(base: IpAddr, plan: fn() -> PlanBuilder) -> Result<ManyPairs, Unmeasured> {
+    /// Makes as many pairs as there are processors for, with addresses from this one on.
+    pub(super) fn new(address: IpAddr) -> Result<ManyPairs, Unmeasured> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let count = u16::try_from(processors / 2).unwrap_or(u16::MAX).min(pairs::MAX_PAIRS);
+        let count = (processors / 2).min(MAX_PAIRS);
         if count < 2 {
             return Err(Unmeasured::Unavailable(format!(
                 "two pairs of ends that poll need 4 processors, and this process may use {processors}"
             )));
         }
-        let built = plan().build().map_err(|error| plan_in_words(&error))?;
-        Ok(ManyPairs { pairs: ProcessPairs::start(count, pairs::first_address(Some(base))?, &built)?, plan })
+        Ok(ManyPairs { address, count })
     }
 }
 
 impl FigureSource for ManyPairs {
     fn round(&mut self, seconds: f64) -> Result<RoundFigures, Unmeasured> {
-        let plan = (self.plan)().rounds(1, seconds).build().map_err(|error| plan_in_words(&error))?;
-        let report = self.pairs.compare(&plan, &mut |_| ())?;
-        Ok(RoundFigures::from([(Figure::Value, report.ratio_one_pair / report.pairs as f64)]))
+        let (address, count) = (self.address.to_string(), self.count.to_string());
+        let mut command = Command::new(PUMICE);
+        command.args(["perf", "loop", "--json", "--wire", "auto", "--rounds", "1", "--pairs", &count]);
+        command.args(["--addr", &address, "--for", &seconds.to_string()]);
+        let output = command.output().map_err(|error| format!("{PUMICE} cannot be started: {error}"))?;
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .map_err(|_| String::from_utf8_lossy(&output.stderr).trim().to_owned())?;
+        let ratio = report["ratio_one_pair"].as_f64().ok_or_else(|| format!("no ratio in {report}"))?;
+        Ok(RoundFigures::from([(Figure::Value, ratio / self.count as f64)]))
     }
 }
 
@@ -167,9 +171,9 @@ impl FigureSource for ManyPairs {
 ///
 /// # Errors
 /// A sentence.
-pub(in crate::perf) fn measure_rounds(
+pub(super) fn measure_rounds(
     server: SocketAddr,
-    settings: &EndSettings,
+    address: IpAddr,
     second_core: Option<usize>,
     out: &mut dyn Write,
 ) -> Result<(), String> {
@@ -184,7 +188,7 @@ pub(in crate::perf) fn measure_rounds(
                 let connected = TcpStream::connect(server);
                 let stream =
                     connected.map_err(|error| format!("the other process cannot be reached: {error}"))?;
-                open(&plan, stream, settings, second_core)?
+                open(&plan, stream, address, second_core)?
             }
         };
         let found = match first {
@@ -197,15 +201,25 @@ pub(in crate::perf) fn measure_rounds(
     Ok(())
 }
 
+fn open(
+    plan: &Plan,
+    stream: TcpStream,
+    address: IpAddr,
+    second_core: Option<usize>,
+) -> Result<Session, String> {
+    let options = SessionOptions { address: Some(address), capture: None, second_core };
+    Session::open(plan, stream, &options).map_err(|error| error.to_string())
+}
+
 fn first_messages(session: &mut Session, count: u64) -> Result<EndFigures, String> {
-    let times = session.first_messages(count).map_err(|error| in_words(&error))?;
+    let times = session.first_messages(count).map_err(|error| error.to_string())?;
     let (yardstick, raw, raw_p99) = (None, None, None);
     let (value, p99) = (times.p50, Some(times.p99));
     Ok(EndFigures { value, p99, yardstick, raw, raw_p99, ratio_one_qp: None, by_udp: None })
 }
 
 fn one_round(plan: &Plan, session: &mut Session) -> Result<EndFigures, String> {
-    let report = session.run(&mut |_| ()).map_err(|error| in_words(&error))?;
+    let report = session.run(&mut |_| ()).map_err(|error| error.to_string())?;
     let elsewhere = plan.wire == Wire::Auto && report.medium.as_deref() != Some("shared memory");
     let why = || report.medium_reason.clone().unwrap_or_else(|| "the device does not say why".to_owned());
     Ok(EndFigures {
