@@ -14,7 +14,7 @@ use core::fmt;
 
 use crate::path::{Flow, Path};
 use crate::types::{
-    Cause, Counter, Peer, QpState, RecvRequest, RemoteRange, SendOpcode, SendRequest, WcStatus,
+    Cause, Counter, MrcBreach, Peer, QpState, RecvRequest, RemoteRange, SendOpcode, SendRequest, WcStatus,
     WorkCompletion,
 };
 use crate::wire::{NakCode, Opcode, OperationClass, Packet, Psn, Qpn, Syndrome};
@@ -198,6 +198,24 @@ pub enum QpEvent<'a> {
         /// Estimate of congestion, in units of 2^-20.
         alpha: u32,
     },
+    /// The paths that an MRC queue pair has in a plane when it begins to send.
+    PathsMade {
+        /// Number of the plane, from 0.
+        plane: u8,
+        /// Number of planes of the device.
+        planes: u8,
+        /// Number of paths.
+        paths: u32,
+    },
+    /// The state of a path of an MRC queue pair changed.
+    PathChanged {
+        /// UDP source port of the path.
+        source_port: u16,
+        /// Plane of the path.
+        plane: u8,
+        /// New state: 0 GOOD, 2 ASSUMED_BAD, 3 DENIED.
+        state: u8,
+    },
     /// A packet was dropped.
     Dropped {
         /// Counter of the drop, whose name `pumice stat` prints.
@@ -245,6 +263,8 @@ pub enum QpEvent<'a> {
         /// PSN of the packet.
         psn: Psn,
     },
+    /// A rule of MRC was broken.
+    RuleBroken(MrcBreach),
     /// A congestion notification was sent.
     CnpSent,
     /// A congestion notification arrived.
@@ -326,7 +346,9 @@ impl QpEvent<'_> {
     #[inline]
     pub const fn topic(&self) -> Topic {
         match self {
-            QpEvent::StateChanged { .. } | QpEvent::SourcePortReplaced { .. } => Topic::States,
+            QpEvent::StateChanged { .. } | QpEvent::SourcePortReplaced { .. } | QpEvent::PathsMade { .. } => {
+                Topic::States
+            }
             QpEvent::SendPosted { .. } | QpEvent::RecvPosted { .. } => Topic::Posts,
             QpEvent::PacketSent { identity: PacketIdentity { side: PacketSide::Responder, .. }, .. }
             | QpEvent::PacketReceived { is_answer: true, .. } => Topic::Answers,
@@ -342,9 +364,11 @@ impl QpEvent<'_> {
             | QpEvent::NakReceived { .. }
             | QpEvent::ImpliedNak { .. }
             | QpEvent::CongestionMarked { .. }
+            | QpEvent::RuleBroken(_)
             | QpEvent::CnpSent
             | QpEvent::CnpReceived => Topic::Refusals,
             QpEvent::SentAgain { .. }
+            | QpEvent::PathChanged { .. }
             | QpEvent::TimedOut { .. }
             | QpEvent::FellSilent { .. }
             | QpEvent::PeerStarved { .. }
@@ -386,6 +410,8 @@ impl QpEvent<'_> {
             QpEvent::PeerStarved { .. } => Counter::StarvedPeer,
             QpEvent::StateChanged { .. }
             | QpEvent::SourcePortReplaced { .. }
+            | QpEvent::PathsMade { .. }
+            | QpEvent::PathChanged { .. }
             | QpEvent::SendPosted { .. }
             | QpEvent::RecvPosted { .. }
             | QpEvent::PacketSent { .. }
@@ -397,9 +423,24 @@ impl QpEvent<'_> {
             | QpEvent::Completed { .. }
             | QpEvent::RemoteAccess { .. }
             | QpEvent::RemoteWriteEnded { .. }
+            | QpEvent::RuleBroken(_)
             | QpEvent::Logged(_) => return None,
         };
         Some((counter, 1))
+    }
+}
+
+impl QpEvent<'_> {
+    /// Writes the events that only MRC queue pairs have.
+    fn write_multipath(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QpEvent::PathsMade { plane, paths, .. } => write!(f, "{paths} paths in plane {plane}"),
+            QpEvent::PathChanged { source_port, plane, state } => {
+                write!(f, "path {source_port} of plane {plane}  state {state}")
+            }
+            QpEvent::RuleBroken(breach) => write!(f, "queue pair {breach}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -436,6 +477,9 @@ impl fmt::Display for QpEvent<'_> {
             }
             QpEvent::RateChanged { rate, target, .. } => {
                 write!(f, "rate {rate} bit/s  target {target} bit/s")
+            }
+            QpEvent::PathsMade { .. } | QpEvent::PathChanged { .. } | QpEvent::RuleBroken(_) => {
+                self.write_multipath(f)
             }
             QpEvent::Dropped { reason, opcode, psn } => {
                 write!(f, "drop {opcode}  psn {}  {reason:?}", psn.value())
