@@ -431,9 +431,11 @@ impl QpEvent<'_> {
 }
 
 impl QpEvent<'_> {
-    /// Writes the events that only MRC queue pairs have.
-    fn write_multipath(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Writes congestion notifications, and the events that only MRC queue pairs have.
+    fn write_rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            QpEvent::CnpSent => f.write_str("send CNP"),
+            QpEvent::CnpReceived => f.write_str("receive CNP"),
             QpEvent::PathsMade { plane, paths, .. } => write!(f, "{paths} paths in plane {plane}"),
             QpEvent::PathChanged { source_port, plane, state } => {
                 write!(f, "path {source_port} of plane {plane}  state {state}")
@@ -478,9 +480,6 @@ impl fmt::Display for QpEvent<'_> {
             QpEvent::RateChanged { rate, target, .. } => {
                 write!(f, "rate {rate} bit/s  target {target} bit/s")
             }
-            QpEvent::PathsMade { .. } | QpEvent::PathChanged { .. } | QpEvent::RuleBroken(_) => {
-                self.write_multipath(f)
-            }
             QpEvent::Dropped { reason, opcode, psn } => {
                 write!(f, "drop {opcode}  psn {}  {reason:?}", psn.value())
             }
@@ -492,8 +491,6 @@ impl fmt::Display for QpEvent<'_> {
             QpEvent::NakReceived { syndrome, psn } => write!(f, "receive {syndrome:?}  psn {}", psn.value()),
             QpEvent::ImpliedNak { psn } => write!(f, "answer missing  psn {}", psn.value()),
             QpEvent::CongestionMarked { psn } => write!(f, "congestion marked  psn {}", psn.value()),
-            QpEvent::CnpSent => f.write_str("send CNP"),
-            QpEvent::CnpReceived => f.write_str("receive CNP"),
             QpEvent::SentAgain { psn, packet_count, .. } => {
                 write!(f, "send again  psn {}  {packet_count} packets", psn.value())
             }
@@ -516,6 +513,7 @@ impl fmt::Display for QpEvent<'_> {
             }
             QpEvent::RemoteWriteEnded { .. } => f.write_str("peer Write ends"),
             QpEvent::Logged(cause) => write!(f, "{cause}"),
+            _ => self.write_rest(f),
         }
     }
 }
