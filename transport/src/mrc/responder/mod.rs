@@ -203,8 +203,8 @@ impl MrcResponder {
         Ok(true)
     }
 
-    /// Reports the first packet beyond the window, if others have come that were within it: otherwise the first
-    /// PSN of a side may be wrong.
+    /// Reports the first packet beyond the window, if others have come that were within it: otherwise the
+    /// first PSN of a side may be wrong.
     fn report_beyond<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>) {
         if self.reliability.has_received() && !core::mem::replace(&mut self.is_window_reported, true) {
             breach(turn, MrcBreach::BeyondWindow { granted: self.reliability.max_units() });
