@@ -13,6 +13,7 @@ use pumice_transport::path::ROCE_PORT;
 use crate::observe::SnapshotScope;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use process::MrcProcess;
+pub(crate) use text::planes;
 
 /// Time for which answers of processes are awaited. A live process answers within a millisecond or two.
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -112,7 +112,7 @@ fn queue_pair(qp: &QpView, mrc: &MrcView, all_paths: bool, out: &mut dyn Write) 
 }
 
 /// Prints a line for each plane.
-fn planes(mrc: &MrcView, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn planes(mrc: &MrcView, out: &mut dyn Write) -> io::Result<()> {
     let mut by_plane: BTreeMap<u8, Vec<&PathView>> = BTreeMap::new();
     for path in &mrc.paths {
         by_plane.entry(path.plane).or_default().push(path);

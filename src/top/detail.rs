@@ -6,6 +6,7 @@ use pumice_transport::wire::Qpn;
 
 use super::look::TopSnapshot;
 use super::rows::RowKey;
+use crate::mrc::planes;
 use crate::observe::{ProcessView, QpRates, plain, quantity, round_trip};
 
 /// Returns the text; the queue pair may no longer exist.
@@ -77,7 +78,13 @@ fn text(process: &ProcessView, qp: &QpView, rates: &QpRates) -> String {
         format!("completions  send {}; receive {}", queue(process, qp.send_cq), queue(process, qp.recv_cq)),
         format!("last error   {}", qp.last_error.as_deref().map_or_else(|| "none".to_owned(), plain)),
     ];
-    lines.join("\n")
+    let mut text = lines.join("\n").into_bytes();
+    if let Some(mrc) = &qp.mrc {
+        text.push(b'\n');
+        // Memory takes all that is written to it.
+        let _ = planes(mrc, &mut text);
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn shared(process: &ProcessView, number: u32) -> String {
@@ -104,5 +111,38 @@ fn queue(process: &ProcessView, number: Option<u32>) -> String {
             format!("CQ {name}: {filled} of {depth}{state}")
         }
         None => format!("CQ {number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_device::inspect::{MrcView, PathStateView, PathView};
+
+    use super::super::rows::left_paths;
+    use super::*;
+    use crate::observe::tests::{process, qp};
+
+    #[test]
+    fn an_mrc_queue_pair_has_a_line_for_each_plane() {
+        let path = |plane: u8, state| PathView {
+            source_port: 49_152 + u16::from(plane),
+            plane,
+            state,
+            active: true,
+            sent: 100,
+            lost: 7,
+            congested: 0,
+            answered: 0,
+        };
+        let paths = vec![path(0, PathStateView::Good), path(1, PathStateView::AssumedBad)];
+        let mrc = MrcView { planes: 2, planes_up: 3, path_count: 2, paths, ..MrcView::default() };
+        let mut multipath = qp(0x12);
+        multipath.mrc = Some(Box::new(mrc));
+        let shown = text(&process(17, Vec::new()), &multipath, &QpRates::default());
+        let planes: Vec<&str> = shown.lines().skip_while(|line| !line.contains("PLANE")).collect();
+        assert_eq!(planes.len(), 3, "{shown}");
+        assert!(planes[2].trim_start().starts_with("1 ") && planes[2].contains("7.0 %"), "{shown}");
+        assert_eq!(left_paths(&multipath).as_deref(), Some("1 of 2 paths are not GOOD"));
+        assert!(!text(&process(17, Vec::new()), &qp(0x12), &QpRates::default()).contains("PLANE"));
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::net::IpAddr;
 
-use pumice_device::inspect::QpView;
+use pumice_device::inspect::{PathStateView, QpView};
 use pumice_transport::wire::Qpn;
 
 use super::look::TopSnapshot;
@@ -186,8 +186,15 @@ fn queue_pair(process: &ProcessView, qp: &QpView, rates: &QpRates) -> TopRow {
         cells: words.into_iter().chain(numbers.clone().map(quantity)).collect(),
         numbers: front.into_iter().chain(numbers.map(Some)).collect(),
         bad,
-        remark: qp.last_error.as_deref().map(plain).unwrap_or_default(),
+        remark: qp.last_error.as_deref().map(plain).or_else(|| left_paths(qp)).unwrap_or_default(),
     }
+}
+
+/// Returns how many paths of an MRC queue pair are not used, if there are any.
+pub(super) fn left_paths(qp: &QpView) -> Option<String> {
+    let paths = &qp.mrc.as_ref()?.paths;
+    let left = paths.iter().filter(|path| path.state != PathStateView::Good).count();
+    (left > 0).then(|| format!("{left} of {} paths are not GOOD", paths.len()))
 }
 
 impl TopRow {

@@ -12,6 +12,7 @@ pub(super) enum CounterUnit {
     Nanoseconds,
     Naks,
     Completions,
+    Paths,
 }
 
 /// A counter of a queue pair.
@@ -62,6 +63,15 @@ pub(super) fn of_queue_pair(qp: &TracedQueuePair) -> [CounterSeries; 6] {
             measured(qp, |one| Some(one.in_flight_packets.into())),
         ),
     ]
+}
+
+/// Returns the number of GOOD paths of each plane of an MRC queue pair, with the plane's name.
+pub(super) fn of_planes(qp: &TracedQueuePair) -> impl Iterator<Item = (String, Vec<(u64, i64)>)> {
+    let planes = qp.multipath.iter().flat_map(|paths| &paths.planes);
+    planes.map(|(plane, found)| {
+        let values = found.good.iter().map(|(at_ns, good)| (*at_ns, i64::from(*good)));
+        (format!("plane {plane}: GOOD paths"), values.collect())
+    })
 }
 
 /// Returns the completions that wait for the program, by completion queue.

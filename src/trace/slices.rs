@@ -1,6 +1,7 @@
 //! The spans of a work request: the whole and its parts.
 
 use pumice_device::trace::{Message, Receive};
+use pumice_transport::mrc::wire::MrcOpcode;
 use pumice_transport::types::{SendOpcode, WcStatus};
 use pumice_transport::wire::Opcode;
 use serde_json::{Value, json};
@@ -47,7 +48,9 @@ pub(super) fn packet_kind(service: &str, opcode: u8) -> u8 {
 /// Returns the name of the packets that are listed under a number.
 pub(super) fn packet_name(kind: u8) -> String {
     let own = NUMBERED.iter().find(|(number, ..)| *number == kind);
-    own.map_or_else(|| Opcode::from_byte(kind).to_string(), |(.., name)| (*name).to_owned())
+    let mrc = MrcOpcode::from_byte(kind).map(|opcode| opcode.info().name);
+    let known = own.map(|(.., name)| *name).or(mrc);
+    known.map_or_else(|| Opcode::from_byte(kind).to_string(), str::to_owned)
 }
 
 /// Converts a time to microseconds.

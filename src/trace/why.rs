@@ -4,17 +4,21 @@ use std::io::{self, Write};
 
 use pumice_device::findings::text::{Column, Table};
 use pumice_device::findings::{Fields, Finding, json};
-use pumice_device::trace::{CauseGroup, Causes, Timeline};
+use pumice_device::trace::{CauseGroup, Causes, PlaneCost, Timeline};
 
 use super::slices::is_numbered;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
+/// Number of planes that are reported at most.
+const MOST_PLANES: usize = 64;
+
 pub(super) fn run(timeline: &Timeline, slowest: usize, json: bool, out: &mut dyn Write) -> CommandResult {
     let causes = Causes::of(timeline, slowest);
+    let planes = PlaneCost::all(timeline);
     let written = if json {
-        out.write_all(json::line(&object(&causes)).as_bytes())
+        out.write_all(json::line(&object(&causes, &planes)).as_bytes())
     } else {
-        text(&causes, timeline, out)
+        text(&causes, timeline, out).and_then(|()| of_planes(&planes, out))
     };
     written.map_err(CommandError::Output)?;
     Ok(Outcome::Good)
@@ -26,7 +30,7 @@ fn findings(causes: &Causes, failed: bool) -> Vec<Finding> {
 }
 
 /// Returns one JSON object with all causes.
-fn object(causes: &Causes) -> Fields {
+fn object(causes: &Causes, planes: &[PlaneCost]) -> Fields {
     let Causes { failed, flushed, unfinished, messages, is_cut, .. } = causes;
     let evidence = |failed| -> Vec<Fields> {
         findings(causes, failed).into_iter().map(|finding| finding.evidence).collect()
@@ -39,6 +43,15 @@ fn object(causes: &Causes) -> Fields {
         .with("slowest", evidence(false))
         .with("messages", *messages)
         .with("is_cut", *is_cut)
+        .with("planes", planes.iter().take(MOST_PLANES).map(PlaneCost::to_fields).collect::<Vec<Fields>>())
+}
+
+/// Writes which planes of MRC queue pairs have cost what, the dearest first.
+fn of_planes(planes: &[PlaneCost], out: &mut dyn Write) -> io::Result<()> {
+    for (number, plane) in planes.iter().take(MOST_PLANES).enumerate() {
+        writeln!(out, "{}{plane}", if number == 0 { "\n" } else { "" })?;
+    }
+    Ok(())
 }
 
 /// Counts queue pairs whose requests no trace has: those of services whose messages are sent as datagrams.

@@ -2,6 +2,7 @@
 
 use pumice_platform::random::Random;
 use pumice_transport::event::{OutgoingPacket, PacketSide};
+use pumice_transport::mrc::constants::DEFAULT_DSCPS;
 use pumice_transport::types::{Fate, Flips};
 use pumice_transport::wire::Syndrome;
 
@@ -10,6 +11,8 @@ use pumice_model::fates::rejection::RejData;
 
 /// The number of parts in a whole, for shares in parts per million.
 pub(crate) const MILLION: u64 = 1_000_000;
+/// Number of bytes that a switch that trims leaves of a packet of MRC: BTH, METH and TSETH.
+const TRIMMED_BYTES: u16 = 20;
 /// The longest delay of a packet, in ns; longer drawn values are cut to it.
 pub(crate) const LONGEST_DELAY_NS: u64 = 100_000_000_000;
 
@@ -50,6 +53,17 @@ pub enum Fault {
     },
     /// The packet arrives with the ECN bits CE.
     Mark,
+    /// A switch trims the packet: its headers alone arrive, with a DSCP that says so. Packets without payload
+    /// are left alone.
+    Trim {
+        /// True if the switch of the last hop trims it.
+        last_hop: bool,
+    },
+    /// A SACK of MRC arrives with another mark of the path that it is about. Other packets are as they were.
+    Reflect {
+        /// The mark: 0 none, 1 skip once, 2 always skip.
+        mark: u8,
+    },
     /// The packet does not leave; the queue pair that sends it gets this NAK or RNR NAK as if from its peer.
     /// The simulated network loses the packet and sends no answer.
     Refuse {
@@ -155,6 +169,8 @@ impl Fault {
             Fault::Corrupt { .. } => "corrupt",
             Fault::Truncate { .. } => "truncate",
             Fault::Mark => "mark",
+            Fault::Trim { .. } => "trim",
+            Fault::Reflect { .. } => "reflect",
             Fault::Note => "note",
             Fault::Refuse { .. } | Fault::Notify => "answer",
             Fault::Happen(_) => "event",
@@ -162,6 +178,10 @@ impl Fault {
             Fault::Unreachable => "unreachable",
             Fault::Partition { .. } => "partition",
         }
+    }
+
+    const fn is_trim(&self) -> bool {
+        matches!(self, Fault::Trim { .. })
     }
 
     /// A fault that sends one copy of the packet with it.
@@ -206,6 +226,14 @@ impl Fault {
                 Fate { kept_bytes: Some(u16::try_from(any).unwrap_or(u16::MAX)), ..none }
             }
             Fault::Mark => Fate { marked: true, ..none },
+            Fault::Trim { .. } | Fault::Reflect { .. } if (size.payload_bytes == 0) == self.is_trim() => {
+                return None;
+            }
+            Fault::Trim { last_hop } => {
+                let dscp = if last_hop { DEFAULT_DSCPS.trimmed_last_hop } else { DEFAULT_DSCPS.trimmed };
+                Fate { kept_bytes: Some(TRIMMED_BYTES), dscp: Some(dscp), ..none }
+            }
+            Fault::Reflect { mark } => Fate { path_mark: Some(mark), ..none },
             Fault::Note => none,
             Fault::Refuse { syndrome } => Fate { refused: Some(syndrome), ..Fate::LOST },
             Fault::Notify => Fate { notified: true, ..none },

@@ -121,6 +121,8 @@ pub(crate) const fn kind(fault: &Fault) -> u64 {
         Fault::Reject { .. } => 14,
         Fault::Note => 15,
         Fault::Unreachable => 16,
+        Fault::Trim { .. } => 17,
+        Fault::Reflect { .. } => 18,
     }
 }
 

@@ -30,9 +30,9 @@ pub use format::{
 pub use timeline::{
     Arrow, CauseEvidence, Congestion, CongestionKind, FaultFact, Measure, Message, PacketIndex, Receive,
     RefusedCall, RequestEnd, Setback, SetbackKind, Timeline, TimelineEvent, TimelineEventKind,
-    TimelineProcess, TracedPacket, TracedQueuePair,
+    TimelineProcess, TracedPacket, TracedPath, TracedPaths, TracedPlane, TracedQueuePair,
 };
 pub use why::{
     CauseGroup, CauseKind, Causes, MessageCause, MessageStories, MessageStory, PacketFate, PartKind,
-    Responsible, TimePart, TimeShare,
+    PlaneCost, Responsible, TimePart, TimeShare,
 };

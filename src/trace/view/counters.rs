@@ -37,6 +37,9 @@ pub(super) fn rows(timeline: &Timeline, numbering: &QpNumbering) -> (Vec<Counter
     };
     for (process, one) in timeline.processes.iter().enumerate() {
         for (index, qp) in one.queue_pairs.iter().enumerate() {
+            for (name, values) in counters::of_planes(qp) {
+                put(vec![numbering.index(process, index)], name, CounterUnit::Paths, values);
+            }
             for counter in counters::of_queue_pair(qp) {
                 let queue_pairs = vec![numbering.index(process, index)];
                 put(queue_pairs, counter.name.to_owned(), counter.unit, counter.values);
@@ -65,6 +68,7 @@ impl CounterRow {
         let unit = match unit {
             CounterUnit::Nanoseconds => "ns",
             CounterUnit::Bytes => "B",
+            CounterUnit::Paths => "paths",
             CounterUnit::Packets | CounterUnit::Naks | CounterUnit::Completions => "",
         };
         let after_ns = after_ns.collect();

@@ -14,7 +14,7 @@ use core::fmt;
 
 use crate::path::{Flow, Path};
 use crate::types::{
-    Cause, Counter, Peer, QpState, RecvRequest, RemoteRange, SendOpcode, SendRequest, WcStatus,
+    Cause, Counter, MrcBreach, Peer, QpState, RecvRequest, RemoteRange, SendOpcode, SendRequest, WcStatus,
     WorkCompletion,
 };
 use crate::wire::{NakCode, Opcode, OperationClass, Packet, Psn, Qpn, Syndrome};
@@ -198,6 +198,24 @@ pub enum QpEvent<'a> {
         /// Estimate of congestion, in units of 2^-20.
         alpha: u32,
     },
+    /// The paths that an MRC queue pair has in a plane when it begins to send.
+    PathsMade {
+        /// Number of the plane, from 0.
+        plane: u8,
+        /// Number of planes of the device.
+        planes: u8,
+        /// Number of paths.
+        paths: u32,
+    },
+    /// The state of a path of an MRC queue pair changed.
+    PathChanged {
+        /// UDP source port of the path.
+        source_port: u16,
+        /// Plane of the path.
+        plane: u8,
+        /// New state: 0 GOOD, 2 ASSUMED_BAD, 3 DENIED.
+        state: u8,
+    },
     /// A packet was dropped.
     Dropped {
         /// Counter of the drop, whose name `pumice stat` prints.
@@ -245,6 +263,8 @@ pub enum QpEvent<'a> {
         /// PSN of the packet.
         psn: Psn,
     },
+    /// A rule of MRC was broken.
+    RuleBroken(MrcBreach),
     /// A congestion notification was sent.
     CnpSent,
     /// A congestion notification arrived.
@@ -326,7 +346,9 @@ impl QpEvent<'_> {
     #[inline]
     pub const fn topic(&self) -> Topic {
         match self {
-            QpEvent::StateChanged { .. } | QpEvent::SourcePortReplaced { .. } => Topic::States,
+            QpEvent::StateChanged { .. } | QpEvent::SourcePortReplaced { .. } | QpEvent::PathsMade { .. } => {
+                Topic::States
+            }
             QpEvent::SendPosted { .. } | QpEvent::RecvPosted { .. } => Topic::Posts,
             QpEvent::PacketSent { identity: PacketIdentity { side: PacketSide::Responder, .. }, .. }
             | QpEvent::PacketReceived { is_answer: true, .. } => Topic::Answers,
@@ -342,9 +364,11 @@ impl QpEvent<'_> {
             | QpEvent::NakReceived { .. }
             | QpEvent::ImpliedNak { .. }
             | QpEvent::CongestionMarked { .. }
+            | QpEvent::RuleBroken(_)
             | QpEvent::CnpSent
             | QpEvent::CnpReceived => Topic::Refusals,
             QpEvent::SentAgain { .. }
+            | QpEvent::PathChanged { .. }
             | QpEvent::TimedOut { .. }
             | QpEvent::FellSilent { .. }
             | QpEvent::PeerStarved { .. }
@@ -386,6 +410,8 @@ impl QpEvent<'_> {
             QpEvent::PeerStarved { .. } => Counter::StarvedPeer,
             QpEvent::StateChanged { .. }
             | QpEvent::SourcePortReplaced { .. }
+            | QpEvent::PathsMade { .. }
+            | QpEvent::PathChanged { .. }
             | QpEvent::SendPosted { .. }
             | QpEvent::RecvPosted { .. }
             | QpEvent::PacketSent { .. }
@@ -397,9 +423,26 @@ impl QpEvent<'_> {
             | QpEvent::Completed { .. }
             | QpEvent::RemoteAccess { .. }
             | QpEvent::RemoteWriteEnded { .. }
+            | QpEvent::RuleBroken(_)
             | QpEvent::Logged(_) => return None,
         };
         Some((counter, 1))
+    }
+}
+
+impl QpEvent<'_> {
+    /// Writes congestion notifications, and the events that only MRC queue pairs have.
+    fn write_rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QpEvent::CnpSent => f.write_str("send CNP"),
+            QpEvent::CnpReceived => f.write_str("receive CNP"),
+            QpEvent::PathsMade { plane, paths, .. } => write!(f, "{paths} paths in plane {plane}"),
+            QpEvent::PathChanged { source_port, plane, state } => {
+                write!(f, "path {source_port} of plane {plane}  state {state}")
+            }
+            QpEvent::RuleBroken(breach) => write!(f, "queue pair {breach}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -448,8 +491,6 @@ impl fmt::Display for QpEvent<'_> {
             QpEvent::NakReceived { syndrome, psn } => write!(f, "receive {syndrome:?}  psn {}", psn.value()),
             QpEvent::ImpliedNak { psn } => write!(f, "answer missing  psn {}", psn.value()),
             QpEvent::CongestionMarked { psn } => write!(f, "congestion marked  psn {}", psn.value()),
-            QpEvent::CnpSent => f.write_str("send CNP"),
-            QpEvent::CnpReceived => f.write_str("receive CNP"),
             QpEvent::SentAgain { psn, packet_count, .. } => {
                 write!(f, "send again  psn {}  {packet_count} packets", psn.value())
             }
@@ -472,6 +513,7 @@ impl fmt::Display for QpEvent<'_> {
             }
             QpEvent::RemoteWriteEnded { .. } => f.write_str("peer Write ends"),
             QpEvent::Logged(cause) => write!(f, "{cause}"),
+            _ => self.write_rest(f),
         }
     }
 }

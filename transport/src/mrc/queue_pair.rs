@@ -10,9 +10,11 @@ use super::settings::{MrcSettings, RequesterAttributes, ResponderAttributes};
 use super::statistics::MrcStatistics;
 use super::turn::MrcCallContext;
 use super::wire::{MrcBody, MrcBth, MrcPacket, MrcPacketError, TrimmedPacket};
+use crate::event::QpEvent;
 use crate::host::Host;
 use crate::types::{
-    AsyncEventType, QpState, SendFlags, SendOpcode, SendRequest, WcOpcode, WcStatus, WorkCompletion,
+    AsyncEventType, MrcBreach, QpState, SendFlags, SendOpcode, SendRequest, WcOpcode, WcStatus,
+    WorkCompletion,
 };
 
 /// The reason why a request is not posted. No part of the request is retained.
@@ -238,7 +240,11 @@ impl MrcQueuePair {
         let imm = match request.opcode {
             SendOpcode::RdmaWrite => None,
             SendOpcode::RdmaWriteWithImm => Some(request.imm_data),
-            opcode => return Err(MrcPostError::WrongOpcode { opcode }),
+            opcode => {
+                let breach = MrcBreach::Operation { opcode };
+                host.emit(&self.settings.context, QpEvent::RuleBroken(breach));
+                return Err(MrcPostError::WrongOpcode { opcode });
+            }
         };
         let given = if request.flags.contains(SendFlags::INLINE) {
             request.inline_data.len() as u64

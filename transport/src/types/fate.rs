@@ -21,6 +21,10 @@ pub struct Fate {
     pub flips: Option<Flips>,
     /// Number of bytes of the packet that are sent; `None` for all.
     pub kept_bytes: Option<u16>,
+    /// DSCP with which the packet arrives, as after a switch that trims; `None` for its own.
+    pub dscp: Option<u8>,
+    /// Mark of the path, from 0 to 3, with which a SACK of MRC arrives; `None` for its own.
+    pub path_mark: Option<u8>,
     /// NAK or RNR NAK that the sending queue pair gets in the peer's name. It is used together with `lost`.
     pub refused: Option<Syndrome>,
     /// True if the sending queue pair gets a congestion notification in the peer's name.
@@ -63,6 +67,8 @@ impl Fate {
         delay_ns: 0,
         flips: None,
         kept_bytes: None,
+        dscp: None,
+        path_mark: None,
         refused: None,
         notified: false,
         halted: false,
@@ -101,6 +107,8 @@ impl Fate {
                 (Some(one), Some(two)) => Some(one.min(two)),
                 (one, two) => one.or(two),
             },
+            dscp: self.dscp.or(other.dscp),
+            path_mark: self.path_mark.or(other.path_mark),
             refused: self.refused.or(other.refused),
             notified: self.notified || other.notified,
             halted: self.halted || other.halted,

@@ -2,6 +2,7 @@
 
 mod access;
 mod address_vector;
+mod breach;
 mod cause;
 mod completion;
 mod counter;
@@ -21,6 +22,7 @@ mod work;
 
 pub use access::Access;
 pub use address_vector::{AddressVector, Gid};
+pub use breach::MrcBreach;
 pub use cause::{Cause, CqUse, DropReason};
 pub use completion::{CompletionError, WcFlags, WcStatus, WorkCompletion};
 pub use counter::Counter;

@@ -15,6 +15,8 @@ fn fate(from: &mut Values) -> Fate {
         delay_ns: from.u64(),
         flips: from.bool().then_some(flips),
         kept_bytes: from.bool().then_some(from.u16()),
+        dscp: from.bool().then_some(from.u8()),
+        path_mark: from.bool().then_some(from.u8()),
         refused: from.bool().then_some(Syndrome::from_byte(from.u8())),
         notified: from.bool(),
         halted: from.bool(),

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::{Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::mrc::entropy::{MrcNetwork, MrcOutgoingPacket};
-use pumice_transport::types::{Access, AsyncEventType, AtomicOperation, Sge, WindowBind, WorkCompletion};
+use pumice_transport::types::{
+    Access, AsyncEventType, AtomicOperation, MrcBreach, Sge, WindowBind, WorkCompletion,
+};
 use pumice_transport::wire::Qpn;
 
 pub(crate) const MEMORY_BYTES: usize = 1 << 20;
@@ -17,6 +19,8 @@ pub(crate) struct Device {
     pub(crate) sent: Vec<WorkCompletion>,
     pub(crate) received: Vec<WorkCompletion>,
     pub(crate) events: Vec<AsyncEventType>,
+    /// Rules of MRC that were broken.
+    pub(crate) breaches: Vec<MrcBreach>,
     /// Bytes that the peer has written.
     pub(crate) written_bytes: u64,
     /// Send queue entries that completions have freed.
@@ -31,6 +35,7 @@ impl Device {
             sent: Vec::new(),
             received: Vec::new(),
             events: Vec::new(),
+            breaches: Vec::new(),
             written_bytes: 0,
             released: 0,
         }
@@ -98,7 +103,11 @@ impl Host for Device {
     fn event(&mut self, _: &QpContext, event: AsyncEventType) {
         self.events.push(event);
     }
-    fn emit(&mut self, _: &QpContext, _: QpEvent<'_>) {}
+    fn emit(&mut self, _: &QpContext, event: QpEvent<'_>) {
+        if let QpEvent::RuleBroken(breach) = event {
+            self.breaches.push(breach);
+        }
+    }
 }
 
 /// Packets that leave, with their ways.

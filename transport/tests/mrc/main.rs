@@ -12,6 +12,7 @@ mod golden;
 mod kit;
 mod ladder_requester;
 mod ladder_responder;
+mod ladder_rules;
 mod nscc;
 mod packets;
 mod pair;

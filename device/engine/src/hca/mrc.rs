@@ -3,9 +3,13 @@
 use pumice_memory::MappingCheck;
 use pumice_model::profile::PostCall;
 use pumice_platform::error::ResourceError;
+use pumice_transport::event::QpEvent;
+use pumice_transport::host::Host as _;
 use pumice_transport::mrc::MrcPostError;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
-use pumice_transport::types::{PostError, QpCapacity, QpState, QpType, RecvRequest, SendFlags, SendRequest};
+use pumice_transport::types::{
+    MrcBreach, PostError, QpCapacity, QpState, QpType, RecvRequest, SendFlags, SendRequest,
+};
 use pumice_transport::wire::Qpn;
 
 use super::mrc_connect::{connect, refused, start_to_send};
@@ -159,11 +163,16 @@ impl Hca {
         }
         let chosen = entry.chosen.after(attributes, mask, set).map_err(|what| refused(qpn, what))?;
         let of_control = |error: ControlError| HcaError::Mrc { qpn, what: error.what, errno: error.errno };
-        if let Some(id) = set.ev_profile {
-            engine.mrc.control.online_evs(id).map_err(of_control)?;
-        }
-        if let Some(id) = set.cc_profile {
-            engine.mrc.control.online_cc(id).map_err(of_control)?;
+        let context = entry.context;
+        let control = &engine.mrc.control;
+        let evs = set.ev_profile.map(|id| ("EV", id, control.online_evs(id).err()));
+        let cc = set.cc_profile.map(|id| ("CC", id, control.online_cc(id).err()));
+        for (kind, id, error) in [evs, cc].into_iter().flatten() {
+            if let Some(error) = error {
+                let event = QpEvent::RuleBroken(MrcBreach::NoProfile { kind, id });
+                engine.resources.host(MappingCheck::Assumed).emit(&context, event);
+                return Err(of_control(error));
+            }
         }
         let Some(entry) = engine.mrc.at_mut(index) else { return Ok(()) };
         let before = (entry.attributes.clone(), entry.chosen);
@@ -266,7 +275,6 @@ impl Hca {
             engine.resources.post_recv(&context, request).map_err(|error| (position, error.into()))?;
         }
         if state == QpState::Err {
-            use pumice_transport::host::Host as _;
             engine.resources.host(MappingCheck::Assumed).flush_recv_queue(&context);
         }
         Ok(())

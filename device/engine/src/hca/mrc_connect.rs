@@ -2,6 +2,7 @@
 
 use pumice_model::addresses::address_handle;
 use pumice_model::port::limits::Peer;
+use pumice_transport::event::QpEvent;
 use pumice_transport::mrc::congestion::Unlimited;
 use pumice_transport::mrc::paths::PathState;
 use pumice_transport::mrc::{MrcQueuePair, MrcSettings, RequesterAttributes, ResponderAttributes};
@@ -59,7 +60,7 @@ pub(super) fn connect(engine: &mut Engine, index: u32, now_ns: u64) -> Result<()
 
 /// Brings a queue pair to RTS by its attributes.
 pub(super) fn start_to_send(engine: &mut Engine, index: u32, now_ns: u64) -> Result<(), HcaError> {
-    let Engine { mrc, port, .. } = engine;
+    let Engine { mrc, port, resources, .. } = engine;
     let (planes, enabled) = (mrc.planes, mrc.enabled());
     let Some(entry) = mrc.at_mut(index) else { return Ok(()) };
     let (chosen, first_psn, qpn) = (entry.chosen, Psn::new(entry.attributes.sq_psn), entry.context.qpn);
@@ -88,6 +89,10 @@ pub(super) fn start_to_send(engine: &mut Engine, index: u32, now_ns: u64) -> Res
             profile
         }
     };
+    let mut made = [0_u32; 32];
+    for ev in &profile.evs {
+        made.iter_mut().skip(ev.plane.0.into()).take(1).for_each(|count| *count += 1);
+    }
     let packet_bytes = qp.settings().mtu.bytes() + HEADER_BYTES;
     let algorithm = algorithm.unwrap_or_else(|| Box::new(Unlimited));
     let congestion = BufferWindow::new(&port.limits(peer), packet_bytes, algorithm);
@@ -101,6 +106,10 @@ pub(super) fn start_to_send(engine: &mut Engine, index: u32, now_ns: u64) -> Res
         congestion: Box::new(congestion),
         ..RequesterAttributes::new(first_psn, profile, seed)
     });
+    let context = entry.context;
+    for (plane, paths) in (0..).zip(made).filter(|(_, paths)| *paths > 0) {
+        resources.emit(&context, QpEvent::PathsMade { plane, planes, paths });
+    }
     let denied = chosen.ev_profile.map(|id| mrc.control.evs(id)).unwrap_or_default();
     if let Some(entry) = mrc.at_mut(index) {
         for slot in denied.slots.iter().filter(|slot| slot.state == PathState::Denied) {

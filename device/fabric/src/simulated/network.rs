@@ -333,6 +333,9 @@ impl Network {
         if fate.marked {
             packet.traffic_class |= ECN_CE;
         }
+        if let Some(dscp) = fate.dscp {
+            packet.traffic_class = dscp << 2 | packet.traffic_class & ECN_CE;
+        }
         if self.cuts.contains(&(from, to)) {
             self.stats.cut_off += 1;
             self.digest.note(DigestEvent::CutOff, departure_ns, from, to);
@@ -343,7 +346,7 @@ impl Network {
             self.digest.note(DigestEvent::Loss, departure_ns, from, to);
             return;
         }
-        if fate.flips.is_some() || fate.kept_bytes.is_some() {
+        if fate.flips.is_some() || fate.kept_bytes.is_some() || fate.path_mark.is_some() {
             let mut bytes = packet.bytes.to_vec();
             damage(&packet.flow, 0, &mut bytes, fate);
             packet.bytes = bytes.into();

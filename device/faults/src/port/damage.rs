@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 
 use pumice_platform::random::Random;
+use pumice_transport::mrc::wire::MrcOpcode;
 use pumice_transport::path::Flow;
 use pumice_transport::types::{Fate, Flips};
 use pumice_transport::wire::{ICRC_BYTES, Packet, icrc};
+
+/// Length of a BTH, in bytes.
+const BTH_BYTES: usize = 12;
 
 /// Flips bits of the packet that has the index `index` in its batch, then cuts the packet.
 pub fn damage(flow: &Flow, index: u16, packet: &mut Vec<u8>, fate: &Fate) {
@@ -17,9 +21,22 @@ pub fn damage(flow: &Flow, index: u16, packet: &mut Vec<u8>, fate: &Fate) {
             flip(packet, flips);
         }
     }
+    if let Some(mark) = fate.path_mark
+        && set_path_mark(packet, mark)
+    {
+        icrc::seal_for_peers(flow, index, packet);
+    }
     if let Some(kept_length) = fate.kept_bytes {
         packet.truncate(kept_length.into());
     }
+}
+
+/// Sets the mark of the path in a SACK of MRC. Returns false if the packet is none.
+fn set_path_mark(packet: &mut [u8], mark: u8) -> bool {
+    let is_sack = packet.first().copied().and_then(MrcOpcode::from_byte) == Some(MrcOpcode::Sack);
+    let Some(flags) = packet.get_mut(BTH_BYTES + 1).filter(|_| is_sack) else { return false };
+    *flags = *flags & !(3 << 5) | (mark & 3) << 5;
+    true
 }
 
 /// Returns the length of a packet's payload; 0 if the packet cannot be parsed.
@@ -101,5 +118,23 @@ mod tests {
         assert_eq!(packet[..headers.len()], before[..headers.len()]);
         let payload = &packet[headers.len()..headers.len() + 8];
         assert_eq!(payload.iter().map(|byte| byte.count_ones()).sum::<u32>(), 2);
+    }
+
+    #[test]
+    fn the_mark_of_a_sack_is_another_one_and_its_icrc_is_right() {
+        let sack = || {
+            let mut packet = vec![0; 12 + 28 + 8 + ICRC_BYTES];
+            (packet[0], packet[13]) = (0xdc, 2);
+            packet
+        };
+        let fate = Fate { path_mark: Some(2), ..Fate::default() };
+        let mut packet = sack();
+        damage(&flow(), 0, &mut packet, &fate);
+        assert_eq!((packet[13], icrc::verify(&flow(), 0, &packet)), (2 << 5 | 2, IcrcVerdict::Exact));
+        let mut other = sack();
+        other[0] = 0xdd;
+        let before = other.clone();
+        damage(&flow(), 0, &mut other, &fate);
+        assert_eq!(other, before, "a NACK has no mark");
     }
 }

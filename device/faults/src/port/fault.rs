@@ -195,6 +195,9 @@ impl<P: Port> FaultPort<P> {
             path.traffic_class |= CONGESTION_EXPERIENCED;
             self.stats.marked += 1;
         }
+        if let Some(dscp) = fate.dscp {
+            path.traffic_class = dscp << 2 | path.traffic_class & CONGESTION_EXPERIENCED;
+        }
         let copies = 1 + usize::from(fate.copies);
         let wait_ns = if fate.delay_ns > 0 { fate.delay_ns } else { fate.behind_ns };
         let waits = fate.delay_ns > 0 || fate.behind_packets > 0;

@@ -80,6 +80,8 @@ const NOTHING: Fate = Fate {
     delay_ns: 0,
     flips: None,
     kept_bytes: None,
+    dscp: None,
+    path_mark: None,
     refused: None,
     notified: false,
     halted: false,

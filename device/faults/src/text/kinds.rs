@@ -176,6 +176,23 @@ pub const KINDS: &[FaultKind] = &[
         imitates: "a switch whose queue grows beyond its threshold",
     },
     FaultKind {
+        name: "trim",
+        does: "the packet's payload is cut off, and its DSCP says so: MRC answers with a NACK, other \
+               services drop the rest",
+        fields: &[("last-hop", "true: the switch of the last hop did it, and the path is not blamed")],
+        about: SELECTOR,
+        example: "trim chance=1% plane=5/8 opcode=write",
+        imitates: "a switch that trims where its queue is full, so that the loss is known at once",
+    },
+    FaultKind {
+        name: "reflect",
+        does: "a SACK of MRC says something else of its path; other packets are as they were",
+        fields: &[("mark", "none, skip-once or always-skip")],
+        about: SELECTOR,
+        example: "reflect mark=always-skip chance=5% opcode=ack",
+        imitates: "a receiver that takes good paths for bad ones, or the other way round",
+    },
+    FaultKind {
         name: "note",
         does: "nothing happens to the packet; the report has it with its length, so that \"pumice fault \
                compare\" can say which message differed",

@@ -135,6 +135,10 @@ pub struct PacketLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     kept_bytes: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    dscp: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_mark: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     answered: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timer_code: Option<u8>,
@@ -366,6 +370,8 @@ impl ReportLine {
             first_bit: flips.first,
             sealed: flips.sealed,
             kept_bytes: fate.kept_bytes,
+            dscp: fate.dscp,
+            path_mark: fate.path_mark,
             answered: refused.map(|(word, _)| word.to_owned()),
             timer_code: refused.and_then(|(_, timer_code)| timer_code),
             notified: fate.notified,
@@ -478,6 +484,8 @@ impl PacketLine {
                 delay_ns: self.delay_ns,
                 flips: (flips.count > 0).then_some(flips),
                 kept_bytes: self.kept_bytes,
+                dscp: self.dscp,
+                path_mark: self.path_mark,
                 refused: self.answered.map(|word| refusal(&word, self.timer_code)).transpose()?,
                 notified: self.notified,
                 halted: self.lost && incident.is_some(),

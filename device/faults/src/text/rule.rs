@@ -180,6 +180,13 @@ fn fault(kind: &FaultKind, fields: &mut RuleFields) -> Result<Fault, String> {
         },
         "truncate" => Fault::Truncate { bytes: fields.take_as("bytes", number)? },
         "mark" => Fault::Mark,
+        "trim" => Fault::Trim { last_hop: fields.take_as("last-hop", truth)?.unwrap_or(false) },
+        "reflect" => {
+            let mark = fields
+                .take_as("mark", path_mark)?
+                .ok_or("it does not say which mark: write mark=always-skip")?;
+            Fault::Reflect { mark }
+        }
         "reject" => Fault::Reject {
             reason: fields.take_as("reason", reason)?.unwrap_or(CONSUMER_REJECT),
             private_data: fields.take_as("private-data", private_data)?.unwrap_or_default(),
@@ -194,6 +201,13 @@ fn fault(kind: &FaultKind, fields: &mut RuleFields) -> Result<Fault, String> {
         }
         _ => Fault::Partition { for_ns: fields.take_as("time", time_ns)? },
     })
+}
+
+/// Returns the mark of a path that a word names.
+fn path_mark(word: &str) -> Result<u8, String> {
+    let words = ["none", "skip-once", "always-skip"];
+    let named = (0..).zip(words).find(|(_, name)| *name == word);
+    named.map(|(mark, _)| mark).ok_or_else(|| unknown(word, words.into_iter()))
 }
 
 fn incident(fields: &mut RuleFields) -> Result<Incident, String> {

@@ -62,7 +62,12 @@ impl Fired<'_> {
         say(fate.delay_ns > 0, format!("delays by {} us", fate.delay_ns / 1000));
         say(fate.behind_packets > 0, format!("puts behind {} packets", fate.behind_packets));
         say(fate.flips.is_some(), "corrupts".to_owned());
-        say(fate.kept_bytes.is_some(), format!("cuts to {} bytes", fate.kept_bytes.unwrap_or(0)));
+        say(fate.dscp.is_some(), "trims".to_owned());
+        say(fate.path_mark.is_some(), "reflects another state of the path in".to_owned());
+        say(
+            fate.kept_bytes.is_some() && fate.dscp.is_none(),
+            format!("cuts to {} bytes", fate.kept_bytes.unwrap_or(0)),
+        );
         say(fate.marked, "marks".to_owned());
         say(self.noted_bytes.is_some(), "notes".to_owned());
         done.join(", ")

@@ -231,6 +231,36 @@ kinds! {
             RETRY_EXC_ERR.",
         remedy: "Let both sides choose the index of the same P_Key, and not two limited memberships.";
 
+    MRC_OPERATION_UNKNOWN "mrc-operation-unknown" Connections
+        what: "The program posts a request to a queue pair of MRC that is no RDMA WRITE.",
+        why: "MRC has RDMA WRITE, with and without immediate, and nothing else: the call fails, and the \
+            requests after it in the list are not posted either.",
+        remedy: "Post SENDs, READs and atomics to an RC queue pair beside the one of MRC, or let the peer \
+            WRITE with immediate.";
+
+    MRC_WITHOUT_RECEIVE "mrc-without-receive" Connections
+        what: "A WRITE with immediate came to a queue pair of MRC, and no receive was posted for it.",
+        why: "MRC has no RNR NAKs: the sender does not wait, as it does with RC, but its request fails with \
+            REM_OP_ERR, and both queue pairs are in the error state.",
+        remedy: "Post as many receives as the peer may have WRITEs with immediate in flight (max_wimm_dest) \
+            before it may send, and a new one for each that completes.";
+
+    MRC_LIMITS_DIFFER "mrc-limits-differ" Connections
+        what: "The two queue pairs of an MRC connection have other limits for the same direction.",
+        why: "MRC does not negotiate: each side is told the limits of the other one. More WRITEs with \
+            immediate than the peer has granted end the connection with REM_INV_REQ_ERR, and packets beyond \
+            its window are refused and sent again; without DYNAMIC_MPR on both sides a window that shrinks \
+            is not seen.",
+        remedy: "Let the sides tell each other their values: max_wimm is at most the peer's max_wimm_dest, \
+            mpr at most its mpr_dest, and DYNAMIC_MPR is in cap of both or of none.";
+
+    MRC_PROFILE_UNKNOWN "mrc-profile-unknown" Connections
+        what: "The program gives a queue pair of MRC a profile that is not ONLINE.",
+        why: "Profiles are made by the controller, and each may be used from ONLINE on: until then \
+            mrc_modify_qp fails with ENOENT.",
+        remedy: "Move the profile to OFFLINE and to ONLINE before, by mrc_ctl_modify_ev_profile or \
+            mrc_ctl_modify_cc_profile, or leave the attribute out, so that the device chooses.";
+
     CONNECTED_TOO_LATE "connected-too-late" Connections
         what: "Packets of the peer came before the queue pair was in RTR, and were dropped.",
         why: "The peer sends them again after its timeout, if it has one, so the connection begins \

@@ -538,6 +538,35 @@ records! {
         /// Number of completions that the program had not polled.
         waiting: u32,
     }
+    /// The next packet of an MRC queue pair leaves by this path.
+    50 PathTaken {
+        /// Ordinal of the queue pair.
+        qp: u32,
+        /// UDP source port of the path, which is the low half of its entropy value.
+        source_port: u16,
+    }
+    /// The paths that an MRC queue pair has in a plane when it begins to send.
+    51 PathsMade {
+        /// Ordinal of the queue pair.
+        qp: u32,
+        /// Number of the plane, from 0.
+        plane: u8,
+        /// Number of planes of the device.
+        planes: u8,
+        /// Number of paths.
+        paths: u32,
+    }
+    /// The state of a path of an MRC queue pair changed.
+    52 PathChanged {
+        /// Ordinal of the queue pair.
+        qp: u32,
+        /// UDP source port of the path.
+        source_port: u16,
+        /// Plane of the path.
+        plane: u8,
+        /// New state: 0 GOOD, 2 ASSUMED_BAD, 3 DENIED.
+        state: u8,
+    }
     /// Records are missing here, because they came faster than they were written.
     39 Lost {
         /// Number of records that are missing.

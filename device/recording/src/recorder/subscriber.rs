@@ -15,6 +15,7 @@ use pumice_platform::outside;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{CmMessage, CommId};
+use pumice_transport::mrc::wire::MrcOpcode;
 use pumice_transport::path::Flow;
 use pumice_transport::types::{Peer, QpState};
 use pumice_transport::wire::{Psn, Qpn};
@@ -210,6 +211,9 @@ impl TraceSubscriber {
     fn record_message_event(&self, at_ns: u64, qp: u32, event: &QpEvent<'_>) {
         match event {
             QpEvent::PacketSent { identity, opcode, psn, length_bytes, destination, path } => {
+                if MrcOpcode::from_byte(opcode.byte()).is_some() {
+                    self.record_path(at_ns, qp, path.flow.source_port);
+                }
                 let record = || Record::PacketSent {
                     qp,
                     side: naming::side(identity.side),
@@ -249,6 +253,12 @@ impl TraceSubscriber {
             }
             _ => self.record_request_event(at_ns, qp, event),
         }
+    }
+
+    /// Records by which path the next packet of an MRC queue pair leaves.
+    #[cold]
+    fn record_path(&self, at_ns: u64, qp: u32, source_port: u16) {
+        self.queue.put_value(at_ns, || None, || Record::PathTaken { qp, source_port });
     }
 
     /// Records the beginning of each message, and rare events.
@@ -392,6 +402,10 @@ fn of_recovery(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
         QpEvent::PeerStarved { psn } => Record::PeerStarved { qp, psn: psn.value() },
         QpEvent::ReceiverNotReady { psn, retries_left, wait_ns } => {
             Record::ReceiverNotReady { qp, psn: psn.value(), retries_left, wait_ns }
+        }
+        QpEvent::PathsMade { plane, planes, paths } => Record::PathsMade { qp, plane, planes, paths },
+        QpEvent::PathChanged { source_port, plane, state } => {
+            Record::PathChanged { qp, source_port, plane, state }
         }
         QpEvent::RateChanged { rate, target, alpha } => Record::RateChanged { qp, rate, target, alpha },
         QpEvent::Measured { rtt_ns, window_packets, in_flight_packets } => {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use pumice_transport::mrc::wire::MrcOpcode;
 use pumice_transport::wire::Opcode;
 
 use crate::steps::count_steps;
@@ -24,6 +25,13 @@ pub(super) struct ArrowKey {
 impl ArrowKey {
     pub(super) fn of(qp: &TracedQueuePair, packet: &TracedPacket) -> Option<ArrowKey> {
         let (from, to) = *qp.paths.get(packet.path? as usize)?;
+        if let Some(opcode) = MrcOpcode::from_byte(packet.opcode) {
+            let destination = if packet.is_sent { packet.other_qpn } else { qp.qpn };
+            let is_request = opcode.is_write();
+            // Answers of several kinds may have one PSN, which has 24 bits.
+            let psn = if is_request { packet.psn } else { packet.psn | u32::from(packet.opcode) << 24 };
+            return Some(ArrowKey { from, to, destination, source: 0, is_request, psn });
+        }
         let opcode = Opcode::from_byte(packet.opcode);
         let info = opcode.info()?;
         // Congestion notifications have no PSN.

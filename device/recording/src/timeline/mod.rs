@@ -7,6 +7,7 @@ mod clock;
 mod evidence;
 mod hosts;
 mod model;
+mod multipath;
 mod process;
 mod queue_pair;
 #[cfg(test)]
@@ -18,3 +19,4 @@ pub use model::{
     Arrow, Congestion, CongestionKind, Measure, Message, PacketIndex, Receive, RequestEnd, Setback,
     SetbackKind, Timeline, TimelineEvent, TimelineEventKind, TimelineProcess, TracedPacket, TracedQueuePair,
 };
+pub use multipath::{TracedPath, TracedPaths, TracedPlane};

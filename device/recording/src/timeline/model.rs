@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use super::evidence::CauseEvidence;
+use super::multipath::TracedPaths;
 use crate::format::TraceHeader;
 
 /// The combined contents of one or several traces.
@@ -76,6 +77,8 @@ pub struct TracedQueuePair {
     pub unseen: u64,
     /// Time at which the last one of these requests ended, in ns.
     pub unseen_until_ns: Option<u64>,
+    /// The paths of an MRC queue pair, from RTS on.
+    pub multipath: Option<Box<TracedPaths>>,
     /// The ways of its packets, from and to; [`TracedPacket::path`] is an index into them.
     pub paths: Vec<(IpAddr, IpAddr)>,
 }

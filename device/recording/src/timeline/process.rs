@@ -153,6 +153,9 @@ fn queue_pair_of(record: &Record<'_>) -> Option<u32> {
         | Record::PacketSent { qp, .. }
         | Record::PacketReceived { qp, .. }
         | Record::SendsTo { qp, .. }
+        | Record::PathTaken { qp, .. }
+        | Record::PathsMade { qp, .. }
+        | Record::PathChanged { qp, .. }
         | Record::ReceivesFrom { qp, .. }
         | Record::Acknowledged { qp, .. }
         | Record::Measured { qp, .. }

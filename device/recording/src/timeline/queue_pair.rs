@@ -109,7 +109,7 @@ impl QpBuilder {
                     last.is_dropped = true;
                 }
             }
-            _ => {}
+            _ => self.note_paths(at_ns, record),
         }
         self.setback(at_ns, record);
         if let Record::StateChanged { connection, peer, peer_qpn, .. } = *record {
@@ -125,6 +125,20 @@ impl QpBuilder {
             self.qp.moments.push(TimelineEvent { at_ns, kind, text });
         }
         None
+    }
+
+    /// Adds a record about paths to those of an MRC queue pair.
+    fn note_paths(&mut self, at_ns: u64, record: &Record<'_>) {
+        if matches!(record, Record::PathsMade { .. }) {
+            self.qp.multipath.get_or_insert_default();
+        }
+        let Some(paths) = &mut self.qp.multipath else { return };
+        paths.take(at_ns, record);
+        // Records of states, which name the peer, are of other queue pairs.
+        if let Record::PacketSent { destination, .. } = *record {
+            let way = self.outgoing_path.and_then(|index| self.qp.paths.get(index as usize));
+            self.qp.peer = self.qp.peer.or(way.map(|(_, to)| (*to, destination)));
+        }
     }
 
     fn congested(&mut self, at_ns: u64, kind: CongestionKind, budget: &mut TimelineBudget) {
@@ -188,6 +202,7 @@ impl QpBuilder {
             ..packet(at_ns, true, psn, opcode, length, destination)
         };
         self.push_packet(packet, budget);
+        self.note_paths(at_ns, record);
         if side != 0 {
             return;
         }

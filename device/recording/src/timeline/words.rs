@@ -110,6 +110,14 @@ pub(super) fn about_queue_pair(record: &Record<'_>) -> Option<(TimelineEventKind
 
 fn recovery_in_words(record: &Record<'_>) -> Option<(TimelineEventKind, String)> {
     let text = match *record {
+        Record::PathChanged { source_port, plane, state, .. } => {
+            let state = match state {
+                0 => "GOOD",
+                2 => "ASSUMED_BAD",
+                _ => "DENIED",
+            };
+            format!("the path of UDP source port {source_port}, in plane {plane}, is {state}")
+        }
         Record::SentAgain { psn, packets, .. } => {
             format!("goes back to PSN {psn}: {packets} packets were under way")
         }

@@ -12,6 +12,7 @@ mod finding;
 mod group;
 mod judge;
 mod loss;
+mod paths;
 mod run_causes;
 mod split;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use causes::Causes;
 pub use group::CauseGroup;
 use loss::MessageIndex;
 pub use loss::PacketFate;
+pub use paths::PlaneCost;
 pub use split::TimeShare;
 pub use story::MessageStory;
 pub use times::{PartKind, TimePart};

@@ -2,7 +2,7 @@
 
 const TRACK_HEIGHT = 15;
 /** Tracks of a queue pair, at most. */
-const MOST_TRACKS = 8;
+const MOST_TRACKS = 40;
 /** At first, counters of so many queue pairs are shown: of more they would push the rows apart. */
 const MOST_AT_FIRST = 2;
 /** Changes that the cursor tells of, at most. */
@@ -80,8 +80,33 @@ class Counters {
     if (this.cursor !== null) this.drawCursor(timeline);
   }
 
+  /** A lane of colours for a plane: all of its paths are GOOD, some, or none. What has left paths has less height. */
+  drawPlane(timeline, counter, bottom) {
+    const { context, page, width } = timeline, { at, value, most } = counter, { axis, colours } = page;
+    const place = (ns) => Math.min(width, Math.max(TIMELINE_LEFT, Math.floor(timeline.x(ns))));
+    const end = place(Math.min(axis.to, page.trace.endNs));
+    const fill = (left, right, good) => {
+      const height = TRACK_HEIGHT - 4, high = Math.round(good / most * height);
+      context.fillStyle = good === 0 ? colours.bad : colours.warn;
+      context.fillRect(left, bottom - height, right - left, height - high);
+      context.fillStyle = colours.answer;
+      context.fillRect(left, bottom - high, right - left, high);
+    };
+    let least = Infinity;
+    for (let i = Math.max(0, counterPlace(counter, axis.from)); i < at.length && at[i] <= axis.to; i++) {
+      const left = place(at[i]), right = i + 1 < at.length ? Math.min(end, place(at[i + 1])) : end;
+      // Where several changes are in one pixel, the one with the fewest paths.
+      least = Math.min(least, value[i]);
+      if (right <= left) continue;
+      fill(left, left + 1, least);
+      fill(left + 1, right, value[i]);
+      least = Infinity;
+    }
+  }
+
   /** Steps from value to value; where several are in one pixel, the highest. */
   drawOne(timeline, counter, bottom) {
+    if (counter.unit === "paths") return this.drawPlane(timeline, counter, bottom);
     const { context, page, width } = timeline, { at, value, most } = counter, { axis, colours } = page;
     const height = (number) => Math.max(1, Math.round(number / most * (TRACK_HEIGHT - 4)));
     const place = (ns) => Math.min(width, Math.max(TIMELINE_LEFT, Math.floor(timeline.x(ns))));

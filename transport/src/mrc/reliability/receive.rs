@@ -73,6 +73,16 @@ impl ReceiveReliability {
         (self.penalty, self.restores) = (penalty & 0x7f, restores);
     }
 
+    /// Returns the largest width of the window, in units of 128 PSNs.
+    pub(crate) fn max_units(&self) -> u8 {
+        self.max_units
+    }
+
+    /// Reports whether a packet was placed.
+    pub(crate) fn has_received(&self) -> bool {
+        self.received_bytes > 0
+    }
+
     pub(crate) fn place(&self, psn: Psn) -> Placement {
         self.window.place(psn)
     }

@@ -1,13 +1,14 @@
 //! Handling of the peer's answers: SACK, NACK, transport ACK and NAK.
 
 use super::{LossProof, MrcFailure, MrcRequester};
+use crate::event::QpEvent;
 use crate::host::Host;
 use crate::mrc::congestion::{LossSample, SackSample};
 use crate::mrc::constants::MPR_UNIT;
 use crate::mrc::paths::PathReport;
 use crate::mrc::turn::MrcCallContext;
 use crate::mrc::wire::{CcState, MrcBth, NackReason, Neth, PathMark, SackTrigger, Seth, since_timestamp_ns};
-use crate::types::WcStatus;
+use crate::types::{MrcBreach, WcStatus};
 use crate::wire::{Aeth, NakCode, Psn, Syndrome};
 
 impl MrcRequester {
@@ -27,6 +28,11 @@ impl MrcRequester {
         self.probes.note_received();
         let below = u64::try_from(cumulative + 1).unwrap_or(0);
         let is_newest = below >= self.flight.base();
+        let here = turn.settings.has_dynamic_mpr;
+        if here != (seth.mpr > 0) && !core::mem::replace(&mut self.reported.dynamic, true) {
+            let breach = MrcBreach::DynamicWindow { here };
+            turn.host.emit(&turn.settings.context, QpEvent::RuleBroken(breach));
+        }
         if is_newest && seth.mpr > 0 && turn.settings.has_dynamic_mpr {
             self.width = (u64::from(seth.mpr) * u64::from(MPR_UNIT)).min(self.most_width);
         }
@@ -190,6 +196,11 @@ impl MrcRequester {
         let Some(sent) = self.flight.get(number).copied().filter(|sent| is_of(sent.path)) else {
             return Ok(());
         };
+        if neth.reason == NackReason::PsnOutOfWindow && !core::mem::replace(&mut self.reported.window, true) {
+            let used = u8::try_from(self.most_width / u64::from(MPR_UNIT)).unwrap_or(u8::MAX);
+            let breach = MrcBreach::WindowRefused { used };
+            turn.host.emit(&turn.settings.context, QpEvent::RuleBroken(breach));
+        }
         if neth.reason == NackReason::UnexpectedEvent {
             return Err(MrcFailure { number, status: WcStatus::RemOpErr });
         }

@@ -66,6 +66,15 @@ pub(crate) struct MrcRequester {
     unacknowledged_ns: u64,
     ack_rounds: u32,
     asks_for_ack: bool,
+    /// Differences between the limits of both sides that were reported.
+    reported: ReportedLimits,
+}
+
+/// Differences between the limits of both sides that were reported.
+#[derive(Debug, Default)]
+struct ReportedLimits {
+    window: bool,
+    dynamic: bool,
 }
 
 impl MrcRequester {
@@ -95,6 +104,7 @@ impl MrcRequester {
             unacknowledged_ns: 0,
             ack_rounds: 0,
             asks_for_ack: false,
+            reported: ReportedLimits::default(),
         }
     }
 

@@ -10,8 +10,9 @@ use super::semantics::{Delivered, HeaderSlot, ReceiveOrder, check_packet};
 use super::settings::{MrcSettings, ResponderAttributes};
 use super::turn::MrcCallContext;
 use super::wire::{MrcBth, NackReason, Neth, PathMark, Peth, TrimmedPacket, WriteHeaders};
-use crate::host::{Host, RecvWqe, RemoteKey};
-use crate::types::{Access, AsyncEventType, WcFlags, WcOpcode, WcStatus, WorkCompletion};
+use crate::event::QpEvent;
+use crate::host::{Host, NoRecv, RecvWqe, RemoteKey};
+use crate::types::{Access, AsyncEventType, MrcBreach, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{NakCode, Psn};
 
 /// A refused message. The queue pair goes to the state ERROR and raises this event.
@@ -28,6 +29,8 @@ pub(crate) struct MrcResponder {
     /// Receive request of the message that completes, reused to avoid an allocation for each.
     recv: RecvWqe,
     data_ns: u64,
+    /// A packet beyond the window was reported.
+    is_window_reported: bool,
 }
 
 /// A data packet that arrived.
@@ -58,6 +61,7 @@ impl MrcResponder {
             answers: MrcAnswers::default(),
             recv: RecvWqe::default(),
             data_ns: 0,
+            is_window_reported: false,
         }
     }
 
@@ -107,6 +111,7 @@ impl MrcResponder {
                 Ok(())
             }
             Placement::Beyond => {
+                self.report_beyond(turn);
                 let stamp = timestamp_of(incoming.write);
                 self.nack(turn, incoming.arrival, psn, stamp, NackReason::PsnOutOfWindow);
                 Ok(())
@@ -151,7 +156,10 @@ impl MrcResponder {
     ) -> Result<(), NakCode> {
         let (settings, reth) = (turn.settings, &incoming.write.reth);
         check_packet(incoming.bth.opcode, reth.length, incoming.payload.len(), settings.mtu_bytes())?;
-        self.order.check_stash(incoming.bth.opcode)?;
+        self.order.check_stash(incoming.bth.opcode).inspect_err(|_| {
+            let granted = self.order.max_wimm();
+            breach(turn, MrcBreach::Immediates { granted });
+        })?;
         if !settings.access.contains(Access::REMOTE_WRITE) {
             return Err(NakCode::RemoteAccess);
         }
@@ -174,7 +182,12 @@ impl MrcResponder {
             return Ok(delivered == Delivered::Write);
         };
         let context = &turn.settings.context;
-        turn.host.take_recv(context, None, &mut self.recv).map_err(|_| NakCode::RemoteOperation)?;
+        if let Err(reason) = turn.host.take_recv(context, None, &mut self.recv) {
+            if reason == NoRecv::Empty {
+                breach(turn, MrcBreach::NoReceive);
+            }
+            return Err(NakCode::RemoteOperation);
+        }
         let completion = WorkCompletion {
             wr_id: self.recv.wr_id,
             status: WcStatus::Success,
@@ -188,6 +201,14 @@ impl MrcResponder {
         };
         turn.host.complete_recv(context, self.recv.cq, completion, solicited);
         Ok(true)
+    }
+
+    /// Reports the first packet beyond the window, if others have come that were within it: otherwise the
+    /// first PSN of a side may be wrong.
+    fn report_beyond<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>) {
+        if self.reliability.has_received() && !core::mem::replace(&mut self.is_window_reported, true) {
+            breach(turn, MrcBreach::BeyondWindow { granted: self.reliability.max_units() });
+        }
     }
 
     fn refuse(&mut self, incoming: &DataArrival<'_>, code: NakCode) -> MrcRefusal {
@@ -275,6 +296,11 @@ impl MrcResponder {
         };
         self.answers.nack(neth, ev_of(arrival));
     }
+}
+
+/// Emits a breach of a rule.
+fn breach<H: Host>(turn: &mut MrcCallContext<'_, H>, breach: MrcBreach) {
+    turn.host.emit(&turn.settings.context, QpEvent::RuleBroken(breach));
 }
 
 fn timestamp_of(write: &WriteHeaders) -> u16 {

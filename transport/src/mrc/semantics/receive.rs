@@ -107,6 +107,11 @@ impl ReceiveOrder {
         self.completed
     }
 
+    /// Returns the largest number of WRITEs with immediate in flight.
+    pub(crate) fn max_wimm(&self) -> u16 {
+        self.most_stashed
+    }
+
     /// Checks that one more WRITE with immediate may wait for its turn.
     pub(crate) fn check_stash(&self, opcode: MrcOpcode) -> Result<(), NakCode> {
         let is_full = opcode.has_imm() && self.stashed >= self.most_stashed;

@@ -138,7 +138,7 @@ const ERROR: u32 = 6;
 
 /// Reports a change to the checker: what follows from `rnr_retry`, and all of one that the program itself
 /// asks for.
-fn report_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_done: bool) {
+pub(super) fn report_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_done: bool) {
     if !check::is_on() {
         return;
     }
@@ -146,7 +146,8 @@ fn report_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_d
         let (number, rnr_retry) = (qp.number().value(), attributes.rnr_retry);
         check::with_checker(|checker| checker.rnr_retry_set(number, rnr_retry));
     }
-    let is_of_program = || current().is_some_and(|made| made.call().is_some_and(Call::is_of_verbs));
+    let of_program = |call: Call| call.is_of_verbs() || call.is_of_mrc();
+    let is_of_program = || current().is_some_and(|made| made.call().is_some_and(of_program));
     if !is_of_program() {
         return;
     }

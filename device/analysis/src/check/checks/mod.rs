@@ -15,6 +15,7 @@ mod late_receives;
 mod lost_wakeups;
 mod many;
 mod mismatches;
+mod mrc_rules;
 mod never_polled;
 mod never_read;
 mod object_lifetimes;
@@ -112,6 +113,7 @@ checks! {
     read_depth: read_depth::ReadDepth,
     early_packets: early_packets::EarlyPackets,
     mismatches: mismatches::Mismatches,
+    mrc_rules: mrc_rules::MrcRules,
     in_flight: in_flight::InFlight,
     unready_peers: unready_peers::UnreadyPeers,
     shared_queues: shared_queues::SharedQueues,

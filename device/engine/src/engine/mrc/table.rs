@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use pumice_transport::event::QpEvent;
 use pumice_transport::mrc::entropy::{DscpTable, Plane, Planes};
 use pumice_transport::mrc::paths::{PathChange, PathState};
 use pumice_transport::path::ROCE_PORT;
@@ -177,7 +178,10 @@ impl MrcTable {
     pub(super) fn note_changes(&mut self, index: u32, resources: &mut Resources) {
         let Some(entry) = self.entries.get_mut(&index) else { return };
         let (id, changes) = entry.take_changes();
+        let context = entry.context;
         for PathChange { ev, state, drop_count, .. } in changes {
+            let (source_port, plane) = (ev.entropy.source_port(), ev.plane.0);
+            resources.emit(&context, QpEvent::PathChanged { source_port, plane, state: state as u8 });
             let Some(entry) = self.entries.get(&index) else { return };
             let (Some(id), Some(name)) = (id, entry.name_of(ev)) else { continue };
             let Ok(record) = self.control.evs_mut(id) else { continue };

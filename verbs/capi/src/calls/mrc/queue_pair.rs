@@ -15,7 +15,9 @@ use crate::abi::{
     mrc_qp_attr, mrc_qp_init_attr, mrc_retry, mrc_wimm_limits,
 };
 use crate::calls::queue_pair::{QpCreateParameters, create, destroy};
-use crate::calls::queue_pair_attributes::{attributes_to, prepare, show_change, write_attributes};
+use crate::calls::queue_pair_attributes::{
+    attributes_to, prepare, report_modified, show_change, write_attributes,
+};
 use crate::calls::{post_recv, post_send};
 use crate::entry::arguments::{In, InOut, Out, Trusted};
 use crate::entry::handles::live;
@@ -32,6 +34,14 @@ const QPT_RC: u32 = 2;
 const PROTOCOL_VERSION: u32 = 1;
 /// The service of a peer's memory: what `send_ops_flags` may ask for.
 const OPERATIONS: u64 = 1 | 1 << 1;
+
+/// Attributes whose values mean something else in MRC, or nothing.
+const OF_RC: AttributeMask = AttributeMask::TIMEOUT
+    .union(AttributeMask::RETRY_CNT)
+    .union(AttributeMask::RNR_RETRY)
+    .union(AttributeMask::MIN_RNR_TIMER)
+    .union(AttributeMask::MAX_QP_RD_ATOMIC)
+    .union(AttributeMask::MAX_DEST_RD_ATOMIC);
 
 /// Bits of `enum mrc_qp_attr_mask`.
 mod bit {
@@ -158,7 +168,9 @@ pub(crate) extern "C" fn mrc_modify_qp(
             _ => Some(mrc_attr.get()?.qp_hint),
         };
         let known = hint.map(live::<MrcHint>).transpose()?;
-        inner.hca().modify_mrc_qp(inner.number(), &attributes, mask, &set)?;
+        let done = inner.hca().modify_mrc_qp(inner.number(), &attributes, mask, &set);
+        report_modified(inner, &attributes, mask - OF_RC, done.is_ok());
+        done?;
         if let (Some(pointer), Some(hint)) = (hint, known) {
             held.set_hint(pointer, &hint);
         }
