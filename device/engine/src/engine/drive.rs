@@ -60,8 +60,8 @@ pub(crate) struct Engine {
     /// Number of batches since acknowledgements began to wait for the application.
     pub(super) deferred_batches: u32,
     pub(super) reply: ReplyHabit,
-    /// True in a world with a performance model. Acknowledgements leave at once there, as an adapter sends them
-    /// before the application has seen the message.
+    /// True in a world with a performance model. Acknowledgements leave at once there, as an adapter sends
+    /// them before the application has seen the message.
     pub(super) is_modelled: bool,
     /// Number of polls in a row that did nothing because the port was quiet.
     passed_over: u32,
