@@ -15,6 +15,11 @@
 
 static char memory[4096];
 
+#ifndef MIN_RNR_TIMER
+/* 0.01 ms. */
+#define MIN_RNR_TIMER 1
+#endif
+
 /* Two ends in one process: "here" sends, "there" receives. */
 struct ends {
 	struct ibv_context *context;
@@ -85,7 +90,7 @@ UNUSED static struct ibv_qp_attr rtr_attributes(struct ibv_qp *qp, uint32_t peer
 		.path_mtu = port.active_mtu,
 		.dest_qp_num = peer,
 		.max_dest_rd_atomic = 4,
-		.min_rnr_timer = 1,
+		.min_rnr_timer = MIN_RNR_TIMER,
 		.ah_attr = {.is_global = 1, .grh = {.dgid = gid, .hop_limit = 64}, .port_num = 1},
 	};
 }
