@@ -97,6 +97,11 @@ impl DelayQueue {
         until_ns.saturating_sub(now_ns)
     }
 
+    /// Returns the ordinals of the queue pairs whose completions of send requests are held.
+    pub(crate) fn held_sends(&self) -> Vec<u32> {
+        self.held_sends.keys().copied().collect()
+    }
+
     /// Forgets until when completions of a queue pair's send queue are held.
     pub(crate) fn forget_sends(&mut self, ordinal: u32) {
         self.held_sends.remove(&ordinal);

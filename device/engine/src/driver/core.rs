@@ -152,10 +152,11 @@ impl Core {
         self.drive_locked(&mut engine, now_ns, Acknowledge::Now, MappingCheckPolicy::Everything);
     }
 
-    /// Drives the engine once; requests that a shuffled schedule delays leave.
+    /// Drives the engine once; requests that a shuffled schedule delays leave and complete.
     pub(crate) fn drive_held(&self) {
         self.lock().end_holding();
         self.drive_out();
+        self.lock().resources.end_held_sends();
     }
 
     pub(crate) fn drive_locked(

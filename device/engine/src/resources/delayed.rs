@@ -51,6 +51,17 @@ impl Resources {
         }
     }
 
+    /// Makes the completions of send requests that wait until their datagrams have left.
+    #[cold]
+    pub(crate) fn end_held_sends(&mut self) {
+        for ordinal in self.decisions.delayed.held_sends() {
+            self.decisions.delayed.forget_sends(ordinal);
+            while let Some(one) = self.decisions.delayed.pop((ordinal, false)) {
+                self.complete_delayed(one);
+            }
+        }
+    }
+
     fn complete_delayed(&mut self, one: DelayedCompletion) {
         // The completion is made now, and not when the packets came that were handled last.
         self.batch_time.end();
