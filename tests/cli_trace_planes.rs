@@ -34,11 +34,12 @@ fn program(folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Runs the program on eight planes with these rules, and returns its trace.
+/// Runs the program on eight planes with these rules, and returns its trace. It runs in a world, where a busy
+/// machine makes no packet late.
 fn traced(folder: &Path, program: &Path, name: &str, rules: &[&str]) -> String {
     let trace = folder.join(name).display().to_string();
     let mut command = pumice();
-    command.args(["run", "--addr", "127.108.7.1", "--planes", "8", "--trace", &trace]);
+    command.args(["world", "--addr", "127.108.7.1", "--planes", "8", "--trace", &trace]);
     for rule in rules {
         command.args(["--fault", rule]);
     }
@@ -91,7 +92,7 @@ fn the_plane_that_loses_packets_is_named_with_what_it_cost() {
     let first = &planes["planes"][0];
     assert_eq!(first["plane"], 3, "{planes}");
     let number = |name: &str| first[name].as_u64().unwrap_or_else(|| panic!("{name}: {first}"));
-    assert!(number("repeated") >= 30 && number("packets") > number("repeated"), "{first}");
+    assert!(number("repeated") == 60 && number("packets") > number("repeated"), "{first}");
     assert!(number("waited_ns") > 0 && number("worst_source_port") % 8 == 3, "{first}");
     let said = pumice().args(["trace", "why", &lossy]).output().expect("it runs");
     let paragraph =
@@ -124,7 +125,7 @@ fn a_trimmed_packet_is_refused_at_once_and_leaves_again() {
     assert!(opcodes.to_string().contains("MRC Reliability NACK"), "{opcodes}");
     let planes = json(&["trace", "why", &trimmed, "--json"]);
     let of_three = planes["planes"].as_array().expect("a list").iter().find(|plane| plane["plane"] == 3);
-    assert!(of_three.is_some_and(|plane| plane["repeated"].as_u64() >= Some(20)), "{planes}");
+    assert!(of_three.is_some_and(|plane| plane["repeated"] == 20), "{planes}");
     std::fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 
