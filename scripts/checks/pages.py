@@ -36,6 +36,7 @@ WITHOUT_COMMAND = {
     "SUMMARY.md": "the sidebar",
     "ci.md": "scripts/checks/ci.sh runs its blocks",
     "comparison.md": "a table about other devices",
+    "congestion.md": "its example is built by cargo test, and device/tests/dcqcn runs the scenarios",
     "crates.md": "scripts/accept/cargo-install runs its commands",
     "deploy/compose/README.md": "scripts/accept/cluster runs its steps",
     "deploy/kind/README.md": "scripts/accept/cluster runs its steps",
