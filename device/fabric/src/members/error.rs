@@ -19,7 +19,7 @@ pub struct Holder {
     pub inode: u64,
 }
 
-/// The reason why [`open_shared`](crate::sharing::open_shared) failed.
+/// The reason why [`SharedPort::open`](crate::shared_port::SharedPort::open) failed.
 #[derive(Debug)]
 pub enum SharingError {
     /// The UDP port could not be opened, for a reason that has nothing to do with sharing.
