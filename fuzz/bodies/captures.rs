@@ -8,6 +8,9 @@ pub(crate) mod file;
 mod management;
 #[path = "../../src/capture/messages.rs"]
 mod messages;
+#[allow(dead_code)]
+#[path = "../../src/capture/multipath.rs"]
+mod multipath;
 #[path = "../../src/capture/pairs.rs"]
 mod pairs;
 #[path = "../../src/capture/processes.rs"]

@@ -15,6 +15,9 @@ mod file;
 #[path = "../../src/capture/management.rs"]
 mod management;
 #[allow(dead_code)]
+#[path = "../../src/capture/multipath.rs"]
+mod multipath;
+#[allow(dead_code)]
 #[path = "../../src/capture/record.rs"]
 mod record;
 
