@@ -8,7 +8,7 @@ pub(crate) mod file;
 mod management;
 #[path = "../../src/capture/messages.rs"]
 mod messages;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the command line uses the rest of this file")]
 #[path = "../../src/capture/multipath.rs"]
 mod multipath;
 #[path = "../../src/capture/pairs.rs"]

@@ -51,7 +51,8 @@ impl Resources {
         }
     }
 
-    /// Makes the completions of send requests that wait until their datagrams have left.
+    /// Makes the completions of send requests that wait until their datagrams have left, and those behind
+    /// them.
     #[cold]
     pub(crate) fn end_held_sends(&mut self) {
         for ordinal in self.decisions.delayed.held_sends() {
