@@ -19,6 +19,7 @@
 #define MAX_BYTES (2u << 20)
 /* Around what is written into memory; must stay as it is. */
 #define MARGIN 64u
+/* How long the program may take, unless PUMICE_ACCEPT_SECONDS says it. */
 #define PATIENCE_SECONDS 30
 #define ATOMICS 100
 #define AM_ID 7
@@ -231,11 +232,18 @@ static void flush(void)
 int main(int argc, char **argv)
 {
 	int port = 0, option;
-	while ((option = getopt(argc, argv, "p:")) != -1)
-		port = option == 'p' ? atoi(optarg) : 0;
-	const char *host = argv[optind];
+	size_t longest = MAX_BYTES;
+	while ((option = getopt(argc, argv, "p:m:")) != -1) {
+		if (option == 'p')
+			port = atoi(optarg);
+		else if (option == 'm')
+			longest = strtoul(optarg, NULL, 10);
+		else
+			return 2;
+	}
+	const char *host = argv[optind], *patience = getenv("PUMICE_ACCEPT_SECONDS");
 	client = host != NULL;
-	deadline = time(NULL) + PATIENCE_SECONDS;
+	deadline = time(NULL) + (patience ? atoi(patience) : PATIENCE_SECONDS);
 
 	ucp_config_t *config;
 	ucp_context_h context;
@@ -278,7 +286,7 @@ int main(int argc, char **argv)
 	uint64_t remote_target = *remote + MARGIN;
 	ucp_request_param_t plain = {0};
 
-	for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
+	for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES && SIZES[i] <= longest; i++) {
 		size_t bytes = SIZES[i], seed = 4 * i;
 		/* Tagged, there and back; then active, there and back. */
 		for (int way = 0; way < 2; way++) {
