@@ -70,6 +70,21 @@ impl Engine {
         answer
     }
 
+    /// Touches the memory of all lists for a new queue pair, which its first message would touch otherwise:
+    /// some hundred pages, because the index is drawn.
+    pub(crate) fn make_room(&mut self, index: u32) {
+        for list in [
+            &mut self.senders,
+            &mut self.responders,
+            &mut self.touched,
+            &mut self.held,
+            &mut self.held_responders,
+        ] {
+            list.make_room(index);
+        }
+        self.deadlines.make_room(index);
+    }
+
     /// Prepares the device for its first queue pair of datagrams: a seed may let them overtake each other.
     pub(crate) fn prepare_datagrams(&mut self) {
         if self.resources.decisions.reorder_datagrams() {

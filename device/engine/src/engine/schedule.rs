@@ -26,11 +26,19 @@ impl Ready {
         Ok(Ready { member: room_for_all()?, ..Ready::default() })
     }
 
+    /// Touches the memory for queue pair `index`, so that its first turn does not.
+    pub(crate) fn make_room(&mut self, index: u32) {
+        let length = index as usize + 1;
+        if self.member.len() < length {
+            self.member.resize(length, false);
+        }
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, index: u32) {
         let at = index as usize;
         if self.member.len() <= at {
-            self.member.resize(at + 1, false);
+            self.make_room(index);
         }
         if let Some(member) = self.member.get_mut(at)
             && !std::mem::replace(member, true)
@@ -93,13 +101,21 @@ impl Deadlines {
         Ok(Deadlines { registered_ns: room_for_all()?, ..Deadlines::default() })
     }
 
+    /// Touches the memory for queue pair `index`, so that its first deadline does not.
+    pub(crate) fn make_room(&mut self, index: u32) {
+        let length = index as usize + 1;
+        if self.registered_ns.len() < length {
+            self.registered_ns.resize(length, NONE);
+        }
+    }
+
     /// Registers that queue pair `index` has to be driven at `deadline_ns`.
     #[inline]
     pub(crate) fn register(&mut self, index: u32, deadline_ns: Option<u64>) {
         let Some(deadline_ns) = deadline_ns else { return };
         let at = index as usize;
         if self.registered_ns.len() <= at {
-            self.registered_ns.resize(at + 1, NONE);
+            self.make_room(index);
         }
         if let Some(registered_ns) = self.registered_ns.get_mut(at)
             && deadline_ns < *registered_ns
@@ -161,6 +177,17 @@ mod tests {
         assert_eq!((ready.len(), ready.only()), (1, Some(3)));
         ready.push(1);
         assert_eq!((ready.len(), ready.only()), (2, None), "one of two is not the only one");
+    }
+
+    #[test]
+    fn the_first_turn_and_deadline_of_a_queue_pair_touch_no_new_memory() {
+        let (mut ready, mut deadlines) = (Ready::default(), Deadlines::default());
+        ready.make_room(60_000);
+        deadlines.make_room(60_000);
+        ready.push(60_000);
+        deadlines.register(60_000, Some(10));
+        assert_eq!((ready.member.len(), deadlines.registered_ns.len()), (60_001, 60_001));
+        assert_eq!((ready.pop(), deadlines.pop_due(10)), (Some(60_000), Some(60_000)));
     }
 
     #[test]
