@@ -42,10 +42,10 @@ impl Core {
     pub(crate) fn new(engine: Engine, clock: Clock) -> Result<Core, ResourceError> {
         Ok(Core {
             generation: Generation::own(),
-            counters: Arc::clone(&engine.resources.counters),
-            async_events: Arc::clone(&engine.resources.async_events),
-            armed_queues: Arc::clone(&engine.resources.cq_common.armed),
-            presence: Arc::clone(&engine.resources.presence),
+            counters: Arc::clone(&engine.resources.port.counters),
+            async_events: Arc::clone(&engine.resources.port.async_events),
+            armed_queues: Arc::clone(&engine.resources.completions.cq_common.armed),
+            presence: Arc::clone(&engine.resources.port.presence),
             engine: Mutex::new(engine),
             clock,
             handover: Handover::new(EventFd::new()?),
@@ -131,7 +131,7 @@ impl Core {
         if !received && !engine.has_backlog() {
             return false;
         }
-        let completes = engine.resources.new_completions;
+        let completes = engine.resources.completions.new_completions;
         let acknowledge = if completes { Acknowledge::AfterCompletions } else { otherwise };
         let left = engine.transmit(now_ns, acknowledge, checks);
         !completes && !left && engine.is_settled() && !engine.has_backlog()

@@ -54,7 +54,7 @@ impl PacketReceivers<'_> {
             segment_bytes if received.bytes.len() <= 2 * segment_bytes => 2,
             _ => segments.len() as u64,
         };
-        self.resources.batch_time.end();
+        self.resources.listeners.batch_time.end();
         let takes_lanes = self.resources.admits_lanes();
         while let Some((position, bytes)) = segments.next() {
             let is_intact =
@@ -118,7 +118,7 @@ impl PacketReceivers<'_> {
     #[inline]
     fn find(&mut self, qpn: Qpn, packet: &Packet<'_>) -> Option<u32> {
         let known = self.entries.queue_pairs.by_number(qpn).map(|(index, _)| index);
-        if known.is_none() && packet.info().service.names_srq() && self.resources.xrc.shares() {
+        if known.is_none() && packet.info().service.names_srq() && self.resources.objects.xrc.shares() {
             return self.targets.find(
                 qpn,
                 &mut self.entries,
@@ -230,7 +230,7 @@ impl PacketReceivers<'_> {
             return;
         }
         let group = Gid::from(arrival.flow.destination);
-        let members = resources.groups.members(group).to_vec();
+        let members = resources.port.groups.members(group).to_vec();
         if members.is_empty() {
             //= linux:rxe_recv.c#rxe_rcv_mcast_pkt
             //| A packet for a group without members is dropped.
@@ -238,11 +238,11 @@ impl PacketReceivers<'_> {
             return;
         }
         let sender = packet.deth().map(|deth| deth.source);
-        let is_ours = resources.ports.number_of(arrival.flow.source).is_some();
+        let is_ours = resources.port.ports.number_of(arrival.flow.source).is_some();
         //= statement:42
         //| Each queue pair of a group gets one copy of a datagram.
         for qpn in members {
-            if is_ours && sender == Some(qpn) && !resources.groups.has_loopback(qpn) {
+            if is_ours && sender == Some(qpn) && !resources.port.groups.has_loopback(qpn) {
                 continue;
             }
             if let Some((index, entry)) = self.entries.queue_pairs.by_number(qpn) {

@@ -95,7 +95,7 @@ impl Engine {
         device_name: String,
     ) -> Result<Engine, ResourceError> {
         let mut engine = Engine {
-            counters: Arc::clone(&resources.counters),
+            counters: Arc::clone(&resources.port.counters),
             resources,
             queue_pairs,
             mrc: MrcTable::new(1, DEFAULT_DSCPS),
@@ -139,7 +139,7 @@ impl Engine {
 
     /// Passes a batch of packets from the port to their queue pairs. Returns whether there were any.
     pub(crate) fn receive(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
-        self.resources.new_completions = false;
+        self.resources.completions.new_completions = false;
         self.idle_poll = false;
         if self.outages.is_stopped() && self.is_stopped_at(now_ns) {
             return false;
@@ -177,7 +177,7 @@ impl Engine {
                 self.apply_command();
             }
             // Completions are waiting: the application gets them before more packets are taken.
-            if self.resources.new_completions {
+            if self.resources.completions.new_completions {
                 break;
             }
         }
@@ -223,8 +223,8 @@ impl Engine {
         gsi.forward_detained(now_ns, &mut **port);
         let mut sink = BatchSink::new(builder, &mut **port, counters, now_ns);
         sink.turn(u64::MAX, false);
-        let Resources { ports, decisions, .. } = resources;
-        let sent = gsi.send_mads(ports, decisions.of_messages(), &mut sink);
+        let Resources { port, decisions, .. } = resources;
+        let sent = gsi.send_mads(&mut port.ports, decisions.of_messages(), &mut sink);
         sent && (sink.sealed_packets == 0 || sink.flush())
     }
 
@@ -246,7 +246,7 @@ impl Engine {
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.touched.is_empty()
-            && self.resources.qp_failures.is_empty()
+            && self.resources.completions.qp_failures.is_empty()
             && !self.budget.has_released()
             && !self.targets.has_ended()
             && !self.resources.decisions.has_incidents()
@@ -256,7 +256,7 @@ impl Engine {
         if self.resources.decisions.has_incidents() {
             self.apply_incidents();
         }
-        while !self.resources.qp_failures.is_empty() {
+        while !self.resources.completions.qp_failures.is_empty() {
             self.apply_failures();
         }
         let Engine { queue_pairs, budget, resources, targets, .. } = self;
@@ -295,7 +295,7 @@ impl Engine {
 
     /// Moves queue pairs to ERR whose completion queue overran.
     fn apply_failures(&mut self) {
-        for failure in std::mem::take(&mut self.resources.qp_failures) {
+        for failure in std::mem::take(&mut self.resources.completions.qp_failures) {
             if let Some((index, entry)) = self.queue_pairs.by_number(failure.qpn) {
                 // If the record of a shared target cannot be locked, the target is gone, or the process that
                 // has the lock finds the same failure.

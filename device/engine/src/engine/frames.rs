@@ -18,7 +18,7 @@ impl Engine {
         let Some(mut ethernet) = self.resources.ethernet.take() else { return false };
         let mut any = false;
         for _ in 0..RECEIVE_FRAMES {
-            if self.resources.new_completions || !self.receive_frame(&mut ethernet, checks) {
+            if self.resources.completions.new_completions || !self.receive_frame(&mut ethernet, checks) {
                 break;
             }
             any = true;

@@ -59,7 +59,7 @@ impl Engine {
     /// Updates the ports to the host's present addresses and interfaces. Returns whether GIDs changed.
     pub(crate) fn follow_addresses(&mut self, entries: Vec<GidEntry>, now_ns: u64) -> bool {
         let before = self.conditions(now_ns);
-        let changed = self.resources.set_gids(entries);
+        let changed = self.resources.port.set_gids(entries);
         self.publish_other_than(&before, now_ns);
         changed
     }
@@ -85,9 +85,9 @@ impl Engine {
 
     /// Returns the condition of a port; `None` if the device has no such port.
     fn condition(&self, port_num: u8, now_ns: u64) -> Option<PortCondition> {
-        let port = self.resources.ports.get(port_num)?;
+        let port = self.resources.port.ports.get(port_num)?;
         let (speed, width) = port.changed_rate();
-        let back_ns = self.resources.presence.back_ns().filter(|_| port_num == FIRST_PORT);
+        let back_ns = self.resources.port.presence.back_ns().filter(|_| port_num == FIRST_PORT);
         let removed_for_ns = back_ns.map(|back_ns| match back_ns {
             u64::MAX => u64::MAX,
             back_ns => back_ns.saturating_sub(now_ns),
@@ -168,8 +168,8 @@ impl Adapter for Engine {
     }
 
     fn raise_port_async_event(&mut self, port: u8, event: AsyncEventType) {
-        if self.resources.ports.get(port).is_some() {
-            self.resources.async_events.raise(event, AsyncElement::Port(port));
+        if self.resources.port.ports.get(port).is_some() {
+            self.resources.port.async_events.raise(event, AsyncElement::Port(port));
         }
     }
 
@@ -222,7 +222,7 @@ impl Adapter for Engine {
     }
 
     fn move_gid(&mut self, port: u8, from: u32, to: u32) {
-        if let Some(found) = self.resources.ports.get(port) {
+        if let Some(found) = self.resources.port.ports.get(port) {
             let origins = found.gids.origins_after(from, to);
             self.publish_change(port, self.now_ns(), |condition| condition.gid_origins = origins);
         }
@@ -230,7 +230,7 @@ impl Adapter for Engine {
     }
 
     fn change_addresses(&mut self, port: u8) {
-        self.resources.presence.change_address();
+        self.resources.port.presence.change_address();
         self.raise_port_async_event(port, AsyncEventType::GidChange);
     }
 
@@ -243,7 +243,7 @@ impl Adapter for Engine {
     }
 
     fn die(&mut self) {
-        self.resources.async_events.raise(AsyncEventType::DeviceFatal, AsyncElement::Device);
+        self.resources.port.async_events.raise(AsyncEventType::DeviceFatal, AsyncElement::Device);
         self.freeze(u64::MAX);
     }
 
@@ -252,8 +252,8 @@ impl Adapter for Engine {
     fn leave(&mut self, back_ns: u64, now_ns: u64) {
         let for_ns = if back_ns == u64::MAX { u64::MAX } else { back_ns.saturating_sub(now_ns) };
         self.publish_change(FIRST_PORT, now_ns, |condition| condition.removed_for_ns = Some(for_ns));
-        if self.resources.presence.leave(back_ns) {
-            self.resources.async_events.raise(AsyncEventType::DeviceFatal, AsyncElement::Device);
+        if self.resources.port.presence.leave(back_ns) {
+            self.resources.port.async_events.raise(AsyncEventType::DeviceFatal, AsyncElement::Device);
             self.resources.flush_queue_pairs();
             self.freeze(u64::MAX);
         }

@@ -59,7 +59,7 @@ impl Engine {
         ObjectTotals {
             qps: self.queue_pair_count(),
             cqs: counts.cqs as u32,
-            srqs: self.resources.srqs_from(0).count() as u32,
+            srqs: self.resources.objects.srqs_from(0).count() as u32,
             regions: counts.regions_and_windows as u32,
             rules,
         }
@@ -88,14 +88,14 @@ impl Engine {
             }
         }
         if cursor.list <= List::Cqs {
-            for cq in self.resources.cqs_from(from(List::Cqs)) {
+            for cq in self.resources.objects.cqs_from(from(List::Cqs)) {
                 let number = cq.number;
                 if !writer.cq(cq) {
                     return Some(InspectCursor { list: List::Cqs, from: number });
                 }
             }
         }
-        for srq in self.resources.srqs_from(from(List::Srqs)) {
+        for srq in self.resources.objects.srqs_from(from(List::Srqs)) {
             let number = srq.number;
             if !writer.srq(srq) {
                 return Some(InspectCursor { list: List::Srqs, from: number });
@@ -128,7 +128,7 @@ impl Engine {
         let QpStatistics { in_flight_packets, window_packets, rtt_ns, waits_for_receiver, group, .. } =
             qp.statistics();
         let context = qp.context();
-        let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
+        let tally = self.resources.objects.tally(context.qpn).cloned().unwrap_or_default();
         let common = self.common_view(&QpParts {
             context,
             traffic,
@@ -156,7 +156,14 @@ impl Engine {
             waits_for_receiver,
             srq: object(context.recv_queue).filter(|_| !has_own),
             group,
-            groups: self.resources.groups.groups_of(context.qpn).take(MAX_GROUPS).map(IpAddr::from).collect(),
+            groups: self
+                .resources
+                .port
+                .groups
+                .groups_of(context.qpn)
+                .take(MAX_GROUPS)
+                .map(IpAddr::from)
+                .collect(),
             ..common
         }
     }
@@ -165,7 +172,8 @@ impl Engine {
     /// newest error.
     pub(super) fn common_view(&self, parts: &QpParts<'_>) -> QpView {
         let QpParts { context, traffic, capacity, service, state, peer } = *parts;
-        let last_error = self.resources.tally(context.qpn).and_then(|tally| tally.last_error.as_ref());
+        let last_error =
+            self.resources.objects.tally(context.qpn).and_then(|tally| tally.last_error.as_ref());
         QpView {
             qpn: context.qpn.value(),
             ordinal: context.ordinal,
@@ -179,7 +187,7 @@ impl Engine {
             received_packets: traffic.received_packets,
             received_bytes: traffic.received_bytes,
             send_queue_depth: capacity.max_send_wr,
-            receives_posted: self.resources.own_receives(context.recv_queue),
+            receives_posted: self.resources.objects.own_receives(context.recv_queue),
             recv_queue_depth: capacity.max_recv_wr,
             send_cq: object(context.send_cq),
             recv_cq: object(context.recv_cq),

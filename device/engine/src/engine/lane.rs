@@ -20,7 +20,7 @@ impl Resources {
     #[inline]
     pub(crate) fn admits_lanes(&self) -> bool {
         let is_asked = self.decisions.decides_packets() || self.decisions.delays() || self.is_shuffled();
-        self.lanes
+        self.lanes.are_open
             && !is_asked
             && !self.counts_completions()
             && !self.listens_to_any(Topics::PACKETS | Topics::ANSWERS | Topics::ACCESSES)
@@ -47,12 +47,12 @@ impl Engine {
         let mut host = resources.host(checks.of_connections());
         let sent = entry.qp.send_by_lane(now_ns, &mut host, sink.builder.room());
         let Some(batch) = sent else { return false };
-        host.batch_time.continue_at(now_ns);
+        host.listeners.batch_time.continue_at(now_ns);
         let (packets, bytes) = sink.builder.fill(batch);
         let cost_bytes = sink.limits().packet_cost.of(batch.request_bytes);
         budget.change_limits(peer, sink.limits());
         sink.flush();
-        resources.lane_packets.sent += u64::from(packets);
+        resources.lanes.packets.sent += u64::from(packets);
         entry.traffic.sent(packets, bytes);
         entry.sent_one(cost_bytes, budget);
         self.deadlines.register(index, entry.qp.deadline_ns());
@@ -96,7 +96,7 @@ impl PacketReceivers<'_> {
             return None;
         }
         entry.traffic.received(bytes.len());
-        self.resources.lane_packets.received += 1;
+        self.resources.lanes.packets.received += 1;
         Some(index)
     }
 }

@@ -63,7 +63,7 @@ impl Engine {
     }
 
     pub(super) fn change_plan(&mut self, order: &FaultCommand) -> FaultReply {
-        let packets = self.resources.counters.value(Counter::TxPackets);
+        let packets = self.resources.port.counters.value(Counter::TxPackets);
         let progress = ProcessProgress { packets, queue_pairs: self.resources.queue_pairs_made() };
         let answer = self.resources.change_plan(order, progress);
         self.arm();
@@ -110,7 +110,7 @@ impl Engine {
             // The plan may change the link settings.
             let link = Link::default().seeded(seed, &tag);
             bare = Box::new(LinkPort::new(bare, link, &clock));
-            bare.observe(&self.resources.counters);
+            bare.observe(&self.resources.port.counters);
         }
         self.port = Box::new(FaultPort::of_plan(bare, partitions, witness));
         self.is_armed = true;
@@ -132,7 +132,7 @@ impl Existing for Engine {
                 peer: qp.peer().map(|(address, qpn)| (address, qpn.value())),
                 next: qp.statistics().posted,
                 sends: qp.unreported_sends(),
-                receives: self.resources.own_receives(context.recv_queue).unwrap_or(0),
+                receives: self.resources.objects.own_receives(context.recv_queue).unwrap_or(0),
                 send_depth: qp.capacity().max_send_wr,
                 reads: qp.max_rd_atomic(),
             });
@@ -140,10 +140,10 @@ impl Existing for Engine {
     }
 
     fn regions(&self, visit: &mut dyn FnMut(&RegionSnapshot)) {
-        self.resources.for_each_region(visit);
+        self.resources.objects.for_each_region(visit);
     }
 
     fn completion_queues(&self, visit: &mut dyn FnMut(u32, u32)) {
-        self.resources.for_each_cq(visit);
+        self.resources.objects.for_each_cq(visit);
     }
 }

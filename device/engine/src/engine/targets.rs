@@ -69,7 +69,7 @@ impl Engine {
     /// As [`Resources::close_xrcd`](crate::resources::Resources::close_xrcd).
     pub(crate) fn close_xrcd(&mut self, xrcd: Handle) -> Result<(), ResourceError> {
         let Engine { queue_pairs, budget, resources, targets, .. } = self;
-        let domain = resources.xrc.domain_of(xrcd)?;
+        let domain = resources.objects.xrc.domain_of(xrcd)?;
         resources.close_xrcd(xrcd)?;
         targets.domain_closed(
             domain,

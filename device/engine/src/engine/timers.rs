@@ -100,7 +100,7 @@ impl Engine {
 
     /// Returns when the changes of other processes to shared domains are checked, in ns.
     fn domain_check_deadline_ns(&self) -> Option<u64> {
-        self.targets.refresh_deadline_ns(self.resources.xrc.shares())
+        self.targets.refresh_deadline_ns(self.resources.objects.xrc.shares())
     }
 }
 

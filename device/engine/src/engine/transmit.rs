@@ -77,7 +77,7 @@ impl Engine {
             turns -= 1;
             let Some(entry) = queue_pairs.at_mut(index) else {
                 sink.turn(TURN_BYTES.min(left_bytes), false);
-                host.batch_time.continue_at(now_ns);
+                host.listeners.batch_time.continue_at(now_ns);
                 let lists = (&mut *senders, &mut *held, &mut *deadlines);
                 let continue_at = mrc.transmit((index, now_ns), &mut host, &mut sink, lists);
                 left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
@@ -98,7 +98,7 @@ impl Engine {
             }
             let unreliable = entry.qp.qp_type().is_sent_once();
             sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
-            host.batch_time.continue_at(now_ns);
+            host.listeners.batch_time.continue_at(now_ns);
             let progress = entry.qp.transmit_requests(now_ns, &mut host, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
@@ -185,7 +185,7 @@ impl Engine {
                 continue;
             }
             sink.turn(TURN_BYTES.min(left_bytes), false);
-            host.batch_time.continue_at(now_ns);
+            host.listeners.batch_time.continue_at(now_ns);
             let progress = entry.qp.transmit_responses(now_ns, &mut host, &mut sink);
             entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
             targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut host);

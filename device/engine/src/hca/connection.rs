@@ -281,7 +281,7 @@ impl Hca {
         begin: impl FnOnce(&mut Engine, u64) -> Result<CommId, CmError>,
     ) -> Result<CommId, ConnectionError> {
         self.cm_turn(|engine, now_ns| {
-            if engine.resources.ports.find(source).is_none() {
+            if engine.resources.port.ports.find(source).is_none() {
                 return Err(ConnectionError::NoSuchAddress);
             }
             let id = begin(engine, now_ns)?;

@@ -33,7 +33,7 @@ impl Hca {
                     return Err(ResourceError::invalid(what).into());
                 }
             }
-            engine.resources.ports.require(rule.port_num)?;
+            engine.resources.port.ports.require(rule.port_num)?;
             engine.resources.require_ethernet()?.add(qpn, rule)?
         };
         // The background thread may sleep until something arrives on the descriptors that it knew.
@@ -77,7 +77,7 @@ impl Hca {
         }
         let mut wires: Vec<(u8, Box<dyn FrameWire>)> = Vec::new();
         for port_num in 1..=self.port_count {
-            let port = engine.resources.ports.require(port_num)?;
+            let port = engine.resources.port.ports.require(port_num)?;
             let index = port.gids.iter().map(|(_, entry)| entry.interface_index).find(|index| *index != 0);
             let missing = || ResourceError::not_supported(format!("port {port_num} has no interface"));
             let socket = PacketSocket::open(index.ok_or_else(missing)?).map_err(refused)?;

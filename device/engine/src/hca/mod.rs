@@ -224,15 +224,15 @@ impl Hca {
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
         resources.set_decisions(decisions);
         let provider = config.failures.provider;
-        resources.failures = config.failures.clone();
+        resources.completions.failures = config.failures.clone();
         resources.set_number_base(config.process.number_base());
-        resources.ports = ports(&config);
-        let port_count = resources.ports.count();
-        resources.port_counters = config.port_counters;
+        resources.port.ports = ports(&config);
+        let port_count = resources.port.ports.count();
+        resources.port.port_counters = config.port_counters;
         for entry in config.gids {
-            resources.ports.add(entry)?;
+            resources.port.ports.add(entry)?;
         }
-        port.observe(&resources.counters);
+        port.observe(&resources.port.counters);
         if let (true, Some(group)) = (threaded, port.group()) {
             group.set_clock_origin(clock.origin_ns());
         }
@@ -240,11 +240,11 @@ impl Hca {
         resources.set_first_key(starts.next_u64());
         let mut gsi =
             Gsi::new(CmConfig::new(config.ca_guid), config.process, starts.next_u64(), Arc::clone(&events));
-        if resources.ports.are_several() {
-            gsi.set_own_addresses(resources.ports.entries().map(|(_, entry)| entry.gid).collect());
+        if resources.port.ports.are_several() {
+            gsi.set_own_addresses(resources.port.ports.entries().map(|(_, entry)| entry.gid).collect());
         }
-        resources.completions_outlive_qp = config.completions_outlive_qp;
-        resources.lanes = config.lanes;
+        resources.completions.completions_outlive_qp = config.completions_outlive_qp;
+        resources.lanes.are_open = config.lanes;
         let queue_pairs = QueuePairs::new(starts.next_u64(), config.qpn_reuse)?;
         let mut engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone())?;
         engine.mrc.udp_port = config.mrc_udp_port;
@@ -294,13 +294,13 @@ impl Hca {
 
     /// Returns the largest path MTU of all ports.
     pub fn active_mtu(&self) -> Mtu {
-        self.core.lock().resources.ports.longest_mtu()
+        self.core.lock().resources.port.ports.longest_mtu()
     }
 
     /// Returns the largest path MTU of a port; of all ports, if it has none with that number.
     pub fn active_mtu_of(&self, port_num: u8) -> Mtu {
         let engine = self.core.lock();
-        let ports = &engine.resources.ports;
+        let ports = &engine.resources.port.ports;
         ports.get(port_num).map_or_else(|| ports.longest_mtu(), DevicePort::active_mtu)
     }
 
@@ -343,18 +343,18 @@ impl Hca {
 
     /// Returns the addresses of all ports, each with its index in the GID table of its port.
     pub fn gids(&self) -> Vec<(u32, GidEntry)> {
-        self.core.lock().resources.ports.entries().map(|(index, entry)| (index, entry.clone())).collect()
+        self.core.lock().resources.port.ports.entries().map(|(index, entry)| (index, entry.clone())).collect()
     }
 
     /// Returns the address at an index of the GID table of a port.
     pub fn gid(&self, port_num: u8, index: u32) -> Option<GidEntry> {
-        self.core.lock().resources.ports.get(port_num)?.gids.get(index).cloned()
+        self.core.lock().resources.port.ports.get(port_num)?.gids.get(index).cloned()
     }
 
     /// Returns the present state of a port: addresses, partition keys, state. `None`: the device has no such
     /// port.
     pub fn port(&self, port_num: u8) -> Option<DevicePort> {
-        self.core.lock().resources.ports.get(port_num).cloned()
+        self.core.lock().resources.port.ports.get(port_num).cloned()
     }
 
     /// Returns when the device is back, if a fault plan has unplugged it, in ns of its clock; `u64::MAX`:
@@ -370,7 +370,7 @@ impl Hca {
 
     /// Returns the number of packets that have taken lanes, the short way of messages that need no decision.
     pub fn lane_packets(&self) -> LanePackets {
-        self.core.lock().resources.lane_packets
+        self.core.lock().resources.lanes.packets
     }
 
     /// Returns the number of objects: it is as before once all that were created are destroyed.
@@ -450,7 +450,7 @@ impl Hca {
     /// unless another thread drives. Many programs exit without closing their device.
     pub fn remove_leftovers(&self) {
         if let Some(mut engine) = self.core.try_lock() {
-            for (_, domain) in engine.resources.xrc.all_shared() {
+            for (_, domain) in engine.resources.objects.xrc.all_shared() {
                 domain.remove_if_last();
             }
             if let Some(group) = engine.port.group() {

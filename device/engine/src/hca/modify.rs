@@ -73,16 +73,16 @@ impl Hca {
             .map_err(|why| why.error(qpn))?;
         let qp_type = entry.qp.qp_type();
         let port_num = port_after(&entry.qp, attributes, mask);
-        let port = engine.resources.ports.get(port_num);
-        let limits = self.modify_limits(&engine.resources.ports, port);
+        let port = engine.resources.port.ports.get(port_num);
+        let limits = self.modify_limits(&engine.resources.port.ports, port);
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
         // The check comes first: a missing attribute is reported before an address vector is resolved.
-        check_transition(&engine.resources.ports, &entry.qp, attributes, mask, &limits)?;
+        check_transition(&engine.resources.port.ports, &entry.qp, attributes, mask, &limits)?;
         if self.port_count > 1 {
             check_paths_port(&entry.qp, attributes, mask, port_num).map_err(in_entry)?;
         }
         let now_ns = self.core.clock.now_ns();
-        let mut paths = Paths::new(&engine.resources.ports, &mut *engine.port, now_ns);
+        let mut paths = Paths::new(&engine.resources.port.ports, &mut *engine.port, now_ns);
         let named = paths.named_by_tables(port, &entry.qp, attributes, mask);
         let (pkey, alternate) = named.map_err(in_entry)?;
         let resolved = match takes_path {

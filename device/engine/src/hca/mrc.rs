@@ -233,7 +233,7 @@ impl Hca {
             return Err((0, HcaError::UnknownQueuePair { qpn }));
         };
         let depth = entry.capacity.max_send_wr;
-        let polled = engine.resources.cq_common.freed_send_slots.count(qpn.value());
+        let polled = engine.resources.completions.cq_common.freed_send_slots.count(qpn.value());
         let mut outcome = Ok(());
         for (position, request) in requests.iter().enumerate() {
             let full = MrcPostError::QueueFull { depth, all_unsignaled: false };

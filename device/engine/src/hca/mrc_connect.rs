@@ -27,9 +27,9 @@ pub(super) fn connect(engine: &mut Engine, index: u32, now_ns: u64) -> Result<()
     let Some(entry) = mrc.at_mut(index) else { return Ok(()) };
     let (qpn, own) = (entry.context.qpn, &entry.attributes);
     let in_entry = |error| HcaError::Entry { qpn, error };
-    let mut path = address_handle::resolve(&own.address_vector, &resources.ports).map_err(in_entry)?;
+    let mut path = address_handle::resolve(&own.address_vector, &resources.port.ports).map_err(in_entry)?;
     path.flow.destination_port = udp_port;
-    let device_port = resources.ports.require(own.address_vector.port_num).map_err(in_entry)?;
+    let device_port = resources.port.ports.require(own.address_vector.port_num).map_err(in_entry)?;
     let active_mtu = device_port.active_mtu();
     let mtu = Mtu::from_verbs(own.path_mtu).filter(|mtu| *mtu <= active_mtu).ok_or_else(|| {
         let most = active_mtu.bytes();

@@ -150,7 +150,7 @@ impl Hca {
     pub fn ask_mrc_endpoint(&self, ask: &EndpointRequest) -> Result<u16, ControlError> {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
-        if engine.resources.ports.number_of(ask.own).is_none() {
+        if engine.resources.port.ports.number_of(ask.own).is_none() {
             return Err(ControlError::invalid(format!("the device has no address {}", ask.own)));
         }
         if ask.name.port == 0 || ask.name.port > engine.mrc.planes.max(1) {

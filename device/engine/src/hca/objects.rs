@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::objects::srq::{SrqAttributes, SrqChange};
 use crate::objects::tag_list::TagOperation;
+use crate::resources::Resources;
 use pumice_model::addresses::gid_table::GidEntry;
 use pumice_model::addresses::multicast::{Attached, Detached};
 use pumice_platform::error::ResourceError;
@@ -21,7 +22,7 @@ impl Hca {
     /// # Errors
     /// The table is full.
     pub fn alloc_pd(&self) -> Result<Handle, HcaError> {
-        let made = self.core.lock().resources.alloc_pd();
+        let made = self.core.lock().resources.objects.alloc_pd();
         Ok(self.publish_after(made)?)
     }
 
@@ -30,7 +31,7 @@ impl Hca {
     /// # Errors
     /// Busy: objects belong to it.
     pub fn dealloc_pd(&self, pd: Handle) -> Result<(), HcaError> {
-        let destroyed = self.core.lock_own()?.resources.dealloc_pd(pd);
+        let destroyed = self.core.lock_own()?.resources.objects.dealloc_pd(pd);
         Ok(self.publish_after(destroyed)?)
     }
 
@@ -140,7 +141,7 @@ impl Hca {
     /// A stale handle, or not an XRC SRQ.
     pub fn srq_number(&self, srq: Handle) -> Result<u32, HcaError> {
         let engine = self.core.lock();
-        let xrc = engine.resources.srq(srq)?.xrc();
+        let xrc = engine.resources.objects.srq(srq)?.xrc();
         xrc.map(|xrc| xrc.number).ok_or_else(|| {
             HcaError::Resource(pumice_platform::error::ResourceError::invalid("the SRQ is not an XRC SRQ"))
         })
@@ -166,7 +167,7 @@ impl Hca {
 
     /// Reports whether an SRQ matches tags.
     pub fn matches_tags(&self, srq: Handle) -> bool {
-        self.core.lock().resources.matches_tags(Some(srq))
+        self.core.lock().resources.objects.matches_tags(Some(srq))
     }
 
     /// Executes an operation on the list of tags of an SRQ. Returns the handle of a buffer that it added.
@@ -184,7 +185,8 @@ impl Hca {
     pub fn create_ah(&self, pd: Handle, vector: &AddressVector) -> Result<(Handle, Arc<Path>), HcaError> {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
-        let (handle, mut path) = engine.resources.create_ah(pd, vector)?;
+        let Resources { objects, port, .. } = &mut engine.resources;
+        let (handle, mut path) = objects.create_ah(&port.ports, pd, vector)?;
         // A datagram's path has no remote queue pair number for the computation of a port. Adapters send
         // datagrams without a flow label from the first port, too.
         path.flow.source_port = source_port::from_flow_label(path.flow_label);
@@ -195,7 +197,7 @@ impl Hca {
     /// Returns the number that the device gives to an address handle, and to all others of its domain that
     /// lead to the same address. `None`: the domain or the handle was destroyed.
     pub fn ah_number(&self, ah: Handle) -> Option<u16> {
-        self.core.lock().resources.ah_number(ah)
+        self.core.lock().resources.objects.ah_number(ah)
     }
 
     /// Destroys an address handle; posted datagrams keep their path.
@@ -203,7 +205,7 @@ impl Hca {
     /// # Errors
     /// A stale handle.
     pub fn destroy_ah(&self, ah: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock_own()?.resources.destroy_ah(ah)?)
+        Ok(self.core.lock_own()?.resources.objects.destroy_ah(ah)?)
     }
 
     /// Attaches a UD queue pair to a multicast group.
@@ -213,11 +215,11 @@ impl Hca {
     pub fn attach_mcast(&self, qpn: Qpn, group: Gid) -> Result<(), HcaError> {
         let mut engine = self.core.lock();
         let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
-        let (group, attached) = engine.resources.groups.attach(group, qpn, qp_type)?;
+        let (group, attached) = engine.resources.port.groups.attach(group, qpn, qp_type)?;
         if attached == Attached::NewGroup
             && let Err(error) = engine.port.join(group.into())
         {
-            let _ = engine.resources.groups.detach(group, qpn, qp_type);
+            let _ = engine.resources.port.groups.detach(group, qpn, qp_type);
             return Err(not_joined(&error).into());
         }
         Ok(())
@@ -230,7 +232,7 @@ impl Hca {
     pub fn detach_mcast(&self, qpn: Qpn, group: Gid) -> Result<(), HcaError> {
         let mut engine = self.core.lock_own()?;
         let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
-        let (group, detached) = engine.resources.groups.detach(group, qpn, qp_type)?;
+        let (group, detached) = engine.resources.port.groups.detach(group, qpn, qp_type)?;
         if detached == Detached::GroupEmpty {
             // The membership ends with the group; an error of a network that has forgotten it does no harm.
             let _ = engine.port.leave(group.into());
@@ -249,7 +251,7 @@ impl Hca {
             let reason = "only UD queue pairs take part in multicast";
             return Err(pumice_platform::error::ResourceError::invalid(reason).into());
         }
-        engine.resources.groups.set_loopback(qpn, is_on);
+        engine.resources.port.groups.set_loopback(qpn, is_on);
         Ok(())
     }
 
@@ -260,14 +262,14 @@ impl Hca {
     pub fn change_gid(&self, entry: GidEntry, present: bool) -> Result<bool, HcaError> {
         let mut engine = self.core.lock();
         let port_num = entry.port_num;
-        let had_carrier = engine.resources.ports.require(port_num)?.has_carrier();
+        let had_carrier = engine.resources.port.ports.require(port_num)?.has_carrier();
         let changed = if present {
-            engine.resources.ports.add(entry)?
+            engine.resources.port.ports.add(entry)?
         } else {
-            engine.resources.ports.get_mut(port_num).is_some_and(|port| port.gids.remove(entry.gid))
+            engine.resources.port.ports.get_mut(port_num).is_some_and(|port| port.gids.remove(entry.gid))
         };
         if changed {
-            engine.resources.raise_gid_change(port_num, had_carrier);
+            engine.resources.port.raise_gid_change(port_num, had_carrier);
         }
         Ok(changed)
     }

@@ -62,7 +62,7 @@ impl Hca {
             return self.post_mrc_sends(engine, qpn, requests);
         };
         let depth = entry.qp.capacity().max_send_wr;
-        let polled = engine.resources.cq_common.freed_send_slots.count(qpn.value());
+        let polled = engine.resources.completions.cq_common.freed_send_slots.count(qpn.value());
         let call = if whole { PostCall::WrComplete } else { PostCall::PostSend };
         // A target has no send queue that could be full: the request itself is wrong.
         let has_queue = entry.qp.qp_type().has_send_queue();
@@ -143,7 +143,7 @@ impl Hca {
         for (position, request) in requests.iter().enumerate() {
             if let Err(error) = engine.resources.post_recv(entry.qp.context(), request) {
                 let is_long = request.sges.len() > entry.qp.capacity().max_recv_sge as usize;
-                let errno = engine.resources.failures.provider.errno_of_long_receive();
+                let errno = engine.resources.completions.failures.provider.errno_of_long_receive();
                 let error = match error {
                     ResourceError::Invalid { what } if is_long => ResourceError::Refused { what, errno },
                     error => error,

@@ -89,11 +89,11 @@ impl Hca {
             capacity: attached.capacity,
             signal_all: init.signal_all,
             has_srq: init.srq.is_some(),
-            port_mtu_bytes: engine.resources.ports.longest_mtu().bytes(),
+            port_mtu_bytes: engine.resources.port.ports.longest_mtu().bytes(),
             congestion: self.congestion.clone(),
             adaptive_timeout: self.adaptive_timeout,
         });
-        if engine.resources.matches_tags(init.srq) {
+        if engine.resources.objects.matches_tags(init.srq) {
             qp.serve_device(TAG_REQUESTS);
         }
         if let Some(own) = own.or_else(|| VendorService::plain(init.qp_type)) {

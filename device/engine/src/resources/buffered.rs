@@ -48,7 +48,7 @@ impl Resources {
     pub(super) fn release_before_event(&mut self, qp: &QpContext) {
         self.drain_stores();
         for cq in [qp.send_cq, qp.recv_cq] {
-            if let Some(entry) = self.cqs.at(cq) {
+            if let Some(entry) = self.objects.cqs.at(cq) {
                 entry.cq.release_held();
             }
         }
@@ -66,7 +66,7 @@ impl Resources {
     #[cold]
     fn release_all(&mut self) {
         self.drain_stores();
-        for (_, entry) in self.cqs.iter() {
+        for (_, entry) in self.objects.cqs.iter() {
             entry.cq.release_held();
         }
     }
@@ -91,7 +91,7 @@ impl Resources {
     pub(crate) fn expire_waits(&mut self, now_ns: u64) {
         let due_ns = self.decisions.stores.as_ref().and_then(|stores| stores.due_ns);
         if due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
-            self.batch_time.end();
+            self.listeners.batch_time.end();
             self.drain_items();
         }
         if self.decisions.has_deferred_stores() {
@@ -122,7 +122,7 @@ impl Resources {
         let Some(stores) = &mut self.decisions.stores else { return };
         for DeferredStore { target, data, .. } in take(stores) {
             // An error is ignored: memory that has been unmapped has taken its data with it.
-            let _ = target.store(&self.memory, &data, MappingCheck::ByKernel);
+            let _ = target.store(&self.objects.memory, &data, MappingCheck::ByKernel);
         }
     }
 
@@ -163,7 +163,7 @@ impl Resources {
         let mut ranges = Vec::new();
         let visit = |start, length| ranges.push(MemoryRange::new(start, length));
         // The access itself refuses what the peer may not name.
-        let _ = self.memory.for_each_remote_range(key, (address, length), Access::empty(), visit);
+        let _ = self.objects.memory.for_each_remote_range(key, (address, length), Access::empty(), visit);
         self.do_deferred(|stores| stores.deferred.take_shown(StoreEvidence::Use, key.qpn, Some(&ranges)));
     }
 
@@ -181,7 +181,7 @@ impl Resources {
                 Item::Store { target, data, .. } => {
                     // The key was valid when the packet came. If it has been removed since, so has the
                     // memory.
-                    let _ = target.store(&self.memory, &data, MappingCheck::ByKernel);
+                    let _ = target.store(&self.objects.memory, &data, MappingCheck::ByKernel);
                 }
                 Item::Completion { qp, made } => self.complete_now(&qp, &made),
                 Item::Pause => {}
@@ -201,12 +201,12 @@ impl Resources {
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
         if data.is_empty() {
-            return target.store(&self.memory, data, check);
+            return target.store(&self.objects.memory, data, check);
         }
-        let ranges = target.ranges(&self.memory, data.len())?;
+        let ranges = target.ranges(&self.objects.memory, data.len())?;
         let source = self.source_of(target);
         self.store_before_store(source, &ranges);
-        let memory = &self.memory;
+        let memory = &self.objects.memory;
         let Some(stores) = &mut self.decisions.stores else { return target.store(memory, data, check) };
         let sure = check == MappingCheck::Assumed && target.stays_mapped(memory);
         let cut = source.filter(|_| sure).and_then(|source| Some((source, stores.cut(source, data.len())?)));
@@ -234,9 +234,9 @@ impl Resources {
         let stores = self.decisions.stores.as_ref()?;
         let QpContext { qpn, ordinal, out_of_order, .. } = stores.current?;
         let (is_write, relaxed) = match target {
-            Target::Remote { key, .. } => (true, self.memory.has_relaxed_order(key.rkey)),
+            Target::Remote { key, .. } => (true, self.objects.memory.has_relaxed_order(key.rkey)),
             Target::Local { sges, .. } => {
-                (false, sges.iter().any(|sge| self.memory.has_relaxed_order(sge.lkey)))
+                (false, sges.iter().any(|sge| self.objects.memory.has_relaxed_order(sge.lkey)))
             }
         };
         Some(StoreSource { qpn, ordinal, is_write, order: stores.order_of(out_of_order, relaxed) })
@@ -265,7 +265,7 @@ impl Resources {
     #[cold]
     pub(super) fn drain_before_gather(&mut self, pd: u32, sges: &[Sge], offset: u64, length: usize) {
         let Some(stores) = &self.decisions.stores else { return };
-        let ranges = local_ranges(&self.memory, pd, sges, offset, length as u64, false);
+        let ranges = local_ranges(&self.objects.memory, pd, sges, offset, length as u64, false);
         let Ok(ranges) = ranges else { return };
         if stores.overlaps(&ranges) {
             self.drain_stores();

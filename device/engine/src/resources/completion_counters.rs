@@ -21,7 +21,7 @@ impl Resources {
         counter: Arc<CompletionCounter>,
         operations: u32,
     ) -> Result<(), ResourceError> {
-        let Some(attachment) = self.attachment_mut(qpn) else {
+        let Some(attachment) = self.objects.attachment_mut(qpn) else {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         };
         if attachment.counters.iter().any(|attached| attached.operations & operations != 0) {
@@ -31,7 +31,7 @@ impl Resources {
             )));
         }
         attachment.counters.push(AttachedCounter { counter, operations });
-        self.counts_completions = true;
+        self.completions.counts_completions = true;
         Ok(())
     }
 
@@ -40,7 +40,7 @@ impl Resources {
     pub(super) fn count_ended(&mut self, qp: &QpContext, operation: CountedOperation, succeeded: bool) {
         // Who reads the number finds the data.
         self.drain_stores();
-        let Some(attachment) = self.attachment(qp.qpn) else { return };
+        let Some(attachment) = self.objects.attachment(qp.qpn) else { return };
         let counts = |attached: &&AttachedCounter| attached.operations & operation.bit() != 0;
         attachment.counters.iter().filter(counts).for_each(|attached| attached.counter.count(succeeded));
     }

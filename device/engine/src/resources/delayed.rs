@@ -16,7 +16,7 @@ impl Resources {
     /// Decides how an executed work request ends; `None`: with success.
     #[cold]
     pub(super) fn judge(&mut self, qp: &QpContext, ended: &Ended) -> Option<WcStatus> {
-        self.decisions.work(qp, ended, &self.events)
+        self.decisions.work(qp, ended, &self.listeners.subscribers)
     }
 
     /// Delays a completion, if that was decided or an earlier one is delayed; else returns it.
@@ -33,7 +33,7 @@ impl Resources {
         }
         while let Some(cq) = self.decisions.delayed.pop_event(now_ns) {
             // A queue that has been destroyed has no events.
-            if let Some(entry) = self.cqs.at(cq) {
+            if let Some(entry) = self.objects.cqs.at(cq) {
                 entry.cq.fire_due(now_ns);
             }
         }
@@ -65,7 +65,7 @@ impl Resources {
 
     fn complete_delayed(&mut self, one: DelayedCompletion) {
         // The completion is made now, and not when the packets came that were handled last.
-        self.batch_time.end();
+        self.listeners.batch_time.end();
         self.complete_in_turn(&one.qp, one.made);
     }
 }

@@ -27,14 +27,14 @@ impl Resources {
         {
             self.drain_before_gather(qp.pd, sges, 0, length_bytes as usize);
         }
-        let Resources { ethernet, memory, .. } = self;
+        let Resources { ethernet, objects, .. } = self;
         let Some(ethernet) = ethernet else { return Ok(()) };
         let room = ethernet.begin(length_bytes as usize).ok_or(FrameError::Length)?;
         match data {
             FrameData::Inline(bytes) if bytes.len() == room.len() => room.copy_from_slice(bytes),
             FrameData::Inline(_) => return Err(FrameError::Length),
             FrameData::Buffers(sges) => {
-                memory.gather(qp.pd, sges, 0, room, check).map_err(FrameError::Memory)?;
+                objects.memory.gather(qp.pd, sges, 0, room, check).map_err(FrameError::Memory)?;
             }
         }
         if ethernet.send(qp.qpn) { Ok(()) } else { Err(FrameError::Length) }

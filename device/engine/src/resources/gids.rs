@@ -8,9 +8,9 @@ use pumice_transport::qp::Arrival;
 use pumice_transport::types::{AsyncEventType, Gid};
 use pumice_transport::wire::{Packet, Qpn};
 
-use super::tables::Resources;
+use super::tables::{PortState, Resources};
 
-impl Resources {
+impl PortState {
     /// Replaces the addresses of the ports, each at the port that it names, and raises GID_CHANGE of each
     /// port whose addresses changed. Returns whether any did.
     pub fn set_gids(&mut self, entries: Vec<GidEntry>) -> bool {
@@ -49,31 +49,6 @@ impl Resources {
         changed
     }
 
-    /// Records the port of a queue pair, so that its events are counted there, too.
-    pub(crate) fn put_at_port(&mut self, qpn: Qpn, port_num: u8) {
-        let counters =
-            usize::from(port_num).checked_sub(1).and_then(|index| self.port_counters.get(index)).cloned();
-        if let Some(attachment) = self.attachment_mut(qpn) {
-            attachment.port_counters = counters;
-        }
-    }
-
-    /// Reports whether a packet comes to an address of a port, and drops it if not: it is for a queue pair of
-    /// another port.
-    #[cold]
-    pub(crate) fn is_addressed_to_port(
-        &mut self,
-        port_num: u8,
-        arrival: &Arrival<'_>,
-        packet: &Packet<'_>,
-    ) -> bool {
-        let comes = self.ports.number_of(arrival.flow.destination) == Some(port_num);
-        if !comes {
-            self.drop_packet(Counter::RxWrongAddress, arrival.flow.source, Some(packet));
-        }
-        comes
-    }
-
     /// Raises GID_CHANGE of a port; before it PORT_ERR if the last address that had a carrier has gone, after
     /// it PORT_ACTIVE if there was none.
     pub(crate) fn raise_gid_change(&self, port_num: u8, had_carrier: bool) {
@@ -102,6 +77,35 @@ impl Resources {
     }
 }
 
+impl Resources {
+    /// Records the port of a queue pair, so that its events are counted there, too.
+    pub(crate) fn put_at_port(&mut self, qpn: Qpn, port_num: u8) {
+        let counters = usize::from(port_num)
+            .checked_sub(1)
+            .and_then(|index| self.port.port_counters.get(index))
+            .cloned();
+        if let Some(attachment) = self.objects.attachment_mut(qpn) {
+            attachment.port_counters = counters;
+        }
+    }
+
+    /// Reports whether a packet comes to an address of a port, and drops it if not: it is for a queue pair of
+    /// another port.
+    #[cold]
+    pub(crate) fn is_addressed_to_port(
+        &mut self,
+        port_num: u8,
+        arrival: &Arrival<'_>,
+        packet: &Packet<'_>,
+    ) -> bool {
+        let comes = self.port.ports.number_of(arrival.flow.destination) == Some(port_num);
+        if !comes {
+            self.drop_packet(Counter::RxWrongAddress, arrival.flow.source, Some(packet));
+        }
+        comes
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use pumice_model::addresses::pkey_table::PkeyTable;
@@ -115,25 +119,25 @@ mod tests {
         let mut resources = Resources::new(Limits::default()).unwrap();
         let entry = |ip: &str| GidEntry::new(ip.parse().unwrap(), "eth0", 2, Mtu::Mtu1024);
         let events = |resources: &Resources| -> Vec<AsyncEventType> {
-            std::iter::from_fn(|| resources.async_events.try_event().map(|event| event.event)).collect()
+            std::iter::from_fn(|| resources.port.async_events.try_event().map(|event| event.event)).collect()
         };
         use AsyncEventType::{GidChange, PortActive, PortErr};
         let three = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(entry);
-        assert!(resources.set_gids(three.to_vec()));
+        assert!(resources.port.set_gids(three.to_vec()));
         assert_eq!(events(&resources), [GidChange, PortActive]);
         assert!(
-            !resources.set_gids(three.iter().rev().cloned().collect()),
+            !resources.port.set_gids(three.iter().rev().cloned().collect()),
             "the order of the list means nothing"
         );
         assert_eq!(events(&resources), []);
         let next = [three[2].clone(), entry("10.0.0.4"), entry("10.0.0.5")];
-        assert!(resources.set_gids(next.to_vec()));
+        assert!(resources.port.set_gids(next.to_vec()));
         assert_eq!(events(&resources), [GidChange], "two gone and two new: one event");
         let entries: Vec<_> =
-            resources.ports.entries().map(|(index, entry)| (index, entry.ip.to_string())).collect();
+            resources.port.ports.entries().map(|(index, entry)| (index, entry.ip.to_string())).collect();
         let expected = [(0, "10.0.0.4"), (1, "10.0.0.5"), (2, "10.0.0.3")];
         assert_eq!(entries, expected.map(|(index, ip)| (index, ip.to_owned())));
-        assert!(resources.set_gids(Vec::new()));
+        assert!(resources.port.set_gids(Vec::new()));
         assert_eq!(events(&resources), [PortErr, GidChange]);
     }
 
@@ -144,21 +148,22 @@ mod tests {
             |carrier, mtu| vec![GidEntry { carrier, ..GidEntry::new([10, 0, 0, 1].into(), "eth0", 2, mtu) }];
         let state = |resources: &Resources| {
             let events: Vec<_> =
-                std::iter::from_fn(|| resources.async_events.try_event().map(|event| event.event)).collect();
-            let port = resources.ports.get(1).unwrap();
+                std::iter::from_fn(|| resources.port.async_events.try_event().map(|event| event.event))
+                    .collect();
+            let port = resources.port.ports.get(1).unwrap();
             (events, port.is_active(), port.active_mtu())
         };
         use AsyncEventType::{GidChange, PortActive, PortErr};
-        assert!(resources.set_gids(entry(true, Mtu::Mtu1024)));
+        assert!(resources.port.set_gids(entry(true, Mtu::Mtu1024)));
         assert_eq!(state(&resources), (vec![GidChange, PortActive], true, Mtu::Mtu1024));
-        assert!(!resources.set_gids(entry(false, Mtu::Mtu1024)), "no GID changes");
+        assert!(!resources.port.set_gids(entry(false, Mtu::Mtu1024)), "no GID changes");
         assert_eq!(state(&resources), (vec![PortErr], false, Mtu::Mtu1024));
-        assert!(!resources.set_gids(entry(false, Mtu::Mtu4096)));
+        assert!(!resources.port.set_gids(entry(false, Mtu::Mtu4096)));
         assert_eq!(state(&resources), (vec![], false, Mtu::Mtu4096));
-        assert!(!resources.set_gids(entry(true, Mtu::Mtu4096)));
+        assert!(!resources.port.set_gids(entry(true, Mtu::Mtu4096)));
         assert_eq!(state(&resources), (vec![PortActive], true, Mtu::Mtu4096));
-        resources.ports.get_mut(1).unwrap().choose_mtu(Some(Mtu::Mtu512));
-        resources.set_gids(entry(true, Mtu::Mtu1024));
+        resources.port.ports.get_mut(1).unwrap().choose_mtu(Some(Mtu::Mtu512));
+        resources.port.set_gids(entry(true, Mtu::Mtu1024));
         assert_eq!(state(&resources), (vec![], true, Mtu::Mtu512), "one that was chosen stays");
     }
 
@@ -166,20 +171,20 @@ mod tests {
     fn what_happens_to_a_port_is_told_of_that_port() {
         let mut resources = Resources::new(Limits::default()).unwrap();
         let second = DevicePort::new(PkeyTable::new(&[], 1), Mtu::Mtu1024);
-        resources.ports.push(second);
+        resources.port.ports.push(second);
         let entry = |last: u8, port_num| {
             GidEntry::new([127, 0, 0, last].into(), "lo", 1, Mtu::Mtu1024).at_port(port_num)
         };
         let events = |resources: &Resources| -> Vec<(AsyncEventType, AsyncElement)> {
-            let next = || resources.async_events.try_event().map(|event| (event.event, event.element));
+            let next = || resources.port.async_events.try_event().map(|event| (event.event, event.element));
             std::iter::from_fn(next).collect()
         };
         use AsyncEventType::{GidChange, PortActive, PortErr};
         let [first, second] = [1, 2].map(AsyncElement::Port);
-        assert!(resources.set_gids(vec![entry(1, 1), entry(2, 2)]));
+        assert!(resources.port.set_gids(vec![entry(1, 1), entry(2, 2)]));
         let begun = [(GidChange, first), (PortActive, first), (GidChange, second), (PortActive, second)];
         assert_eq!(events(&resources), begun);
-        assert!(resources.set_gids(vec![entry(1, 1)]));
+        assert!(resources.port.set_gids(vec![entry(1, 1)]));
         assert_eq!(events(&resources), [(PortErr, second), (GidChange, second)]);
     }
 }

@@ -60,7 +60,7 @@ impl Host for DeviceHost<'_> {
         if self.has_any_stores() {
             self.drain_before_gather(pd, sges, offset, out.len());
         }
-        self.memory.gather(pd, sges, offset, out, self.check)
+        self.objects.memory.gather(pd, sges, offset, out, self.check)
     }
 
     #[inline]
@@ -69,12 +69,12 @@ impl Host for DeviceHost<'_> {
             let (target, check) = (Target::Local { pd, sges: Cow::Borrowed(sges), offset }, self.check);
             return self.store_buffered(&target, data, check);
         }
-        self.memory.scatter(pd, sges, offset, data, self.check)
+        self.objects.memory.scatter(pd, sges, offset, data, self.check)
     }
 
     #[cold]
     fn find_fault(&mut self, pd: u32, sges: &[Sge], stores: bool) -> Option<MemoryFault> {
-        self.memory.find_fault(pd, sges, stores)
+        self.objects.memory.find_fault(pd, sges, stores)
     }
 
     #[inline]
@@ -85,7 +85,7 @@ impl Host for DeviceHost<'_> {
         length_bytes: u64,
         access: Access,
     ) -> Result<(), MemoryError> {
-        self.memory.check_remote(key, address, length_bytes, access)
+        self.objects.memory.check_remote(key, address, length_bytes, access)
     }
 
     #[inline]
@@ -94,7 +94,7 @@ impl Host for DeviceHost<'_> {
             let check = self.check;
             return self.store_buffered(&Target::Remote { key, address }, data, check);
         }
-        self.memory.remote_write(key, address, data, self.check)
+        self.objects.memory.remote_write(key, address, data, self.check)
     }
 
     #[inline]
@@ -102,7 +102,7 @@ impl Host for DeviceHost<'_> {
         if self.has_any_stores() {
             self.store_before_answer(key, address, out.len() as u64);
         }
-        self.memory.remote_read(key, address, out, self.check)
+        self.objects.memory.remote_read(key, address, out, self.check)
     }
 
     fn remote_atomic(
@@ -114,7 +114,7 @@ impl Host for DeviceHost<'_> {
         if self.has_any_stores() {
             self.store_before_answer(key, address, 8);
         }
-        self.memory.remote_atomic(key, address, operation)
+        self.objects.memory.remote_atomic(key, address, operation)
     }
 
     fn remote_flush(
@@ -126,45 +126,45 @@ impl Host for DeviceHost<'_> {
         if self.has_any_stores() {
             self.store_before_answer(key, 0, 0);
         }
-        self.memory.remote_flush(key, range, access)
+        self.objects.memory.remote_flush(key, range, access)
     }
 
     fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
         self.drain_stores();
-        self.memory.invalidate(key, false)
+        self.objects.memory.invalidate(key, false)
     }
 
     fn invalidate_for_peer(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
         self.drain_stores();
-        self.memory.invalidate(key, true)
+        self.objects.memory.invalidate(key, true)
     }
 
     #[cold]
     fn configure_key(&mut self, qp: &QpContext, to: &KeyConfiguration) -> Result<(), MemoryError> {
         self.drain_stores();
-        self.memory.configure_key(qp.pd, to)
+        self.objects.memory.configure_key(qp.pd, to)
     }
 
     #[cold]
     fn key_posted(&mut self, pd: u32, to: &KeyConfiguration) {
-        self.memory.key_posted(pd, to);
+        self.objects.memory.key_posted(pd, to);
     }
 
     #[inline]
     fn wire_bytes(&mut self, sges: &[Sge]) -> Option<u64> {
-        let memory = &self.memory;
+        let memory = &self.objects.memory;
         memory.has_signatures().then(|| sges.iter().map(|sge| memory.wire_bytes_of(sge, true)).sum())
     }
 
     #[cold]
     fn has_bad_signature(&mut self, sges: &[Sge]) -> bool {
-        let memory = &self.memory;
+        let memory = &self.objects.memory;
         memory.has_signatures() && sges.iter().any(|sge| memory.has_signature_error(sge.lkey))
     }
 
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError> {
         self.drain_stores();
-        self.memory.bind_window(qp.pd, qp.qpn, bind)
+        self.objects.memory.bind_window(qp.pd, qp.qpn, bind)
     }
 
     #[cold]
@@ -184,7 +184,7 @@ impl Host for DeviceHost<'_> {
             None => qp.recv_queue,
         };
         let other = self.choose_receive(qp, slot);
-        let taken = match self.receives.at_mut(slot).ok_or(NoRecv::Empty)? {
+        let taken = match self.objects.receives.at_mut(slot).ok_or(NoRecv::Empty)? {
             Receives::Own(queue) => {
                 if let Some(index) = other.filter(|index| *index > 0) {
                     queue.bring_forward(index);
@@ -202,7 +202,7 @@ impl Host for DeviceHost<'_> {
                 self.take_shared(slot, into)
             }
         };
-        let memory = &self.memory;
+        let memory = &self.objects.memory;
         if memory.has_signatures() {
             into.length_bytes = into.sges.iter().map(|sge| memory.wire_bytes_of(sge, false)).sum();
         }
@@ -225,11 +225,11 @@ impl Host for DeviceHost<'_> {
     }
 
     fn address_handle(&mut self, pd: u32, peer: IpAddr) -> Option<u16> {
-        self.ah_number_to(pd, peer)
+        self.objects.ah_number_to(pd, peer)
     }
 
     fn flush_recv_queue(&mut self, qp: &QpContext) {
-        while let Some(Receives::Own(queue)) = self.receives.at_mut(qp.recv_queue) {
+        while let Some(Receives::Own(queue)) = self.objects.receives.at_mut(qp.recv_queue) {
             //= statement:30
             //| The receive requests of a failed queue pair are flushed in order.
             let Some(wr_id) = queue.take_id() else { break };
@@ -268,7 +268,7 @@ impl Host for DeviceHost<'_> {
 
     #[inline]
     fn counts(&self) -> bool {
-        self.counts_completions
+        self.completions.counts_completions
     }
 
     fn ended(&mut self, qp: &QpContext, operation: CountedOperation, succeeded: bool) {
@@ -310,8 +310,8 @@ impl Host for DeviceHost<'_> {
     }
 
     fn fate(&mut self, qp: &QpContext, departure: &OutgoingPacket<'_>) -> Fate {
-        let Resources { decisions, events, .. } = &mut *self.resources;
-        decisions.packet(qp, departure, events)
+        let Resources { decisions, listeners, .. } = &mut *self.resources;
+        decisions.packet(qp, departure, &listeners.subscribers)
     }
 }
 
@@ -323,7 +323,7 @@ impl Resources {
         if !self.is_shuffled() {
             return false;
         }
-        if self.memory.has_signatures() {
+        if self.objects.memory.has_signatures() {
             self.drain_stores();
             return false;
         }
@@ -336,7 +336,7 @@ impl Resources {
         if !self.is_shuffled() || !qp.out_of_order {
             return None;
         }
-        let Some(Receives::Own(queue)) = self.receives.at_mut(slot) else { return None };
+        let Some(Receives::Own(queue)) = self.objects.receives.at_mut(slot) else { return None };
         let posted = queue.len();
         Some(self.receive_to_take(qp, posted))
     }
@@ -344,19 +344,19 @@ impl Resources {
     /// Reports whether anything subscribes to events of this topic.
     #[inline]
     pub(crate) fn listens(&self, topic: Topic) -> bool {
-        self.topics.intersects(Topics::from_bits_retain(topic.bit()))
+        self.listeners.topics.intersects(Topics::from_bits_retain(topic.bit()))
     }
 
     /// Reports whether anything subscribes to events of one of these topics.
     #[inline]
     pub(crate) fn listens_to_any(&self, topics: Topics) -> bool {
-        self.topics.intersects(topics)
+        self.listeners.topics.intersects(topics)
     }
 
     /// Reports whether a queue pair ever had a completion counter.
     #[inline]
     pub(crate) fn counts_completions(&self) -> bool {
-        self.counts_completions
+        self.completions.counts_completions
     }
 
     /// Emits an event of a queue pair, and counts it.
@@ -364,10 +364,10 @@ impl Resources {
     pub(crate) fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>) {
         if let Some((counter, amount)) = event.counter() {
             self.count(counter, amount);
-            self.note(qp.qpn, counter, amount);
+            self.objects.note(qp.qpn, counter, amount);
         }
         if let QpEvent::Logged(cause) = event {
-            self.note_error(qp.qpn, cause);
+            self.objects.note_error(qp.qpn, cause);
         }
         let topic = event.topic();
         if self.listens(topic) {
@@ -380,8 +380,8 @@ impl Resources {
     #[inline(never)]
     pub(crate) fn emit_uncounted(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
         // The usual case is handled without another call, for which registers would have to be saved.
-        if let Some(subscriber) = self.events.single_subscriber(topic)
-            && let Some(at_ns) = self.batch_time.shared(topic)
+        if let Some(subscriber) = self.listeners.subscribers.single_subscriber(topic)
+            && let Some(at_ns) = self.listeners.batch_time.shared(topic)
         {
             subscriber.on_event(at_ns, &Event::Qp { qp, event });
         } else {
@@ -392,8 +392,12 @@ impl Resources {
     #[cold]
     #[inline(never)]
     fn emit_to_subscribers(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
-        let at_ns = self.batch_time.of(topic, || self.events.now_ns());
-        if !self.events.deliver(at_ns, Topics::from_bits_retain(topic.bit()), &Event::Qp { qp, event }) {
+        let at_ns = self.listeners.batch_time.of(topic, || self.listeners.subscribers.now_ns());
+        if !self.listeners.subscribers.deliver(
+            at_ns,
+            Topics::from_bits_retain(topic.bit()),
+            &Event::Qp { qp, event },
+        ) {
             // A subscriber has left, for which it takes no lock of the engine.
             self.follow_subscribers();
         }
@@ -414,13 +418,13 @@ impl Resources {
             let bth = packet.bth();
             (bth.destination, bth.opcode, bth.psn)
         };
-        self.events.emit(&Event::PacketDropped { reason, source, packet: packet.map(known) });
+        self.listeners.subscribers.emit(&Event::PacketDropped { reason, source, packet: packet.map(known) });
     }
 
     /// Adds to a counter what no queue pair's event counts.
     #[inline]
     pub(crate) fn count(&mut self, counter: Counter, amount: u64) {
-        self.counters.add_under_lock(counter, amount);
+        self.port.counters.add_under_lock(counter, amount);
     }
 
     #[inline]
@@ -428,7 +432,7 @@ impl Resources {
         if made.completion.status != WcStatus::Success {
             self.number_failure(&mut made);
         }
-        if self.counts_completions && made.completion.opcode.is_recv() {
+        if self.completions.counts_completions && made.completion.opcode.is_recv() {
             self.count_ended(qp, CountedOperation::Receive, made.completion.status == WcStatus::Success);
         }
         if self.decisions.delays() {
@@ -443,7 +447,8 @@ impl Resources {
     fn number_failure(&self, made: &mut PendingCompletion) {
         let completion = &mut made.completion;
         if completion.vendor_err == 0 {
-            completion.vendor_err = self.failures.vendor_err(completion.status, completion.opcode.is_recv());
+            completion.vendor_err =
+                self.completions.failures.vendor_err(completion.status, completion.opcode.is_recv());
         }
     }
 
@@ -468,8 +473,8 @@ impl Resources {
         if self.listens(Topic::Completions) {
             self.emit_uncounted(qp, Topic::Completions, &QpEvent::Completed { completion, cq, released });
         }
-        let Some(entry) = self.cqs.at(cq) else { return self.device_request_ended(qp, completion) };
-        self.new_completions = true;
+        let Some(entry) = self.objects.cqs.at(cq) else { return self.device_request_ended(qp, completion) };
+        self.completions.new_completions = true;
         match entry.cq.push_of(qp.ordinal, *completion, released, solicited) {
             CqPushOutcome::Stored => {}
             CqPushOutcome::Overwrote => {
@@ -487,26 +492,26 @@ impl Resources {
     /// Returns the index of the XRC SRQ with this number, if it is of the queue pair's XRC domain.
     fn xrc_srq_index(&self, qp: &QpContext, number: u32) -> Result<u32, NoRecv> {
         let index = (number & 0xffff).wrapping_sub(1);
-        let slot = *self.xrc_srqs.at(index).ok_or(NoRecv::NoSuchSrq)?;
+        let slot = *self.objects.xrc_srqs.at(index).ok_or(NoRecv::NoSuchSrq)?;
         let xrc = self.shared(slot).and_then(Srq::xrc).ok_or(NoRecv::NoSuchSrq)?;
         if xrc.number == number && xrc.xrcd == qp.xrcd { Ok(slot) } else { Err(NoRecv::NoSuchSrq) }
     }
 
     /// Takes the oldest request of a shared receive queue.
     pub(super) fn take_shared(&mut self, slot: u32, into: &mut RecvWqe) -> SrqTake {
-        let Some(Receives::Shared(srq)) = self.receives.at_mut(slot) else { return SrqTake::Empty };
+        let Some(Receives::Shared(srq)) = self.objects.receives.at_mut(slot) else { return SrqTake::Empty };
         let taken = srq.take(into);
         //= statement:44
         //| SRQ_LIMIT_REACHED tells that the limit was crossed.
         if taken == SrqTake::BelowLimit {
             let element = AsyncElement::Srq { cookie: srq.cookie() };
-            self.async_events.raise_for(AsyncEventType::SrqLimitReached, element, srq.account());
+            self.port.async_events.raise_for(AsyncEventType::SrqLimitReached, element, srq.account());
         }
         taken
     }
 
     pub(super) fn shared(&self, slot: u32) -> Option<&Srq> {
-        match self.receives.at(slot)? {
+        match self.objects.receives.at(slot)? {
             Receives::Shared(srq) => Some(srq),
             Receives::Own(_) => None,
         }

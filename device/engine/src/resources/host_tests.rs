@@ -35,7 +35,7 @@ fn device() -> Device {
 
 fn device_with(events: Subscribers) -> Device {
     let mut resources = Resources::with_subscribers(Limits::default(), Arc::new(events)).unwrap();
-    let pd = resources.alloc_pd().unwrap();
+    let pd = resources.objects.alloc_pd().unwrap();
     Device { resources, pd, next_qpn: 0x11 }
 }
 
@@ -69,7 +69,7 @@ impl Device {
 
     fn events(&self) -> Vec<(AsyncEventType, AsyncElement)> {
         let next = || {
-            let event = self.resources.async_events.try_event()?;
+            let event = self.resources.port.async_events.try_event()?;
             let seen = (event.event, event.element);
             event.ack();
             Some(seen)
@@ -111,7 +111,7 @@ fn an_overrun_ruins_every_queue_pair_of_the_queue_once() {
         QpFailure { qpn: qp.qpn, cause: Cause::CqOverrun { cq, depth: 1, completes } }
     };
     let expected = [fault(&first, CqUse::Sends), fault(&second, CqUse::Receives)];
-    assert_eq!(std::mem::take(&mut device.resources.qp_failures), expected);
+    assert_eq!(std::mem::take(&mut device.resources.completions.qp_failures), expected);
     assert_eq!(polled(&small), [(1, WcStatus::Success)]);
 
     // The other completion queue still takes flushed requests.
@@ -120,13 +120,13 @@ fn an_overrun_ruins_every_queue_pair_of_the_queue_once() {
     assert_eq!(polled(&large), [(9, WcStatus::WrFlushErr)]);
     device.host().complete_send(&third, completion(&third, 7), 1);
     assert_eq!(polled(&large), [(7, WcStatus::Success)]);
-    assert_eq!((device.events(), device.resources.qp_failures.len()), (vec![], 0));
+    assert_eq!((device.events(), device.resources.completions.qp_failures.len()), (vec![], 0));
 
     // A queue pair that is attached later is failed at its first completion.
     let late = device.qp(QpType::Rc, small.handle(), large.handle(), None);
     device.host().complete_send(&late, completion(&late, 1), 1);
     assert_eq!(
-        (device.events(), &device.resources.qp_failures[..]),
+        (device.events(), &device.resources.completions.qp_failures[..]),
         (vec![ruined(&late)], &[fault(&late, CqUse::Sends)][..])
     );
 }
@@ -140,11 +140,11 @@ fn destroying_or_resetting_a_queue_pair_removes_its_completions_and_their_count(
     device.resources.post_recv(&qp, &RecvRequest { wr_id: 8, sges: &[] }).unwrap();
     device.host().complete_send(&qp, completion(&qp, 1), 2);
     assert_eq!(polled(&cq).len(), 1);
-    assert_eq!(device.resources.cq_common.freed_send_slots.count(qp.qpn.value()), 2);
+    assert_eq!(device.resources.completions.cq_common.freed_send_slots.count(qp.qpn.value()), 2);
     device.host().complete_send(&qp, completion(&qp, 2), 1);
     device.host().complete_send(&other, completion(&other, 3), 1);
     device.resources.reset_qp(qp.qpn);
-    assert_eq!(device.resources.cq_common.freed_send_slots.count(qp.qpn.value()), 0);
+    assert_eq!(device.resources.completions.cq_common.freed_send_slots.count(qp.qpn.value()), 0);
     assert_eq!(device.host().take_recv(&qp, None, &mut RecvWqe::default()), Err(NoRecv::Empty));
     device.host().complete_send(&qp, completion(&qp, 4), 1);
     device.resources.detach_qp(qp.qpn).unwrap();
@@ -155,7 +155,7 @@ fn destroying_or_resetting_a_queue_pair_removes_its_completions_and_their_count(
 fn receives_come_from_the_queue_or_the_srq_with_their_domain_and_queue() {
     let mut device = device();
     let cq = device.cq(16);
-    let srq_pd = device.resources.alloc_pd().unwrap();
+    let srq_pd = device.resources.objects.alloc_pd().unwrap();
     let setup = SrqSetup { pd: srq_pd, max_wr: 4, max_sge: 1, cookie: 44, xrc: None, tags: None };
     let srq = device.resources.create_srq(&setup).unwrap();
     let own = device.qp(QpType::Ud, cq.handle(), cq.handle(), None);
@@ -174,7 +174,7 @@ fn receives_come_from_the_queue_or_the_srq_with_their_domain_and_queue() {
     assert_eq!(device.host().take_recv(&sharing, None, &mut wqe), Err(NoRecv::Empty));
     device.resources.post_srq_recv(srq, &RecvRequest { wr_id: 3, sges: &[] }).unwrap();
     device.host().flush_recv_queue(&sharing);
-    assert_eq!(device.resources.srq(srq).unwrap().len(), 1, "an SRQ is not flushed");
+    assert_eq!(device.resources.objects.srq(srq).unwrap().len(), 1, "an SRQ is not flushed");
     assert!(cq.is_empty());
 }
 
@@ -187,7 +187,7 @@ fn an_xrc_target_finds_the_srqs_of_its_domain_by_number() {
         let xrc = Some((xrcd, cq.handle()));
         let setup = SrqSetup { pd: device.pd, max_wr: 4, max_sge: 1, cookie: 0, xrc, tags: None };
         let srq = device.resources.create_srq(&setup).unwrap();
-        (xrcd, srq, device.resources.srq(srq).unwrap().xrc().unwrap().number)
+        (xrcd, srq, device.resources.objects.srq(srq).unwrap().xrc().unwrap().number)
     };
     let (xrcd, srq_handle, number) = srq(&mut device);
     let (_, _, foreign) = srq(&mut device);
@@ -304,7 +304,7 @@ fn memory_counters_and_the_log_pass_through() {
     assert_eq!(word.load(Ordering::Relaxed), 9);
 
     resources.count(Counter::RxPackets, 3);
-    assert_eq!(resources.counters.value(Counter::RxPackets), 3);
+    assert_eq!(resources.port.counters.value(Counter::RxPackets), 3);
 
     let cause = Cause::MessageDropped {
         psn: Psn::new(1),

@@ -7,10 +7,10 @@ use pumice_transport::host::Counter;
 use pumice_transport::types::{Access, Cause};
 use pumice_transport::wire::Qpn;
 
-use super::tables::{Receives, Resources};
+use super::tables::{ObjectTables, Receives};
 use super::tally::QpTally;
 
-impl Resources {
+impl ObjectTables {
     /// Returns the completion queues from a number on.
     pub(crate) fn cqs_from(&self, number: u32) -> impl Iterator<Item = CqView> {
         let view = |(handle, entry): (pumice_platform::table::Handle, &super::tables::CqEntry)| CqView {
@@ -67,7 +67,7 @@ impl Resources {
     }
 }
 
-impl Resources {
+impl ObjectTables {
     /// Counts for a queue pair what the device has counted.
     #[cold]
     pub(super) fn note(&mut self, qpn: Qpn, counter: Counter, amount: u64) {

@@ -31,8 +31,8 @@ impl Resources {
     ) -> Result<RegionKeys, ResourceError> {
         self.registers(pd)?;
         // SAFETY: the caller vouches for the range.
-        let keys = unsafe { self.memory.register(pd.index, address, length, iova, access) }?;
-        self.use_pd(pd);
+        let keys = unsafe { self.objects.memory.register(pd.index, address, length, iova, access) }?;
+        self.objects.use_pd(pd);
         self.emit_registered(&keys);
         Ok(keys)
     }
@@ -51,16 +51,16 @@ impl Resources {
         change: RegionChange,
     ) -> Result<RegionKeys, ResourceError> {
         if let Some(pd) = pd {
-            self.pds.require(pd)?;
+            self.objects.pds.require(pd)?;
         }
         self.drain_stores();
-        let old_pd = self.memory.region(region)?.pd;
+        let old_pd = self.objects.memory.region(region)?.pd;
         let change = RegionChange { pd: pd.map(|pd| pd.index), ..change };
         // SAFETY: the caller vouches for the range.
-        let keys = unsafe { self.memory.rereg(region, change) }?;
+        let keys = unsafe { self.objects.memory.rereg(region, change) }?;
         if let Some(pd) = pd {
-            self.use_pd(pd);
-            self.release_pd(old_pd);
+            self.objects.use_pd(pd);
+            self.objects.release_pd(old_pd);
         }
         self.emit_registered(&keys);
         Ok(keys)
@@ -72,7 +72,7 @@ impl Resources {
     /// # Errors
     /// `Invalid`: a stale handle.
     pub fn set_region_of_files(&mut self, region: Handle) -> Result<(), ResourceError> {
-        self.memory.set_of_files(region)
+        self.objects.memory.set_of_files(region)
     }
 
     /// Ends a registration.
@@ -81,31 +81,31 @@ impl Resources {
     /// `Busy`: windows are bound to the region. `Invalid`: a stale handle.
     pub fn deregister_region(&mut self, region: Handle) -> Result<(), ResourceError> {
         self.drain_stores();
-        let RegionKeys { lkey, rkey, .. } = self.memory.keys_of(region);
-        let info = self.memory.deregister(region)?;
-        self.release_pd(info.pd);
-        self.events.emit(&Event::RegionDeregistered { lkey, rkey });
+        let RegionKeys { lkey, rkey, .. } = self.objects.memory.keys_of(region);
+        let info = self.objects.memory.deregister(region)?;
+        self.objects.release_pd(info.pd);
+        self.listeners.subscribers.emit(&Event::RegionDeregistered { lkey, rkey });
         Ok(())
     }
 
     /// Prepares a registration in a domain: who listens to registrations can tell the two keys of a region
     /// apart, and say which one a program took for the other.
     fn registers(&mut self, pd: Handle) -> Result<(), ResourceError> {
-        self.pds.require(pd)?;
-        self.memory.set_keys_apart(self.events.listen(Topics::REGIONS));
+        self.objects.pds.require(pd)?;
+        self.objects.memory.set_keys_apart(self.listeners.subscribers.listen(Topics::REGIONS));
         Ok(())
     }
 
     /// Emits an event for memory that was registered.
     fn emit_registered(&self, keys: &RegionKeys) {
-        if !self.events.listen(Topics::REGIONS) {
+        if !self.listeners.subscribers.listen(Topics::REGIONS) {
             return;
         }
-        if let Ok(region) = self.memory.region(keys.handle) {
+        if let Ok(region) = self.objects.memory.region(keys.handle) {
             let RegionInfo { address, length, iova, stays_mapped, access, .. } = region;
             let RegionKeys { lkey, rkey, .. } = *keys;
             let relaxed = access.contains(Access::RELAXED_ORDERING);
-            self.events.emit(&Event::RegionRegistered {
+            self.listeners.subscribers.emit(&Event::RegionRegistered {
                 lkey,
                 rkey,
                 address,
@@ -122,15 +122,15 @@ impl Resources {
     /// # Errors
     /// `NoMemory`: the table is full. `Invalid`: a stale PD.
     pub fn alloc_window(&mut self, pd: Handle, window: WindowType) -> Result<WindowKeys, ResourceError> {
-        self.pds.require(pd)?;
-        let keys = self.memory.alloc_window(pd.index, window)?;
-        self.use_pd(pd);
+        self.objects.pds.require(pd)?;
+        let keys = self.objects.memory.alloc_window(pd.index, window)?;
+        self.objects.use_pd(pd);
         Ok(keys)
     }
 
     /// Returns the present key of a memory window; `None`: a stale handle.
     pub fn window_key(&self, window: Handle) -> Option<u32> {
-        self.memory.window_key(window)
+        self.objects.memory.window_key(window)
     }
 
     /// Frees a memory window, bound or not.
@@ -139,8 +139,8 @@ impl Resources {
     /// `Invalid`: a stale handle.
     pub fn dealloc_window(&mut self, window: Handle) -> Result<(), ResourceError> {
         self.drain_stores();
-        let pd = self.memory.dealloc_window(window)?;
-        self.release_pd(pd);
+        let pd = self.objects.memory.dealloc_window(window)?;
+        self.objects.release_pd(pd);
         Ok(())
     }
 
@@ -154,16 +154,16 @@ impl Resources {
         pd: Handle,
         init: IndirectKeyInit,
     ) -> Result<RegionKeys, ResourceError> {
-        self.pds.require(pd)?;
-        let keys = self.memory.make_indirect_key(pd.index, init)?;
-        self.use_pd(pd);
+        self.objects.pds.require(pd)?;
+        let keys = self.objects.memory.make_indirect_key(pd.index, init)?;
+        self.objects.use_pd(pd);
         Ok(keys)
     }
 
     /// Takes the first error in the data of an indirect key since the last call; the outer `None`: no such
     /// key exists.
     pub fn take_signature_error(&mut self, key: u32) -> Option<Option<SignatureError>> {
-        self.memory.take_signature_error(key)
+        self.objects.memory.take_signature_error(key)
     }
 
     /// Ends an indirect key.
@@ -172,8 +172,8 @@ impl Resources {
     /// `Invalid`: a stale handle.
     pub fn end_indirect_key(&mut self, key: Handle) -> Result<(), ResourceError> {
         self.drain_stores();
-        let pd = self.memory.end_indirect_key(key)?;
-        self.release_pd(pd);
+        let pd = self.objects.memory.end_indirect_key(key)?;
+        self.objects.release_pd(pd);
         Ok(())
     }
 
@@ -191,8 +191,8 @@ impl Resources {
         access: Access,
     ) -> Result<RegionKeys, ResourceError> {
         self.registers(pd)?;
-        let keys = self.memory.register_device_memory(pd.index, memory, offset, length, access)?;
-        self.use_pd(pd);
+        let keys = self.objects.memory.register_device_memory(pd.index, memory, offset, length, access)?;
+        self.objects.use_pd(pd);
         self.emit_registered(&keys);
         Ok(keys)
     }
@@ -209,8 +209,8 @@ impl Resources {
         access: Access,
     ) -> Result<RegionKeys, ResourceError> {
         self.registers(pd)?;
-        let keys = self.memory.register_file(pd.index, mapping, iova, access)?;
-        self.use_pd(pd);
+        let keys = self.objects.memory.register_file(pd.index, mapping, iova, access)?;
+        self.objects.use_pd(pd);
         self.emit_registered(&keys);
         Ok(keys)
     }
@@ -221,9 +221,9 @@ impl Resources {
     /// # Errors
     /// As there; a stale PD.
     pub fn register_nothing(&mut self, pd: Handle) -> Result<RegionKeys, ResourceError> {
-        self.pds.require(pd)?;
-        let keys = self.memory.register_nothing(pd.index)?;
-        self.use_pd(pd);
+        self.objects.pds.require(pd)?;
+        let keys = self.objects.memory.register_nothing(pd.index)?;
+        self.objects.use_pd(pd);
         Ok(keys)
     }
 
@@ -232,8 +232,8 @@ impl Resources {
     /// # Errors
     /// `Invalid`: no region has this index, or it is of another domain.
     pub fn region_at(&self, pd: Handle, index: u32) -> Result<(RegionKeys, RegionInfo), ResourceError> {
-        self.pds.require(pd)?;
-        let (keys, info) = self.memory.region_at(index)?;
+        self.objects.pds.require(pd)?;
+        let (keys, info) = self.objects.memory.region_at(index)?;
         if info.pd != pd.index {
             return Err(ResourceError::invalid(format!(
                 "memory region {index} is of another protection domain"
@@ -248,7 +248,7 @@ impl Resources {
     /// # Errors
     /// As there; a stale PD.
     pub fn advised(&self, pd: Handle, advice: Advice, sge: &Sge) -> Result<PageRange, ResourceError> {
-        self.pds.require(pd)?;
-        self.memory.advised(pd.index, advice, sge)
+        self.objects.pds.require(pd)?;
+        self.objects.memory.advised(pd.index, advice, sge)
     }
 }

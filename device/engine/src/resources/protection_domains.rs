@@ -3,20 +3,21 @@
 use std::net::IpAddr;
 
 use pumice_model::addresses::address_handle;
+use pumice_model::addresses::ports::Ports;
 use pumice_platform::error::ResourceError;
 use pumice_platform::table::Handle;
 use pumice_transport::path::Path;
 use pumice_transport::types::AddressVector;
 
-use super::tables::{AddressHandleEntry, ProtectionDomain, Resources};
+use super::tables::{AddressHandleEntry, ObjectTables, ProtectionDomain};
 use super::users::check_unused;
 
-impl Resources {
+impl ObjectTables {
     /// Creates a protection domain.
     ///
     /// # Errors
     /// `NoMemory`: the table is full.
-    pub fn alloc_pd(&mut self) -> Result<Handle, ResourceError> {
+    pub(crate) fn alloc_pd(&mut self) -> Result<Handle, ResourceError> {
         self.pds.insert(ProtectionDomain::default())
     }
 
@@ -24,7 +25,7 @@ impl Resources {
     ///
     /// # Errors
     /// `Busy`: objects belong to it. `Invalid`: a stale handle.
-    pub fn dealloc_pd(&mut self, pd: Handle) -> Result<(), ResourceError> {
+    pub(crate) fn dealloc_pd(&mut self, pd: Handle) -> Result<(), ResourceError> {
         let users = self.pds.require(pd)?.users;
         let name = format!("protection domain {}", pd.index);
         //= man:ibv_alloc_pd
@@ -39,9 +40,14 @@ impl Resources {
     ///
     /// # Errors
     /// As [`address_handle::resolve`]; a stale PD. `NoMemory`: the table is full.
-    pub fn create_ah(&mut self, pd: Handle, vector: &AddressVector) -> Result<(Handle, Path), ResourceError> {
+    pub(crate) fn create_ah(
+        &mut self,
+        ports: &Ports,
+        pd: Handle,
+        vector: &AddressVector,
+    ) -> Result<(Handle, Path), ResourceError> {
         self.pds.require(pd)?;
-        let path = address_handle::resolve(vector, &self.ports)?;
+        let path = address_handle::resolve(vector, ports)?;
         let handle =
             self.ahs.insert(AddressHandleEntry { pd, destination: path.flow.destination, number: None })?;
         self.use_pd(pd);
@@ -67,7 +73,7 @@ impl Resources {
 
     /// Returns the number of an address handle, which it keeps. `None`: the domain or the handle was
     /// destroyed.
-    pub fn ah_number(&mut self, ah: Handle) -> Option<u16> {
+    pub(crate) fn ah_number(&mut self, ah: Handle) -> Option<u16> {
         let AddressHandleEntry { pd, destination, number } = *self.ahs.get(ah)?;
         let number = number.or_else(|| self.ah_number_to(pd.index, destination))?;
         self.ahs.get_mut(ah)?.number = Some(number);
@@ -78,7 +84,7 @@ impl Resources {
     ///
     /// # Errors
     /// `Invalid`: a stale handle.
-    pub fn destroy_ah(&mut self, ah: Handle) -> Result<(), ResourceError> {
+    pub(crate) fn destroy_ah(&mut self, ah: Handle) -> Result<(), ResourceError> {
         let pd = self.ahs.require(ah)?.pd;
         self.ahs.remove(ah);
         self.release_pd(pd.index);
@@ -108,22 +114,24 @@ mod tests {
     use pumice_transport::types::{Access, Gid, Mtu};
 
     use super::*;
+    use crate::resources::Resources;
 
     #[test]
     fn a_pd_counts_its_users() {
         let mut resources = Resources::new(Limits::default()).unwrap();
         let ip: IpAddr = "10.0.0.1".parse().unwrap();
-        resources.ports.add(GidEntry::new(ip, "lo", 1, Mtu::Mtu4096)).unwrap();
-        let (pd, other) = (resources.alloc_pd().unwrap(), resources.alloc_pd().unwrap());
+        resources.port.ports.add(GidEntry::new(ip, "lo", 1, Mtu::Mtu4096)).unwrap();
+        let (pd, other) = (resources.objects.alloc_pd().unwrap(), resources.objects.alloc_pd().unwrap());
         let vector =
             AddressVector { is_global: true, dgid: Gid::from(ip), port_num: 1, ..AddressVector::default() };
         // SAFETY: the range is never accessed.
         let region = unsafe { resources.register_region(pd, 0x1000, 8, 0x1000, Access::empty()) }.unwrap();
         let window = resources.alloc_window(pd, WindowType::Type1).unwrap();
-        let (ah, path) = resources.create_ah(pd, &vector).unwrap();
+        let (ah, path) = resources.objects.create_ah(&resources.port.ports, pd, &vector).unwrap();
         assert_eq!(path.flow.destination, ip);
 
-        let busy = |resources: &mut Resources, pd| resources.dealloc_pd(pd).map_err(|error| error.errno());
+        let busy =
+            |resources: &mut Resources, pd| resources.objects.dealloc_pd(pd).map_err(|error| error.errno());
         assert_eq!(busy(&mut resources, pd), Err(libc::EBUSY));
         // SAFETY: the range is never accessed.
         unsafe { resources.rereg_region(region.handle, Some(other), RegionChange::default()) }.unwrap();
@@ -132,10 +140,13 @@ mod tests {
         assert_eq!(busy(&mut resources, other), Ok(()));
         resources.dealloc_window(window.handle).unwrap();
         assert_eq!(busy(&mut resources, pd), Err(libc::EBUSY));
-        resources.destroy_ah(ah).unwrap();
-        assert_eq!(resources.destroy_ah(ah).unwrap_err().errno(), libc::EINVAL);
+        resources.objects.destroy_ah(ah).unwrap();
+        assert_eq!(resources.objects.destroy_ah(ah).unwrap_err().errno(), libc::EINVAL);
         assert_eq!(busy(&mut resources, pd), Ok(()));
         assert_eq!(busy(&mut resources, pd), Err(libc::EINVAL));
-        assert_eq!(resources.create_ah(pd, &vector).unwrap_err().errno(), libc::EINVAL);
+        assert_eq!(
+            resources.objects.create_ah(&resources.port.ports, pd, &vector).unwrap_err().errno(),
+            libc::EINVAL
+        );
     }
 }

@@ -5,7 +5,7 @@ use pumice_platform::table::Handle;
 use pumice_transport::types::{QpCapacity, QpType};
 use pumice_transport::wire::Qpn;
 
-use super::tables::{Resources, check_size};
+use super::tables::{ObjectTables, check_size};
 
 /// The objects and sizes of a queue pair (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ pub struct QpSetup {
     pub capacity: QpCapacity,
 }
 
-impl Resources {
+impl ObjectTables {
     /// Checks that the objects exist that the type needs; those that it does not use are left out.
     pub(super) fn check_setup(&self, setup: &QpSetup) -> Result<QpSetup, ResourceError> {
         let kind = setup.qp_type.name();

@@ -16,7 +16,7 @@ use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, RecvRequ
 use pumice_transport::wire::Qpn;
 
 use super::qp_setup::QpSetup;
-use super::tables::{NO_OBJECT, QpAttachment, QpFailure, Receives, Resources};
+use super::tables::{NO_OBJECT, ObjectTables, QpAttachment, QpFailure, Receives, Resources};
 use super::tally::QpTally;
 use super::users::cq_use;
 
@@ -53,13 +53,13 @@ impl Resources {
         service: &'static str,
     ) -> Result<QpAttached, ResourceError> {
         let qp_index = usize::from(setup.qpn.index());
-        if self.qps.get(qp_index).is_some_and(Option::is_some) || self.is_target(setup.qpn) {
+        if self.objects.qps.get(qp_index).is_some_and(Option::is_some) || self.is_target(setup.qpn) {
             return Err(ResourceError::invalid(format!("queue pair number {} is in use", setup.qpn)));
         }
-        let setup = self.check_setup(setup)?;
-        let capacity = self.check_capacity(&setup)?;
+        let setup = self.objects.check_setup(setup)?;
+        let capacity = self.objects.check_capacity(&setup)?;
         if let (true, Some(xrcd)) = (setup.qp_type.is_target(), setup.xrcd) {
-            let context = self.insert_target(setup.qpn, self.xrc.domain_of(xrcd)?, false);
+            let context = self.insert_target(setup.qpn, self.objects.xrc.domain_of(xrcd)?, false);
             let TargetOpened { account, .. } = self.register_target(xrcd, setup.qpn, setup.cookie)?;
             return Ok(QpAttached { context, capacity, account });
         }
@@ -68,12 +68,12 @@ impl Resources {
             (None, Some(_)) => {
                 let mut queue = RecvQueue::new(capacity.max_recv_wr, capacity.max_recv_sge);
                 queue.make_room()?;
-                self.receives.insert(Receives::Own(queue))?.index
+                self.objects.receives.insert(Receives::Own(queue))?.index
             }
             (None, None) => NO_OBJECT,
         };
         let xrcd = match setup.xrcd {
-            Some(xrcd) => self.xrc.domain_of(xrcd)?,
+            Some(xrcd) => self.objects.xrc.domain_of(xrcd)?,
             None => NO_OBJECT,
         };
         let index = |handle: Option<Handle>| handle.map_or(NO_OBJECT, |handle| handle.index);
@@ -87,10 +87,10 @@ impl Resources {
             ordinal: self.next_ordinal(),
             out_of_order: false,
         };
-        setup.pd.into_iter().for_each(|pd| self.use_pd(pd));
-        setup.xrcd.into_iter().for_each(|xrcd| self.xrc.use_open(xrcd));
-        setup.send_cq.into_iter().chain(setup.recv_cq).for_each(|cq| self.use_cq(cq));
-        if let Some(Receives::Shared(srq)) = setup.srq.and_then(|srq| self.receives.get_mut(srq)) {
+        setup.pd.into_iter().for_each(|pd| self.objects.use_pd(pd));
+        setup.xrcd.into_iter().for_each(|xrcd| self.objects.xrc.use_open(xrcd));
+        setup.send_cq.into_iter().chain(setup.recv_cq).for_each(|cq| self.objects.use_cq(cq));
+        if let Some(Receives::Shared(srq)) = setup.srq.and_then(|srq| self.objects.receives.get_mut(srq)) {
             srq.attach();
         }
         let account = Arc::new(EventAccount::new());
@@ -105,15 +105,15 @@ impl Resources {
             port_counters: None,
             counters: Vec::new(),
         };
-        if self.qps.len() <= qp_index {
-            self.qps.resize_with(qp_index + 1, || None);
+        if self.objects.qps.len() <= qp_index {
+            self.objects.qps.resize_with(qp_index + 1, || None);
         }
-        if let Some(entry) = self.qps.get_mut(qp_index) {
+        if let Some(entry) = self.objects.qps.get_mut(qp_index) {
             *entry = Some(Box::new(attachment));
         }
-        self.cq_common.freed_send_slots.reset(setup.qpn.value());
+        self.completions.cq_common.freed_send_slots.reset(setup.qpn.value());
         self.decisions.made(&context);
-        self.events.emit(&Event::QpCreated { qp: &context, service });
+        self.listeners.subscribers.emit(&Event::QpCreated { qp: &context, service });
         Ok(QpAttached { context, capacity, account })
     }
 
@@ -131,10 +131,10 @@ impl Resources {
             }
             return Ok(account);
         }
-        if self.attachment(qpn).is_none() {
+        if self.objects.attachment(qpn).is_none() {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         }
-        let groups = self.groups.groups_of(qpn).count();
+        let groups = self.port.groups.groups_of(qpn).count();
         //= man:ibv_create_qp
         //| A queue pair that is attached to a multicast group cannot be destroyed.
         if groups != 0 {
@@ -144,38 +144,38 @@ impl Resources {
         }
         self.check_no_rules(qpn)?;
         self.leave_ethernet(qpn);
-        self.groups.set_loopback(qpn, true);
+        self.port.groups.set_loopback(qpn, true);
         self.reset_qp(qpn);
-        self.memory.unbind_windows_of(qpn);
-        let taken = self.qps.get_mut(usize::from(qpn.index())).and_then(Option::take);
+        self.objects.memory.unbind_windows_of(qpn);
+        let taken = self.objects.qps.get_mut(usize::from(qpn.index())).and_then(Option::take);
         let Some(attachment) = taken else {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         };
-        self.events.emit(&Event::QpDestroyed { qp: &attachment.context });
+        self.listeners.subscribers.emit(&Event::QpDestroyed { qp: &attachment.context });
         self.drain_stores();
         self.decisions.forget(&attachment.context);
         let QpContext { pd, send_cq, recv_cq, recv_queue, .. } = attachment.context;
-        self.release_pd(pd);
-        attachment.xrcd.into_iter().for_each(|xrcd| self.xrc.release_open(xrcd));
-        self.release_cq(send_cq);
-        self.release_cq(recv_cq);
+        self.objects.release_pd(pd);
+        attachment.xrcd.into_iter().for_each(|xrcd| self.objects.xrc.release_open(xrcd));
+        self.objects.release_cq(send_cq);
+        self.objects.release_cq(recv_cq);
         match attachment.srq {
             Some(srq) => {
-                if let Some(Receives::Shared(srq)) = self.receives.get_mut(srq) {
+                if let Some(Receives::Shared(srq)) = self.objects.receives.get_mut(srq) {
                     srq.detach();
                 }
             }
             None => {
-                self.receives.handle_at(recv_queue).map(|own| self.receives.remove(own));
+                self.objects.receives.handle_at(recv_queue).map(|own| self.objects.receives.remove(own));
             }
         }
-        self.async_events.purge(&attachment.account);
+        self.port.async_events.purge(&attachment.account);
         Ok(attachment.account)
     }
 
     /// Makes a queue pair place data out of order.
     pub fn place_out_of_order(&mut self, qpn: Qpn) {
-        if let Some(attachment) = self.attachment_mut(qpn) {
+        if let Some(attachment) = self.objects.attachment_mut(qpn) {
             attachment.context.out_of_order = true;
         }
     }
@@ -184,17 +184,17 @@ impl Resources {
     /// send queue entries.
     pub fn reset_qp(&mut self, qpn: Qpn) {
         self.drain_stores();
-        if let Some(fatal) = self.xrc.targets.fatal_mut(qpn) {
+        if let Some(fatal) = self.objects.xrc.targets.fatal_mut(qpn) {
             *fatal = false;
         }
-        let Some(attachment) = self.attachment_mut(qpn) else { return };
+        let Some(attachment) = self.objects.attachment_mut(qpn) else { return };
         attachment.fatal = false;
         let context = attachment.context;
         self.decisions.drop_delayed(context.ordinal);
         let QpContext { send_cq, recv_cq, .. } = context;
         for cq in [Some(send_cq), Some(recv_cq).filter(|cq| *cq != send_cq)].into_iter().flatten() {
-            if let Some(entry) = self.cqs.at(cq) {
-                match self.completions_outlive_qp {
+            if let Some(entry) = self.objects.cqs.at(cq) {
+                match self.completions.completions_outlive_qp {
                     //= linux:rxe_qp.c#rxe_qp_do_cleanup
                     //| Completions stay in their queues when the queue pair is destroyed.
                     true => entry.cq.orphan(qpn.value()),
@@ -203,22 +203,22 @@ impl Resources {
             }
         }
         // The count is reset after the completions: a poll can no longer release entries of the past.
-        self.cq_common.freed_send_slots.reset(qpn.value());
-        if let Some(Receives::Own(queue)) = self.receives.at_mut(context.recv_queue) {
+        self.completions.cq_common.freed_send_slots.reset(qpn.value());
+        if let Some(Receives::Own(queue)) = self.objects.receives.at_mut(context.recv_queue) {
             queue.clear();
         }
-        self.qp_failures.retain(|failure| failure.qpn != qpn);
+        self.completions.qp_failures.retain(|failure| failure.qpn != qpn);
         self.forget_rendezvous(qpn);
     }
 
     /// Returns the ordinal of a queue pair; `None`: the number is not known.
     pub fn ordinal_of(&self, qpn: Qpn) -> Option<u32> {
-        self.attachment(qpn).map(|attachment| attachment.context.ordinal)
+        self.objects.attachment(qpn).map(|attachment| attachment.context.ordinal)
     }
 
     /// Returns the ordinal of the next queue pair, which this thread creates.
     pub(super) fn next_ordinal(&mut self) -> u32 {
-        self.qps_made.add().0
+        self.created.qps.add().0
     }
 
     /// Posts a request to a queue pair's own receive queue.
@@ -228,7 +228,7 @@ impl Resources {
     /// queue is full.
     #[inline]
     pub fn post_recv(&mut self, qp: &QpContext, request: &RecvRequest<'_>) -> Result<(), ResourceError> {
-        match self.receives.at_mut(qp.recv_queue) {
+        match self.objects.receives.at_mut(qp.recv_queue) {
             Some(Receives::Own(queue)) => {
                 queue.post(request)?;
                 if self.listens(Topic::Posts) {
@@ -250,19 +250,22 @@ impl Resources {
     /// lost.
     pub(crate) fn note_receives(&mut self, qp: &QpContext) {
         if self.is_short(qp.recv_queue) {
-            self.short_receives = Some((qp.recv_queue, qp.recv_cq));
+            self.completions.short_receives = Some((qp.recv_queue, qp.recv_cq));
         }
     }
 
     /// Reports whether a recorded queue is still short, and its program is not known to wait for an event: a
     /// program that has armed its completion queue posts more requests only after a completion has woken it.
     pub(crate) fn short_of_receives(&mut self) -> bool {
-        self.short_receives = self.short_receives.filter(|(queue, _)| self.is_short(*queue));
-        self.short_receives.is_some_and(|(_, cq)| !self.cqs.at(cq).is_some_and(|entry| entry.cq.is_armed()))
+        self.completions.short_receives =
+            self.completions.short_receives.filter(|(queue, _)| self.is_short(*queue));
+        self.completions
+            .short_receives
+            .is_some_and(|(_, cq)| !self.objects.cqs.at(cq).is_some_and(|entry| entry.cq.is_armed()))
     }
 
     fn is_short(&self, queue: u32) -> bool {
-        match self.receives.at(queue) {
+        match self.objects.receives.at(queue) {
             Some(Receives::Own(queue)) => queue.is_short(),
             Some(Receives::Shared(srq)) => srq.is_short(),
             None => false,
@@ -271,7 +274,7 @@ impl Resources {
 
     /// Reports whether a queue pair takes its receives from an SRQ.
     pub fn uses_srq(&self, qp: &QpContext) -> bool {
-        matches!(self.receives.at(qp.recv_queue), Some(Receives::Shared(_)))
+        matches!(self.objects.receives.at(qp.recv_queue), Some(Receives::Shared(_)))
     }
 
     /// Raises an asynchronous event of a queue pair.
@@ -284,9 +287,9 @@ impl Resources {
 
     /// Raises an event as [`Resources::raise_qp_event`] does, of a queue pair that is no target.
     pub(super) fn raise_attached_event(&self, qpn: Qpn, event: AsyncEventType) {
-        if let Some(attachment) = self.attachment(qpn) {
+        if let Some(attachment) = self.objects.attachment(qpn) {
             let element = AsyncElement::Qp { qpn: qpn.value(), cookie: attachment.cookie };
-            self.async_events.raise_for(event, element, &attachment.account);
+            self.port.async_events.raise_for(event, element, &attachment.account);
         }
     }
 
@@ -299,20 +302,21 @@ impl Resources {
 
     /// Marks a completion queue as failed, without a queue pair that caused it.
     pub(super) fn cq_failed(&mut self, cq: u32) {
-        if let Some(entry) = self.cqs.at(cq) {
+        if let Some(entry) = self.objects.cqs.at(cq) {
             let element = AsyncElement::Cq { cookie: entry.cq.cookie() };
-            self.async_events.raise_for(AsyncEventType::CqErr, element, entry.cq.async_account());
+            self.port.async_events.raise_for(AsyncEventType::CqErr, element, entry.cq.async_account());
         }
         // An XRC SRQ that completes there cannot report its receives any more.
-        for (_, receives) in self.receives.iter() {
+        for (_, receives) in self.objects.receives.iter() {
             if let Receives::Shared(srq) = receives
                 && srq.xrc().is_some_and(|xrc| xrc.cq == cq)
             {
                 let element = AsyncElement::Srq { cookie: srq.cookie() };
-                self.async_events.raise_for(AsyncEventType::SrqErr, element, srq.account());
+                self.port.async_events.raise_for(AsyncEventType::SrqErr, element, srq.account());
             }
         }
         let attached: Vec<Qpn> = self
+            .objects
             .qps
             .iter()
             .flatten()
@@ -327,10 +331,10 @@ impl Resources {
 
     /// Fails a queue pair because a completion of it was lost: QP_FATAL, once, and ERR by the engine.
     pub(super) fn qp_ruined(&mut self, qpn: Qpn, cq: u32) {
-        let depth = self.cqs.at(cq).map_or(0, |entry| entry.cq.depth());
-        let fatal = match self.attachment_mut(qpn) {
+        let depth = self.objects.cqs.at(cq).map_or(0, |entry| entry.cq.depth());
+        let fatal = match self.objects.attachment_mut(qpn) {
             Some(attachment) => &mut attachment.fatal,
-            None => match self.xrc.targets.fatal_mut(qpn) {
+            None => match self.objects.xrc.targets.fatal_mut(qpn) {
                 Some(fatal) => fatal,
                 None => return,
             },
@@ -339,14 +343,18 @@ impl Resources {
             return;
         }
         self.raise_qp_event(qpn, AsyncEventType::QpFatal);
-        let completes = self.attachment(qpn).and_then(|attachment| {
+        let completes = self.objects.attachment(qpn).and_then(|attachment| {
             cq_use(attachment.context.send_cq == cq, attachment.context.recv_cq == cq)
         });
         // A target has no completion queue of its own: its completions are those of receives of an SRQ.
         let completes = completes.unwrap_or(CqUse::Receives);
-        self.qp_failures.push(QpFailure { qpn, cause: Cause::CqOverrun { cq, depth, completes } });
+        self.completions
+            .qp_failures
+            .push(QpFailure { qpn, cause: Cause::CqOverrun { cq, depth, completes } });
     }
+}
 
+impl ObjectTables {
     pub(super) fn attachment(&self, qpn: Qpn) -> Option<&QpAttachment> {
         let attachment = self.qps.get(usize::from(qpn.index()))?.as_deref()?;
         (attachment.context.qpn == qpn).then_some(attachment)

@@ -19,7 +19,7 @@ struct Objects {
 
 fn objects() -> Objects {
     let mut resources = Resources::new(Limits::default()).unwrap();
-    let (pd, xrcd) = (resources.alloc_pd().unwrap(), resources.open_xrcd().unwrap());
+    let (pd, xrcd) = (resources.objects.alloc_pd().unwrap(), resources.open_xrcd().unwrap());
     let mut cq = || resources.create_cq(CqSetup { depth: 8, ..CqSetup::default() }).unwrap().handle();
     let (cq, other_cq) = (cq(), cq());
     let srq = SrqSetup { pd, max_wr: 8, max_sge: 1, cookie: 0, xrc: None, tags: None };
@@ -139,9 +139,9 @@ fn a_multicast_member_cannot_be_detached() {
     let setup = o.setup(QpType::Ud);
     o.resources.attach_qp(&setup).unwrap();
     let gid = pumice_transport::types::Gid::from(std::net::Ipv4Addr::new(239, 1, 1, 1));
-    o.resources.groups.attach(gid, setup.qpn, QpType::Ud).unwrap();
+    o.resources.port.groups.attach(gid, setup.qpn, QpType::Ud).unwrap();
     assert_eq!(o.resources.detach_qp(setup.qpn).unwrap_err().errno(), libc::EBUSY);
-    o.resources.groups.detach(gid, setup.qpn, QpType::Ud).unwrap();
+    o.resources.port.groups.detach(gid, setup.qpn, QpType::Ud).unwrap();
     o.resources.detach_qp(setup.qpn).unwrap();
 }
 
@@ -153,11 +153,11 @@ fn events_carry_the_cookie_and_vanish_with_the_queue_pair() {
     o.resources.raise_qp_event(setup.qpn, AsyncEventType::CommEst);
     o.resources.raise_qp_event(setup.qpn, AsyncEventType::SqDrained);
     o.resources.raise_qp_event(Qpn::new(0x02_0011), AsyncEventType::CommEst);
-    let event = o.resources.async_events.try_event().unwrap();
+    let event = o.resources.port.async_events.try_event().unwrap();
     assert_eq!(event.element, AsyncElement::Qp { qpn: 0x01_0011, cookie: 5 });
     let account = o.resources.detach_qp(setup.qpn).unwrap();
     assert!(Arc::ptr_eq(&account, &attached.account));
-    assert!(o.resources.async_events.try_event().is_none());
+    assert!(o.resources.port.async_events.try_event().is_none());
     assert_eq!(account.unacked(), 1);
     event.ack();
     account.wait_all_acked();

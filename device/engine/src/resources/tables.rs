@@ -49,8 +49,25 @@ pub struct QpFailure {
     pub cause: Cause,
 }
 
-/// The objects of a device.
+/// The objects of a device, and what its engine knows beside them.
 pub struct Resources {
+    pub(crate) objects: ObjectTables,
+    pub(super) created: CreatedObjects,
+    pub(crate) listeners: Listeners,
+    /// The port, its counters and its events.
+    pub port: PortState,
+    pub(crate) completions: CompletionState,
+    /// The decisions about packets, work and stores, and what is delayed because of them.
+    pub(crate) decisions: Decisions,
+    pub(crate) lanes: Lanes,
+    /// The sockets of raw packet queue pairs, if there are any.
+    pub(crate) ethernet: Option<Box<Ethernet>>,
+    /// The READs of queue pairs for messages that matched a tag.
+    pub(crate) rendezvous: AllRendezvous,
+}
+
+/// The tables of a device's objects.
+pub(crate) struct ObjectTables {
     pub(super) limits: Limits,
     pub(super) memory: RegionTable,
     pub(super) pds: Table<ProtectionDomain>,
@@ -64,23 +81,32 @@ pub struct Resources {
     /// Number of shared receive queues among `receives`.
     pub(super) srq_count: u32,
     pub(super) number_base: u32,
-    /// True if completions of queue pairs that are destroyed or reset stay in the completion queues.
-    pub completions_outlive_qp: bool,
     pub(super) qps: Vec<Option<Box<QpAttachment>>>,
-    /// The subscribers of events, and the topics that any of them listens to.
-    pub(super) events: Arc<Subscribers>,
+}
+
+/// The ordinals of the objects created so far, by kind.
+#[derive(Default)]
+pub(super) struct CreatedObjects {
+    pub(super) qps: ObjectOrdinals,
+    pub(super) cqs: ObjectOrdinals,
+    /// The completion queues that fault plans count.
+    pub(super) counted_cqs: ObjectOrdinals,
+    /// Number of existing completion queues that the library created for itself.
+    pub(super) uncounted_cqs: u32,
+    pub(super) srqs: ObjectOrdinals,
+}
+
+/// The subscribers of events.
+pub(crate) struct Listeners {
+    pub(super) subscribers: Arc<Subscribers>,
+    /// The topics that any of them listens to.
     pub(super) topics: Topics,
     /// The time that packets of one batch share.
     pub(crate) batch_time: BatchTime,
-    /// Ordinals of queue pairs created so far.
-    pub(super) qps_made: ObjectOrdinals,
-    /// Ordinals of completion queues created so far.
-    pub(super) cqs_made: ObjectOrdinals,
-    /// Ordinals of completion queues that fault plans count, and of shared receive queues, created so far.
-    pub(super) cqs_counted: ObjectOrdinals,
-    /// Number of existing completion queues that the library created for itself.
-    pub(super) cqs_uncounted: u32,
-    pub(super) srqs_made: ObjectOrdinals,
+}
+
+/// The port of a device, its counters and its events.
+pub struct PortState {
     /// The presence of the device.
     pub(crate) presence: Arc<Presence>,
     /// The ports: addresses, partitions, state.
@@ -93,31 +119,35 @@ pub struct Resources {
     pub(crate) port_counters: Vec<Arc<Counters>>,
     /// Asynchronous events, shared with the application.
     pub async_events: Arc<AsyncEventQueue>,
-    /// The state that completion queues share: send queue entries that polling freed, and the number of armed
-    /// queues.
+}
+
+/// What completion queues share, and what the engine has to do because of completions.
+#[derive(Default)]
+pub(crate) struct CompletionState {
+    /// The send queue entries that polling freed, and the number of armed queues.
     pub(crate) cq_common: CqCommon,
     /// The queue pairs that a completion queue's overrun failed. The engine takes them after every call into
     /// the protocol and moves them to ERR; their QP_FATAL is raised already. Never longer than the number of
     /// attached queue pairs.
-    pub qp_failures: Vec<QpFailure>,
-    /// The decisions about packets, work and stores, and what is delayed because of them.
-    pub(crate) decisions: Decisions,
+    pub(crate) qp_failures: Vec<QpFailure>,
     /// The `vendor_err` numbers of failures.
     pub(crate) failures: Failures,
     /// True if a completion was made since the engine last cleared this.
-    pub new_completions: bool,
+    pub(crate) new_completions: bool,
     /// True if a queue pair ever had a completion counter.
     pub(super) counts_completions: bool,
-    /// True if messages may take lanes.
-    pub(crate) lanes: bool,
-    /// The packets that have taken lanes.
-    pub(crate) lane_packets: LanePackets,
-    /// The sockets of raw packet queue pairs, if there are any.
-    pub(crate) ethernet: Option<Box<Ethernet>>,
+    /// True if completions of queue pairs that are destroyed or reset stay in the completion queues.
+    pub(crate) completions_outlive_qp: bool,
     /// The receive queue of UC or UD messages that was short of requests last, and its completion queue.
     pub(super) short_receives: Option<(u32, u32)>,
-    /// The READs of queue pairs for messages that matched a tag.
-    pub(crate) rendezvous: AllRendezvous,
+}
+
+/// The short way of messages through the device.
+pub(crate) struct Lanes {
+    /// True if messages may take it.
+    pub(crate) are_open: bool,
+    /// The packets that have taken it.
+    pub(crate) packets: LanePackets,
 }
 
 /// The number of packets of a device that have taken lanes, the short way through it.
@@ -222,113 +252,117 @@ impl Resources {
     pub fn with_subscribers(limits: Limits, events: Arc<Subscribers>) -> Result<Resources, ResourceError> {
         let max_srq = limits.max_srq.min(0xffff);
         Ok(Resources {
-            limits,
-            memory: RegionTable::new(limits.max_mr),
-            pds: Table::new("PD", limits.max_pd),
-            xrc: XrcDomains::new(limits.max_xrcd),
-            ahs: Table::new("AH", limits.max_ah),
-            cqs: Table::new("CQ", limits.max_cq),
-            receives: Table::new("receive queue", limits.max_qp.saturating_add(max_srq)),
-            xrc_srqs: Table::new("XRC SRQ", max_srq),
-            srq_count: 0,
-            number_base: 0,
-            completions_outlive_qp: false,
-            qps: try_new_list(QP_INDICES, "queue pairs")?,
-            topics: events.topics(),
-            batch_time: BatchTime::default(),
-            qps_made: ObjectOrdinals::default(),
-            cqs_made: ObjectOrdinals::default(),
-            cqs_counted: ObjectOrdinals::default(),
-            cqs_uncounted: 0,
-            srqs_made: ObjectOrdinals::default(),
-            presence: Arc::default(),
-            ports: Ports::one(DevicePort::new(PkeyTable::new(&[], limits.pkey_table_len), Mtu::Mtu1024)),
-            groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
-            counters: Arc::new(Counters::new()),
-            port_counters: Vec::new(),
-            async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events, Arc::clone(&events))?),
-            cq_common: CqCommon { events: Arc::clone(&events), ..CqCommon::default() },
-            events,
-            qp_failures: Vec::new(),
+            objects: ObjectTables {
+                limits,
+                memory: RegionTable::new(limits.max_mr),
+                pds: Table::new("PD", limits.max_pd),
+                xrc: XrcDomains::new(limits.max_xrcd),
+                ahs: Table::new("AH", limits.max_ah),
+                cqs: Table::new("CQ", limits.max_cq),
+                receives: Table::new("receive queue", limits.max_qp.saturating_add(max_srq)),
+                xrc_srqs: Table::new("XRC SRQ", max_srq),
+                srq_count: 0,
+                number_base: 0,
+                qps: try_new_list(QP_INDICES, "queue pairs")?,
+            },
+            created: CreatedObjects::default(),
+            port: PortState {
+                presence: Arc::default(),
+                ports: Ports::one(DevicePort::new(PkeyTable::new(&[], limits.pkey_table_len), Mtu::Mtu1024)),
+                groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
+                counters: Arc::new(Counters::new()),
+                port_counters: Vec::new(),
+                async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events, Arc::clone(&events))?),
+            },
+            completions: CompletionState {
+                cq_common: CqCommon { events: Arc::clone(&events), ..CqCommon::default() },
+                ..CompletionState::default()
+            },
+            listeners: Listeners {
+                topics: events.topics(),
+                subscribers: events,
+                batch_time: BatchTime::default(),
+            },
             decisions: Decisions::default(),
-            failures: Failures::default(),
-            new_completions: false,
-            counts_completions: false,
-            lanes: true,
-            lane_packets: LanePackets::default(),
+            lanes: Lanes { are_open: true, packets: LanePackets::default() },
             ethernet: None,
-            short_receives: None,
             rendezvous: AllRendezvous::default(),
         })
     }
 
     /// Returns the subscribers of events.
     pub(crate) fn subscribers(&self) -> Arc<Subscribers> {
-        Arc::clone(&self.events)
+        Arc::clone(&self.listeners.subscribers)
     }
 
     /// Returns the number of queue pairs created so far.
     pub(crate) fn queue_pairs_made(&self) -> u32 {
-        self.qps_made.count()
+        self.created.qps.count()
     }
 
     /// Returns the limits of the device.
     pub const fn limits(&self) -> &Limits {
-        &self.limits
+        &self.objects.limits
     }
 
     /// Returns the number of present objects, by kind.
     pub fn counts(&self) -> ObjectCounts {
         ObjectCounts {
-            pds: self.pds.len(),
-            regions_and_windows: self.memory.len(),
-            ahs: self.ahs.len(),
-            cqs: self.cqs.len(),
-            receive_queues: self.receives.len(),
-            xrcds: self.xrc.open_count(),
-            qps: self.qps.iter().flatten().count(),
-            groups: self.groups.iter().count(),
+            pds: self.objects.pds.len(),
+            regions_and_windows: self.objects.memory.len(),
+            ahs: self.objects.ahs.len(),
+            cqs: self.objects.cqs.len(),
+            receive_queues: self.objects.receives.len(),
+            xrcds: self.objects.xrc.open_count(),
+            qps: self.objects.qps.iter().flatten().count(),
+            groups: self.port.groups.iter().count(),
         }
     }
 
     /// Returns the summary of the objects for other processes, with the given numbers of queue pairs and
     /// identifiers.
     pub(crate) fn summary(&self, qps: u64, cm_ids: u64) -> ObjectSummary {
-        let cqs = self.cqs.len().saturating_sub(self.cqs_uncounted as usize);
-        ObjectSummary([self.pds.len() as u64, cqs as u64, qps, cm_ids, self.memory.region_count() as u64])
+        let cqs = self.objects.cqs.len().saturating_sub(self.created.uncounted_cqs as usize);
+        ObjectSummary([
+            self.objects.pds.len() as u64,
+            cqs as u64,
+            qps,
+            cm_ids,
+            self.objects.memory.region_count() as u64,
+        ])
     }
 
     /// Returns the table of regions and windows.
     pub const fn memory(&self) -> &RegionTable {
-        &self.memory
+        &self.objects.memory
     }
 
     /// Returns the process index in the queue pair numbers.
     pub(crate) const fn process(&self) -> ProcessIndex {
-        ProcessIndex::new((self.number_base >> 16) as u8)
+        ProcessIndex::new((self.objects.number_base >> 16) as u8)
     }
 
     /// Sets the upper 8 bits of the XRC SRQ numbers assigned from now on: this process's index, as in its
     /// QPNs.
     pub const fn set_number_base(&mut self, base: u32) {
-        self.number_base = base & 0x00ff_0000;
+        self.objects.number_base = base & 0x00ff_0000;
     }
 
     /// Chooses the keys of the regions and windows created from now on. It may be called only before the
     /// first one.
     pub fn set_first_key(&mut self, seed: u64) {
-        self.memory.set_first_key(seed);
+        self.objects.memory.set_first_key(seed);
     }
 }
 
 impl std::fmt::Debug for Resources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Resources")
-            .field("pds", &self.pds.len())
-            .field("regions_and_windows", &self.memory.len())
-            .field("cqs", &self.cqs.len())
-            .field("receive_queues", &self.receives.len())
-            .field("qps", &self.qps.iter().flatten().count())
+            .field("pds", &self.objects.pds.len())
+            .field("regions_and_windows", &self.objects.memory.len())
+            .field("cqs", &self.objects.cqs.len())
+            .field("receive_queues", &self.objects.receives.len())
+            .field("qps", &self.objects.qps.iter().flatten().count())
             .finish_non_exhaustive()
     }
 }

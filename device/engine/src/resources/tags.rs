@@ -13,7 +13,7 @@ use pumice_transport::types::{
 use pumice_transport::wire::Qpn;
 
 use super::rendezvous::{AllRendezvous, DeviceRequest, FINISHED, Rendezvous, Step};
-use super::tables::{Receives, Resources};
+use super::tables::{ObjectTables, Receives, Resources};
 use crate::decisions::PendingCompletion;
 use crate::objects::srq::SrqTake;
 use crate::objects::tag_list::{
@@ -30,25 +30,9 @@ const MAX_RENDEZVOUS: usize = 4096;
 impl Resources {
     /// Checks the list of tags of a shared receive queue that is being made. Returns its parameters.
     pub(super) fn check_tags(&self, cq: Handle, max_tags: u32) -> Result<TagSetup, ResourceError> {
-        self.cqs.require(cq)?;
+        self.objects.cqs.require(cq)?;
         super::tables::check_size("number of tags", max_tags, 1, MAX_TAGS)?;
         Ok(TagSetup { cq: cq.index, max_tags })
-    }
-
-    /// Returns the sizes of a queue pair whose shared receive queue matches tags.
-    pub(super) fn check_tag_capacity(
-        &self,
-        qp_type: QpType,
-        capacity: QpCapacity,
-    ) -> Result<QpCapacity, ResourceError> {
-        if qp_type != QpType::Rc || capacity.max_send_wr != 0 {
-            return Err(ResourceError::invalid(
-                "only RC queue pairs with max_send_wr 0 use an SRQ that matches tags: it sends on their send \
-                 queues",
-            ));
-        }
-        let max_inline_data = capacity.max_inline_data.max(RENDEZVOUS_HEADER_BYTES as u32);
-        Ok(QpCapacity { max_send_sge: MAX_TAG_SGE.min(self.limits.max_sge), max_inline_data, ..capacity })
     }
 
     /// Executes an operation on the list of tags of a shared receive queue. Returns the handle of a buffer
@@ -58,7 +42,7 @@ impl Resources {
     /// `Invalid`: a stale handle, no list, too many elements. `NoMemory`: the list is full. Nothing is
     /// changed.
     pub fn change_tags(&mut self, srq: Handle, operation: TagOperation) -> Result<u32, ResourceError> {
-        let tags = self.srq_mut(srq)?.tags_mut().ok_or_else(|| {
+        let tags = self.objects.srq_mut(srq)?.tags_mut().ok_or_else(|| {
             ResourceError::invalid("the shared receive queue matches no tags (IBV_SRQT_TM)")
         })?;
         let TagOperation { wr_id, signaled, handled, change } = operation;
@@ -125,7 +109,7 @@ impl Resources {
                     tagged.status = WcStatus::TmRndvIncomplete;
                     let headers = start.payload.get(..RENDEZVOUS_HEADER_BYTES).unwrap_or_default();
                     // What does not fit is not stored: the status says that the program goes on.
-                    let _ = self.memory.scatter(pd, &buffer.sges, 0, headers, MappingCheck::ByKernel);
+                    let _ = self.objects.memory.scatter(pd, &buffer.sges, 0, headers, MappingCheck::ByKernel);
                 }
                 into.sges.clear();
                 into.length_bytes = 0;
@@ -230,17 +214,12 @@ impl Resources {
         one.step = Step::Answers;
         if status != WcStatus::Success {
             all.remove(index);
-            completion.vendor_err = self.failures.vendor_err(status, true);
+            completion.vendor_err = self.completions.failures.vendor_err(status, true);
         }
         if was != Step::Answers {
             completion.status = status;
             self.complete_in_turn(qp, PendingCompletion { cq, completion, released: 0, solicited: false });
         }
-    }
-
-    /// Reports whether a shared receive queue matches tags.
-    pub(crate) fn matches_tags(&self, srq: Option<Handle>) -> bool {
-        srq.and_then(|srq| self.srq(srq).ok()).is_some_and(|srq| srq.tags().is_some())
     }
 
     /// Forgets what a queue pair has to read.
@@ -249,7 +228,7 @@ impl Resources {
     }
 
     fn tags_at(&mut self, slot: u32) -> Option<&mut TagList> {
-        match self.receives.at_mut(slot)? {
+        match self.objects.receives.at_mut(slot)? {
             Receives::Shared(srq) => srq.tags_mut(),
             Receives::Own(_) => None,
         }
@@ -260,4 +239,27 @@ impl Resources {
 fn completion_of(qp: &QpContext, wr_id: u64) -> WorkCompletion {
     let (opcode, qp_num) = (WcOpcode::TagRecv, qp.qpn.value());
     WorkCompletion { wr_id, opcode, qp_num, ..WorkCompletion::default() }
+}
+
+impl ObjectTables {
+    /// Returns the sizes of a queue pair whose shared receive queue matches tags.
+    pub(super) fn check_tag_capacity(
+        &self,
+        qp_type: QpType,
+        capacity: QpCapacity,
+    ) -> Result<QpCapacity, ResourceError> {
+        if qp_type != QpType::Rc || capacity.max_send_wr != 0 {
+            return Err(ResourceError::invalid(
+                "only RC queue pairs with max_send_wr 0 use an SRQ that matches tags: it sends on their send \
+                 queues",
+            ));
+        }
+        let max_inline_data = capacity.max_inline_data.max(RENDEZVOUS_HEADER_BYTES as u32);
+        Ok(QpCapacity { max_send_sge: MAX_TAG_SGE.min(self.limits.max_sge), max_inline_data, ..capacity })
+    }
+
+    /// Reports whether a shared receive queue matches tags.
+    pub(crate) fn matches_tags(&self, srq: Option<Handle>) -> bool {
+        srq.and_then(|srq| self.srq(srq).ok()).is_some_and(|srq| srq.tags().is_some())
+    }
 }

@@ -4,7 +4,7 @@ use pumice_platform::error::ResourceError;
 use pumice_platform::table::Handle;
 use pumice_transport::types::CqUse;
 
-use super::tables::{Receives, Resources};
+use super::tables::{ObjectTables, Receives};
 
 /// Number of users that a sentence names; of the others it only gives the number.
 const NAMED: usize = 6;
@@ -31,7 +31,7 @@ pub(super) fn check_unused(
     Err(ResourceError::busy(format!("{object} is used by {listed}; destroy what uses it first")))
 }
 
-impl Resources {
+impl ObjectTables {
     /// Returns the names of memory regions, windows, queue pairs, SRQs and address handles of a protection
     /// domain.
     pub(super) fn users_of_pd(&self, pd: u32) -> Vec<String> {

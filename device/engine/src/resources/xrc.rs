@@ -18,7 +18,7 @@ impl Resources {
     /// # Errors
     /// `NoMemory`: the table is full.
     pub fn open_xrcd(&mut self) -> Result<Handle, ResourceError> {
-        self.xrc.open_unnamed()
+        self.objects.xrc.open_unnamed()
     }
 
     /// Opens the XRC domain of a file, by the rules of `ibv_open_xrcd`. Without `shared_resources` there are
@@ -32,7 +32,7 @@ impl Resources {
         file: &XrcdFile<'_>,
         shared_resources: Option<&SharedResources>,
     ) -> Result<Handle, ResourceError> {
-        self.xrc.open_of_file(file, shared_resources)
+        self.objects.xrc.open_of_file(file, shared_resources)
     }
 
     /// Closes an XRC domain; it is destroyed with its last open.
@@ -42,8 +42,8 @@ impl Resources {
     pub fn close_xrcd(&mut self, xrcd: Handle) -> Result<(), ResourceError> {
         //= man:ibv_open_xrcd
         //| An XRC domain that is used cannot be closed.
-        check_unused("the XRC domain", self.xrc.users(xrcd)?, || self.users_of_xrcd(xrcd))?;
-        self.xrc.close(xrcd)
+        check_unused("the XRC domain", self.objects.xrc.users(xrcd)?, || self.objects.users_of_xrcd(xrcd))?;
+        self.objects.xrc.close(xrcd)
     }
 
     /// Creates the table entries of a target that is not open yet.
@@ -59,13 +59,13 @@ impl Resources {
             ordinal: self.next_ordinal(),
             out_of_order: false,
         };
-        self.xrc.targets.insert(context, half);
+        self.objects.xrc.targets.insert(context, half);
         context
     }
 
     /// Reports whether this number is a target's.
     pub(crate) fn is_target(&self, qpn: Qpn) -> bool {
-        self.xrc.targets.contains(qpn)
+        self.objects.xrc.targets.contains(qpn)
     }
 
     /// Checks that a number is that of a target in the domain of this handle.
@@ -73,7 +73,7 @@ impl Resources {
     /// # Errors
     /// `Invalid`: it is not.
     pub(crate) fn check_target(&self, xrcd: Handle, qpn: Qpn) -> Result<(), ResourceError> {
-        self.xrc.targets.check(self.xrc.domain_of(xrcd)?, qpn)
+        self.objects.xrc.targets.check(self.objects.xrc.domain_of(xrcd)?, qpn)
     }
 
     /// Opens a target: it lives at least until the registration is closed, and its events come with `cookie`
@@ -88,8 +88,8 @@ impl Resources {
         cookie: u64,
     ) -> Result<TargetOpened, ResourceError> {
         self.check_target(xrcd, qpn)?;
-        let opened = self.xrc.targets.open(qpn, xrcd, cookie)?;
-        self.xrc.use_open(xrcd);
+        let opened = self.objects.xrc.targets.open(qpn, xrcd, cookie)?;
+        self.objects.xrc.use_open(xrcd);
         Ok(opened)
     }
 
@@ -98,29 +98,29 @@ impl Resources {
     /// # Errors
     /// `Invalid`: no such registration exists.
     pub(crate) fn unregister_target(&mut self, qpn: Qpn, id: u32) -> Result<TargetClosed, ResourceError> {
-        let closed = self.xrc.targets.close(qpn, id)?;
-        self.xrc.release_open(closed.xrcd);
-        self.async_events.purge(&closed.account);
+        let closed = self.objects.xrc.targets.close(qpn, id)?;
+        self.objects.xrc.release_open(closed.xrcd);
+        self.port.async_events.purge(&closed.account);
         Ok(closed)
     }
 
     /// Raises an event of a target for all who have it open. Returns false if this is no target's number.
     pub(super) fn raise_target_event(&mut self, qpn: Qpn, event: AsyncEventType) -> bool {
-        let Some(domain) = self.xrc.targets.domain_of(qpn) else { return false };
-        if self.xrc.shared(domain).is_some() {
-            self.xrc.targets.note_raised(qpn, event);
+        let Some(domain) = self.objects.xrc.targets.domain_of(qpn) else { return false };
+        if self.objects.xrc.shared(domain).is_some() {
+            self.objects.xrc.targets.note_raised(qpn, event);
         }
-        self.xrc.targets.show(qpn, event, &self.async_events)
+        self.objects.xrc.targets.show(qpn, event, &self.port.async_events)
     }
 }
 
 impl TargetHost for DeviceHost<'_> {
     fn xrc(&mut self) -> &mut XrcDomains {
-        &mut self.xrc
+        &mut self.objects.xrc
     }
 
     fn show_target_event(&mut self, qpn: Qpn, event: AsyncEventType) {
-        if !self.xrc.targets.show(qpn, event, &self.async_events) {
+        if !self.objects.xrc.targets.show(qpn, event, &self.port.async_events) {
             self.raise_attached_event(qpn, event);
         }
     }
@@ -130,8 +130,8 @@ impl TargetHost for DeviceHost<'_> {
     }
 
     fn forget_target(&mut self, qpn: Qpn) {
-        self.xrc.targets.remove(qpn);
-        self.qp_failures.retain(|failure| failure.qpn != qpn);
-        self.memory.unbind_windows_of(qpn);
+        self.objects.xrc.targets.remove(qpn);
+        self.completions.qp_failures.retain(|failure| failure.qpn != qpn);
+        self.objects.memory.unbind_windows_of(qpn);
     }
 }
