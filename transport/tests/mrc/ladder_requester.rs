@@ -22,7 +22,7 @@ fn only_writes_are_posted() {
     end.qp.post_send(&unsignaled, &mut end.device).unwrap();
     let full = MrcPostError::QueueFull { depth: 1, all_unsignaled: true };
     assert_eq!(end.qp.post_send(&unsignaled, &mut end.device), Err(full));
-    end.qp.to_error(&mut end.device);
+    end.qp.to_error(Some(Cause::Modified), &mut end.device);
     end.qp.post_send(&unsignaled, &mut end.device).unwrap();
     assert_eq!(end.statuses(), [(1, WcStatus::WrFlushErr); 2]);
 }

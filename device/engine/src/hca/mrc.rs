@@ -8,7 +8,7 @@ use pumice_transport::host::Host as _;
 use pumice_transport::mrc::MrcPostError;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{
-    MrcBreach, PostError, QpCapacity, QpState, QpType, RecvRequest, SendFlags, SendRequest,
+    Cause, MrcBreach, PostError, QpCapacity, QpState, QpType, RecvRequest, SendFlags, SendRequest,
 };
 use pumice_transport::wire::Qpn;
 
@@ -187,7 +187,8 @@ impl Hca {
                 Ok(())
             }
             QpState::Err => {
-                entry.enter_error(&mut engine.resources.host(MappingCheck::Assumed));
+                let mut host = engine.resources.host(MappingCheck::Assumed);
+                entry.enter_error(Some(Cause::Modified), &mut host);
                 Ok(())
             }
             QpState::Init => {
@@ -200,6 +201,10 @@ impl Hca {
             (entry.attributes, entry.chosen) = before;
         }
         outcome?;
+        // Others have reported a change to ERR.
+        if let Some(entry) = engine.mrc.at_mut(index).filter(|entry| entry.state() != QpState::Err) {
+            entry.report_state(from, &mut engine.resources.host(MappingCheck::Assumed));
+        }
         engine.touch(index);
         engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
         self.core.note_deadline(engine, now_ns);

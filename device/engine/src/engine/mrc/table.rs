@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pumice_transport::event::QpEvent;
+use pumice_transport::host::QpContext;
 use pumice_transport::mrc::entropy::{DscpTable, Plane, Planes};
-use pumice_transport::mrc::paths::{PathChange, PathState};
+use pumice_transport::mrc::paths::{Ev, PathChange, PathState};
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::types::WorkCompletion;
 use pumice_transport::wire::Qpn;
@@ -177,11 +178,15 @@ impl MrcTable {
     /// Records changes of paths of a queue pair, and reports them to the controller where it asked for them.
     pub(super) fn note_changes(&mut self, index: u32, resources: &mut Resources) {
         let Some(entry) = self.entries.get_mut(&index) else { return };
+        let skips = entry.take_skips();
         let (id, changes) = entry.take_changes();
         let context = entry.context;
+        for (ev, is_skipped) in skips {
+            let state = if is_skipped { PathState::Skip } else { PathState::Good };
+            emit_state(resources, &context, ev, state);
+        }
         for PathChange { ev, state, drop_count, .. } in changes {
-            let (source_port, plane) = (ev.entropy.source_port(), ev.plane.0);
-            resources.emit(&context, QpEvent::PathChanged { source_port, plane, state: state as u8 });
+            emit_state(resources, &context, ev, state);
             let Some(entry) = self.entries.get(&index) else { return };
             let (Some(id), Some(name)) = (id, entry.name_of(ev)) else { continue };
             let Ok(record) = self.control.evs_mut(id) else { continue };
@@ -220,4 +225,10 @@ impl MrcTable {
     pub(crate) const fn plane_of(&self, source_port: u16) -> Plane {
         plane_of(source_port, self.planes)
     }
+}
+
+/// Emits the event of a path that has another state.
+fn emit_state(resources: &mut Resources, context: &QpContext, ev: Ev, state: PathState) {
+    let (source_port, plane) = (ev.entropy.source_port(), ev.plane.0);
+    resources.emit(context, QpEvent::PathChanged { source_port, plane, state: state as u8 });
 }
