@@ -4,7 +4,7 @@ use pumice_transport::mrc::MrcPostError;
 use pumice_transport::mrc::entropy::{Entropy, TrafficClass};
 use pumice_transport::mrc::paths::PathState;
 use pumice_transport::mrc::wire::{MrcBody, MrcOpcode, NackReason, PathMark, SackTrigger};
-use pumice_transport::types::{QpState, SendFlags, SendOpcode, SendRequest, WcStatus};
+use pumice_transport::types::{Cause, QpState, SendFlags, SendOpcode, SendRequest, WcStatus};
 use pumice_transport::wire::Psn;
 
 use crate::kit::{End, FIRST_PSN};
