@@ -201,10 +201,7 @@ impl Hca {
             (entry.attributes, entry.chosen) = before;
         }
         outcome?;
-        // Others have reported a change to ERR.
-        if let Some(entry) = engine.mrc.at_mut(index).filter(|entry| entry.state() != QpState::Err) {
-            entry.report_state(from, &mut engine.resources.host(MappingCheck::Assumed));
-        }
+        engine.mrc.report_call(index, from, &mut engine.resources.host(MappingCheck::Assumed));
         engine.touch(index);
         engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
         self.core.note_deadline(engine, now_ns);

@@ -468,8 +468,8 @@ records! {
         side: u8,
         /// Ordinal of the message, or of the request on its work queue.
         message: u64,
-        /// Name of the call, the status, the answer, the incident, or the class of a packet of MRC without data;
-        /// otherwise empty.
+        /// Name of the call, the status, the answer or the incident, or the class of a packet of MRC without
+        /// data; otherwise empty.
         subject: &'a str,
         /// Ordinal of the call, or of the event of the completion channel.
         ordinal: u64,

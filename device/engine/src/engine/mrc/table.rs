@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pumice_transport::event::QpEvent;
-use pumice_transport::host::QpContext;
+use pumice_transport::host::{Host, QpContext};
 use pumice_transport::mrc::entropy::{DscpTable, Plane, Planes};
 use pumice_transport::mrc::paths::{Ev, PathChange, PathState};
 use pumice_transport::path::ROCE_PORT;
-use pumice_transport::types::WorkCompletion;
+use pumice_transport::types::{QpState, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
 use super::control::{EvName, MrcControl};
@@ -173,6 +173,14 @@ impl MrcTable {
     /// Returns the ports that are enabled.
     pub(crate) const fn enabled(&self) -> Planes {
         self.enabled
+    }
+
+    /// Reports that a call of the program has changed the state of a queue pair. A change to ERR was reported
+    /// when it happened.
+    pub(crate) fn report_call<H: Host>(&self, index: u32, from: QpState, host: &mut H) {
+        if let Some(entry) = self.entries.get(&index).filter(|entry| entry.state() != QpState::Err) {
+            entry.report_state(from, host);
+        }
     }
 
     /// Records changes of paths of a queue pair, and reports them to the controller where it asked for them.
