@@ -157,6 +157,7 @@ static PLANTED: &[(&str, &[&str])] = &[
     ("other_context", &[]),
     ("read_depth_zero", &[]),
     ("queue_pair_failed", &[]),
+    ("mrc_failed", &[]),
     ("mrc_operation", &[]),
     ("mrc_profile", &[]),
     ("mrc_without_receive", &[]),

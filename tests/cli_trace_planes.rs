@@ -109,10 +109,47 @@ fn the_plane_that_loses_packets_is_named_with_what_it_cost() {
     );
     let took = data["packets"]["took_ns"].as_array().expect("a list");
     assert!(took.iter().filter(|ns| ns.as_i64() >= Some(0)).count() > 2000, "arrivals of data are joined");
+    // Requests are on it, with their times.
+    assert!(data["requests"].to_string().len() > 1000, "{}", data["requests"]);
     // Both queue pairs have a track for each plane, in the page of any trace.
     let tracks = tracks(&lossy);
     assert_eq!(tracks.len(), 16, "{tracks:?}");
     assert!(tracks.iter().all(|(name, _, most)| name.ends_with("GOOD paths") && *most > 0), "{tracks:?}");
+    std::fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+#[test]
+fn requests_of_mrc_are_judged_as_those_of_rc() {
+    let Some((folder, program)) = scratch("judged") else { return };
+    let rules =
+        &["drop name=gone opcode=write message=9 times=1", "trim name=cut opcode=write message=20 times=1"];
+    let trace = traced(&folder, &program, "judged.trace", rules);
+    let requirements = [
+        "messages == 64",
+        "no failure",
+        "no unfinished",
+        "retransmissions == 2",
+        "rdma.sent == 2MiB",
+        "rdma.received == 2MiB",
+        "max(write) < 10s",
+    ];
+    let mut require = pumice();
+    require.args(["trace", "require", &trace]);
+    requirements.iter().for_each(|one| drop(require.args(["--require", one])));
+    let output = require.output().expect("it runs");
+    assert!(output.status.success(), "{}", text(&output));
+    let causes = text(&pumice().args(["trace", "why", &trace]).output().expect("it runs"));
+    for (words, rule) in
+        [("lost a packet of request 9", "gone"), ("cut off the data of a packet of request 20", "cut")]
+    {
+        let sentence = format!("the rule \"{rule}\" of the fault plan {words}");
+        assert!(causes.contains(&sentence), "{sentence}: {causes}");
+    }
+    assert!(causes.contains("until a lost packet was missed"), "{causes}");
+    let listed = text(&pumice().args(["trace", "list", &trace]).output().expect("it runs"));
+    for words in ["RTR to RTS by the program", "and the peer refuses it", "is SKIP"] {
+        assert!(listed.contains(words), "{words}: {listed}");
+    }
     std::fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use pumice_transport::host::PeerProgress;
 use pumice_transport::mrc::endpoint::Endpoint;
 use pumice_transport::mrc::entropy::{Entropy, MrcArrival, Plane, Trim};
 use pumice_transport::mrc::paths::{Ev, EvProfile};
@@ -111,7 +112,7 @@ impl MrcTarget {
     /// What is due by now happens, and is not due again at once.
     fn time(&mut self) {
         if self.qp.deadline_ns().is_some_and(|due| due <= self.now_ns) {
-            self.qp.handle_timeout(self.now_ns, &mut self.device);
+            self.qp.handle_timeout(self.now_ns, PeerProgress::Unknown, &mut self.device);
             self.send();
             assert!(self.qp.deadline_ns().is_none_or(|due| due > self.now_ns));
         }

@@ -13,6 +13,8 @@ pub(super) enum CounterUnit {
     Naks,
     Completions,
     Paths,
+    /// Paths that are skipped; no part of a plane's lane.
+    SkippedPaths,
 }
 
 /// A counter of a queue pair.
@@ -65,13 +67,19 @@ pub(super) fn of_queue_pair(qp: &TracedQueuePair) -> [CounterSeries; 6] {
     ]
 }
 
-/// Returns the number of GOOD paths of each plane of an MRC queue pair, with the plane's name.
-pub(super) fn of_planes(qp: &TracedQueuePair) -> impl Iterator<Item = (String, Vec<(u64, i64)>)> {
-    let planes = qp.multipath.iter().flat_map(|paths| &paths.planes);
-    planes.map(|(plane, found)| {
-        let values = found.good.iter().map(|(at_ns, good)| (*at_ns, i64::from(*good)));
-        (format!("plane {plane}: GOOD paths"), values.collect())
-    })
+/// Returns the number of GOOD paths of each plane of an MRC queue pair, and of skipped ones where there are
+/// any, with the plane's name.
+pub(super) fn of_planes(qp: &TracedQueuePair) -> Vec<(String, CounterUnit, Vec<(u64, i64)>)> {
+    let values = |all: &[(u64, u32)]| all.iter().map(|(at_ns, count)| (*at_ns, i64::from(*count))).collect();
+    let mut counters = Vec::new();
+    for (plane, found) in qp.multipath.iter().flat_map(|paths| &paths.planes) {
+        counters.push((format!("plane {plane}: GOOD paths"), CounterUnit::Paths, values(&found.good)));
+        if !found.skipped.is_empty() {
+            let name = format!("plane {plane}: skipped paths");
+            counters.push((name, CounterUnit::SkippedPaths, values(&found.skipped)));
+        }
+    }
+    counters
 }
 
 /// Returns the completions that wait for the program, by completion queue.

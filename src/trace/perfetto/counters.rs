@@ -13,9 +13,9 @@ pub(super) fn of_queue_pair(out: &mut dyn TraceSink, qp: &TracedQueuePair, proce
         let name = format!("QP {:#x}: {}", qp.qpn, counter.name);
         out.counter(CounterTrack { process, name: &name, unit: counter.unit }, &counter.values)?;
     }
-    for (plane, values) in counters::of_planes(qp) {
+    for (plane, unit, values) in counters::of_planes(qp) {
         let name = format!("QP {:#x}: {plane}", qp.qpn);
-        out.counter(CounterTrack { process, name: &name, unit: CounterUnit::Paths }, &values)?;
+        out.counter(CounterTrack { process, name: &name, unit }, &values)?;
     }
     Ok(())
 }

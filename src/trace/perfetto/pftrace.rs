@@ -109,7 +109,7 @@ fn counter_descriptor(unit: CounterUnit) -> ProtobufMessage {
         CounterUnit::Bytes => known(3),
         CounterUnit::Packets => ProtobufMessage::default().text(6, "packets"),
         CounterUnit::Naks => ProtobufMessage::default().text(6, "NAKs"),
-        CounterUnit::Paths => ProtobufMessage::default().text(6, "paths"),
+        CounterUnit::Paths | CounterUnit::SkippedPaths => ProtobufMessage::default().text(6, "paths"),
         CounterUnit::Completions => ProtobufMessage::default().text(6, "completions"),
     }
 }

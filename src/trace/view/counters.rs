@@ -37,8 +37,8 @@ pub(super) fn rows(timeline: &Timeline, numbering: &QpNumbering) -> (Vec<Counter
     };
     for (process, one) in timeline.processes.iter().enumerate() {
         for (index, qp) in one.queue_pairs.iter().enumerate() {
-            for (name, values) in counters::of_planes(qp) {
-                put(vec![numbering.index(process, index)], name, CounterUnit::Paths, values);
+            for (name, unit, values) in counters::of_planes(qp) {
+                put(vec![numbering.index(process, index)], name, unit, values);
             }
             for counter in counters::of_queue_pair(qp) {
                 let queue_pairs = vec![numbering.index(process, index)];
@@ -69,7 +69,10 @@ impl CounterRow {
             CounterUnit::Nanoseconds => "ns",
             CounterUnit::Bytes => "B",
             CounterUnit::Paths => "paths",
-            CounterUnit::Packets | CounterUnit::Naks | CounterUnit::Completions => "",
+            CounterUnit::SkippedPaths
+            | CounterUnit::Packets
+            | CounterUnit::Naks
+            | CounterUnit::Completions => "",
         };
         let after_ns = after_ns.collect();
         CounterRow {

@@ -9,13 +9,12 @@
 //! These are not the asynchronous events of verbs ([`AsyncEventType`](crate::types::AsyncEventType)).
 
 mod identity;
-
-use core::fmt;
+mod text;
 
 use crate::path::{Flow, Path};
 use crate::types::{
-    Cause, Counter, MrcBreach, Peer, QpState, RecvRequest, RemoteRange, SendOpcode, SendRequest, WcStatus,
-    WorkCompletion,
+    Cause, Counter, MrcBreach, MrcLossProof, Peer, QpState, RecvRequest, RemoteRange, SendOpcode,
+    SendRequest, WorkCompletion,
 };
 use crate::wire::{NakCode, Opcode, OperationClass, Packet, Psn, Qpn, Syndrome};
 
@@ -213,8 +212,19 @@ pub enum QpEvent<'a> {
         source_port: u16,
         /// Plane of the path.
         plane: u8,
-        /// New state: 0 GOOD, 2 ASSUMED_BAD, 3 DENIED.
+        /// New state: 0 GOOD, 1 SKIP, 2 ASSUMED_BAD, 3 DENIED.
         state: u8,
+    },
+    /// A packet of an MRC queue pair counts as lost: it is sent again, by another path.
+    PacketLost {
+        /// PSN of the packet.
+        psn: Psn,
+        /// UDP source port of the path that its last copy took.
+        source_port: u16,
+        /// Time since this copy was sent, in ns.
+        age_ns: u64,
+        /// Way in which the loss was found.
+        proof: MrcLossProof,
     },
     /// A packet was dropped.
     Dropped {
@@ -284,7 +294,8 @@ pub enum QpEvent<'a> {
         psn: Psn,
         /// Retries that are left.
         retries_left: u8,
-        /// Attribute `timeout` of the queue pair: the timer is at least 4.096 µs × 2^`timeout`.
+        /// Attribute `timeout` of the queue pair: the timer is at least 4.096 µs × 2^`timeout`. That of MRC,
+        /// whose unit is a quarter of this, is converted.
         timeout: u8,
     },
     /// The peer was silent for longer than its answers take, on a path that is known to lose packets.
@@ -368,6 +379,7 @@ impl QpEvent<'_> {
             | QpEvent::CnpSent
             | QpEvent::CnpReceived => Topic::Refusals,
             QpEvent::SentAgain { .. }
+            | QpEvent::PacketLost { .. }
             | QpEvent::PathChanged { .. }
             | QpEvent::TimedOut { .. }
             | QpEvent::FellSilent { .. }
@@ -405,6 +417,7 @@ impl QpEvent<'_> {
             QpEvent::SentAgain { packet_count, .. } => {
                 return Some((Counter::RetransmittedPackets, *packet_count as u64));
             }
+            QpEvent::PacketLost { .. } => Counter::RetransmittedPackets,
             QpEvent::TimedOut { .. } => Counter::Timeout,
             QpEvent::FellSilent { .. } => Counter::EarlyRetransmit,
             QpEvent::PeerStarved { .. } => Counter::StarvedPeer,
@@ -427,93 +440,5 @@ impl QpEvent<'_> {
             | QpEvent::Logged(_) => return None,
         };
         Some((counter, 1))
-    }
-}
-
-impl QpEvent<'_> {
-    /// Writes congestion notifications, and the events that only MRC queue pairs have.
-    fn write_rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            QpEvent::CnpSent => f.write_str("send CNP"),
-            QpEvent::CnpReceived => f.write_str("receive CNP"),
-            QpEvent::PathsMade { plane, paths, .. } => write!(f, "{paths} paths in plane {plane}"),
-            QpEvent::PathChanged { source_port, plane, state } => {
-                write!(f, "path {source_port} of plane {plane}  state {state}")
-            }
-            QpEvent::RuleBroken(breach) => write!(f, "queue pair {breach}"),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for QpEvent<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            QpEvent::StateChanged { from, to, .. } => write!(f, "state {} to {}", from.name(), to.name()),
-            QpEvent::SourcePortReplaced { computed, given } => {
-                write!(f, "send from UDP port {given}: {computed} is not to be had")
-            }
-            QpEvent::SendPosted { wr_id, opcode, length_bytes, psn, packet_count, .. } => write!(
-                f,
-                "post {}  wr_id {wr_id:#x}  psn {}  {packet_count} packets  {length_bytes} B",
-                opcode.name(),
-                psn.value()
-            ),
-            QpEvent::RecvPosted { request } => {
-                let bytes: u64 = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
-                write!(f, "post RECV  wr_id {:#x}  {bytes} B", request.wr_id)
-            }
-            QpEvent::PacketSent { identity, opcode, psn, length_bytes, .. } => {
-                write!(f, "send {opcode}  psn {}  {length_bytes} B  {identity}", psn.value())
-            }
-            QpEvent::PacketReceived { opcode, psn, length_bytes, .. } => {
-                write!(f, "receive {opcode}  psn {}  {length_bytes} B", psn.value())
-            }
-            QpEvent::Acknowledged { before } => write!(f, "acknowledged before psn {}", before.value()),
-            QpEvent::Measured { rtt_ns, window_packets, in_flight_packets } => {
-                write!(f, "{in_flight_packets} packets in flight  window {window_packets}")?;
-                match rtt_ns {
-                    Some(ns) => write!(f, "  round trip {ns} ns"),
-                    None => Ok(()),
-                }
-            }
-            QpEvent::RateChanged { rate, target, .. } => {
-                write!(f, "rate {rate} bit/s  target {target} bit/s")
-            }
-            QpEvent::Dropped { reason, opcode, psn } => {
-                write!(f, "drop {opcode}  psn {}  {reason:?}", psn.value())
-            }
-            QpEvent::OutOfSequence { psn, expected } => {
-                write!(f, "out of sequence  psn {}  expected {}", psn.value(), expected.value())
-            }
-            QpEvent::DuplicateRequest { opcode, psn } => write!(f, "repeated {opcode}  psn {}", psn.value()),
-            QpEvent::NakSent { syndrome, psn } => write!(f, "send {syndrome:?}  psn {}", psn.value()),
-            QpEvent::NakReceived { syndrome, psn } => write!(f, "receive {syndrome:?}  psn {}", psn.value()),
-            QpEvent::ImpliedNak { psn } => write!(f, "answer missing  psn {}", psn.value()),
-            QpEvent::CongestionMarked { psn } => write!(f, "congestion marked  psn {}", psn.value()),
-            QpEvent::SentAgain { psn, packet_count, .. } => {
-                write!(f, "send again  psn {}  {packet_count} packets", psn.value())
-            }
-            QpEvent::TimedOut { psn, retries_left, .. } => {
-                write!(f, "timer expired  psn {}  {retries_left} retries left", psn.value())
-            }
-            QpEvent::FellSilent { psn } => write!(f, "peer silent  psn {}", psn.value()),
-            QpEvent::PeerStarved { psn } => write!(f, "peer without a processor  psn {}", psn.value()),
-            QpEvent::ReceiverNotReady { psn, retries_left, .. } => {
-                write!(f, "receiver not ready  psn {}  {retries_left} retries left", psn.value())
-            }
-            QpEvent::Completed { completion, cq, .. } => {
-                let WorkCompletion { wr_id, status, opcode, byte_len, .. } = completion;
-                let direction = if opcode.is_recv() { "RECV" } else { "SEND" };
-                write!(f, "complete {direction}  wr_id {wr_id:#x}  {}  cq {cq}", status.name())?;
-                if *status == WcStatus::Success { write!(f, "  {byte_len} B") } else { Ok(()) }
-            }
-            QpEvent::RemoteAccess { class, range, .. } => {
-                write!(f, "peer {class:?}  {} B at {:#x}", range.length_bytes, range.address)
-            }
-            QpEvent::RemoteWriteEnded { .. } => f.write_str("peer Write ends"),
-            QpEvent::Logged(cause) => write!(f, "{cause}"),
-            _ => self.write_rest(f),
-        }
     }
 }

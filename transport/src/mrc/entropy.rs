@@ -155,12 +155,21 @@ pub struct MrcSent {
     pub psn: Psn,
     /// Position among all transmissions of data of the queue pair; 0 for other packets.
     pub order: u64,
-    /// Number of the message that the data is of, modulo 2^16; 0 for other packets.
-    pub message: u16,
+    /// Ordinal of the message that the data is of, from 0; 0 for other packets.
+    pub message: u64,
+    /// Number of this transmission of the PSN, from 1.
+    pub transmission: u32,
     /// Bytes from the BTH to the ICRC.
     pub length_bytes: usize,
     /// Bytes of data.
     pub payload_bytes: usize,
+}
+
+impl MrcSent {
+    /// Describes a packet without data.
+    pub(crate) const fn control(opcode: MrcOpcode, psn: Psn, length_bytes: usize) -> MrcSent {
+        MrcSent { opcode, psn, order: 0, message: 0, transmission: 1, length_bytes, payload_bytes: 0 }
+    }
 }
 
 /// The network that packets of MRC are sent to.

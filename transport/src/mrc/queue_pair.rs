@@ -6,14 +6,15 @@ use super::entropy::{MrcArrival, MrcNetwork, Planes};
 use super::paths::{Ev, PathSet, ReversePaths};
 use super::requester::{MrcFailure, MrcRequester, SendProgress};
 use super::responder::{DataArrival, MrcResponder};
+use super::semantics::PostedMessage;
 use super::settings::{MrcSettings, RequesterAttributes, ResponderAttributes};
 use super::statistics::MrcStatistics;
 use super::turn::MrcCallContext;
 use super::wire::{MrcBody, MrcBth, MrcPacket, MrcPacketError, TrimmedPacket};
-use crate::event::QpEvent;
-use crate::host::Host;
+use crate::event::{QpEvent, StateChangeActor, Topic};
+use crate::host::{Host, PeerProgress};
 use crate::types::{
-    AsyncEventType, MrcBreach, QpState, SendFlags, SendOpcode, SendRequest, WcOpcode, WcStatus,
+    AsyncEventType, Cause, MrcBreach, QpState, SendFlags, SendOpcode, SendRequest, WcOpcode, WcStatus,
     WorkCompletion,
 };
 
@@ -137,20 +138,40 @@ impl MrcQueuePair {
         }
     }
 
-    /// Moves the queue pair to ERROR: all posted requests complete as flushed.
-    pub fn to_error<H: Host>(&mut self, host: &mut H) {
-        self.fail(None, host);
-    }
-
-    fn fail<H: Host>(&mut self, failure: Option<MrcFailure>, host: &mut H) {
+    /// Moves the queue pair to ERROR: all posted requests complete as flushed. `cause` is logged; that of the
+    /// program is [`Cause::Modified`].
+    pub fn to_error<H: Host>(&mut self, cause: Option<Cause>, host: &mut H) {
         if self.state == QpState::Err {
             return;
         }
-        self.state = QpState::Err;
+        if let Some(cause) = cause.filter(|_| self.settings.reports_states) {
+            host.log(&self.settings.context, cause);
+        }
+        let is_program = cause == Some(Cause::Modified);
+        let by = if is_program { StateChangeActor::Program } else { StateChangeActor::Device };
+        self.fail(None, by, host);
+    }
+
+    fn fail<H: Host>(&mut self, failure: Option<MrcFailure>, by: StateChangeActor, host: &mut H) {
+        if self.state == QpState::Err {
+            return;
+        }
+        let from = core::mem::replace(&mut self.state, QpState::Err);
+        self.report_state(from, by, host);
         if let Some(requester) = &mut self.requester {
             requester.fail(&self.settings, failure, host);
         }
         host.flush_recv_queue(&self.settings.context);
+    }
+
+    /// Reports the change from a state to the present one.
+    pub fn report_state<H: Host>(&self, from: QpState, by: StateChangeActor, host: &mut H) {
+        let MrcSettings { connection, reports_states, max_send_wr: requests, .. } = self.settings;
+        if reports_states && from != self.state && host.listens(Topic::States) {
+            let (to, peer, reads) = (self.state, self.settings.peer(), 0);
+            let event = QpEvent::StateChanged { from, to, by, connection, peer, requests, reads };
+            host.emit(&self.settings.context, event);
+        }
     }
 
     /// Returns the state: INIT, RTR, RTS or ERROR.
@@ -191,6 +212,16 @@ impl MrcQueuePair {
     /// Returns the number of data packets in flight, and that of packets that the peer's window has.
     pub fn flight_packets(&self) -> (u32, u32) {
         self.requester.as_ref().map_or((0, 0), MrcRequester::flight_packets)
+    }
+
+    /// Returns the number of requests that were posted.
+    pub fn posted(&self) -> u64 {
+        self.requester.as_ref().map_or(0, |requester| requester.queue().posted())
+    }
+
+    /// Returns the number of requests that no completion has ended.
+    pub fn unreported(&self) -> u64 {
+        self.requester.as_ref().map_or(0, |requester| requester.queue().unreported())
     }
 
     /// Returns the number of requests that have not completed.
@@ -258,10 +289,15 @@ impl MrcQueuePair {
                     let all_unsignaled = requester.queue().all_unsignaled();
                     return Err(MrcPostError::QueueFull { depth: self.settings.max_send_wr, all_unsignaled });
                 }
-                requester.post(request, length, imm);
+                let posted = requester.post(request, length, imm);
+                report_post(&self.settings, requester, (request, length), posted, host);
                 Ok(())
             }
-            (QpState::Err, _) => {
+            (QpState::Err, requester) => {
+                if let Some(requester) = requester {
+                    let posted = requester.count(length);
+                    report_post(&self.settings, requester, (request, length), posted, host);
+                }
                 let completion = WorkCompletion {
                     wr_id: request.wr_id,
                     status: WcStatus::WrFlushErr,
@@ -364,10 +400,10 @@ impl MrcQueuePair {
             _ => turn.statistics.dropped += 1,
         }
         if let Err(failure) = failed {
-            self.fail(Some(failure), host);
+            self.fail(Some(failure), StateChangeActor::Requester, host);
         }
         if let Err(refusal) = refused {
-            self.fail(None, host);
+            self.fail(None, StateChangeActor::Responder, host);
             host.event(&self.settings.context, refusal.event);
         }
     }
@@ -378,11 +414,21 @@ impl MrcQueuePair {
         requester.and_then(MrcRequester::deadline_ns)
     }
 
-    /// Handles the timers that are due.
-    pub fn handle_timeout<H: Host>(&mut self, now_ns: u64, host: &mut H) {
-        let Some(requester) = self.requester.as_mut().filter(|_| self.state == QpState::Rts) else { return };
-        if let Err(failure) = requester.handle_timeout(&self.settings, now_ns, &mut self.statistics) {
-            self.fail(Some(failure), host);
+    /// Returns the time since which the peer has been silent, if the acknowledgement timer has expired and its
+    /// last retry, or the request itself, is about to be spent on it; and the time at which it expired.
+    pub fn peer_silent_since_ns(&self, now_ns: u64) -> Option<(u64, u64)> {
+        let requester = self.requester.as_ref().filter(|_| self.state == QpState::Rts)?;
+        Some((requester.peer_silent_since_ns(now_ns)?, requester.timer_ns()?))
+    }
+
+    /// Handles the timers that are due. `peer` is what is known about the peer's process, if it is asked for
+    /// by [`MrcQueuePair::peer_silent_since_ns`].
+    pub fn handle_timeout<H: Host>(&mut self, now_ns: u64, peer: PeerProgress, host: &mut H) {
+        let MrcQueuePair { settings, requester, reverse, statistics, state, .. } = self;
+        let Some(requester) = requester.as_mut().filter(|_| *state == QpState::Rts) else { return };
+        let mut turn = MrcCallContext { settings, now_ns, statistics, reverse, host };
+        if let Err(failure) = requester.handle_timeout(&mut turn, peer) {
+            self.fail(Some(failure), StateChangeActor::Requester, host);
         }
     }
 
@@ -416,7 +462,7 @@ impl MrcQueuePair {
             Ok(SendProgress::Idle) => MrcProgress::Idle,
             Ok(SendProgress::Blocked) => MrcProgress::Blocked,
             Err(failure) => {
-                self.fail(Some(failure), host);
+                self.fail(Some(failure), StateChangeActor::Requester, host);
                 MrcProgress::Idle
             }
         }
@@ -444,4 +490,29 @@ impl MrcQueuePair {
     pub fn confirm_reverse(&mut self, now_ns: u64, ev: Ev) {
         self.reverse.confirm(now_ns, ev);
     }
+}
+
+/// Reports a request that was posted, and its length.
+fn report_post<H: Host>(
+    settings: &MrcSettings,
+    requester: &MrcRequester,
+    (request, length_bytes): (&SendRequest<'_>, u32),
+    posted: PostedMessage,
+    host: &mut H,
+) {
+    if !host.listens(Topic::Posts) {
+        return;
+    }
+    let event = QpEvent::SendPosted {
+        wr_id: request.wr_id,
+        message: posted.ordinal,
+        opcode: request.opcode,
+        length_bytes,
+        psn: requester.psn_of(posted.first),
+        packet_count: posted.packets as u32,
+        signaled: request.flags.contains(SendFlags::SIGNALED),
+        inline: request.flags.contains(SendFlags::INLINE),
+        request,
+    };
+    host.emit_uncounted(&settings.context, &event);
 }

@@ -1,6 +1,7 @@
 //! Settings of an MRC queue pair, given at its creation and connection. Every value has a default.
 
 use alloc::boxed::Box;
+use core::net::IpAddr;
 
 use super::congestion::{CongestionControl, Unlimited};
 use super::constants::{
@@ -8,7 +9,7 @@ use super::constants::{
 };
 use super::paths::EvProfile;
 use crate::host::QpContext;
-use crate::types::{Access, Mtu};
+use crate::types::{Access, Mtu, Peer};
 use crate::wire::{Psn, Qpn};
 
 /// Settings that both halves of a queue pair need.
@@ -30,6 +31,13 @@ pub struct MrcSettings {
     pub has_dynamic_mpr: bool,
     /// True if trimmed packets are answered with a NACK.
     pub sends_trim_nack: bool,
+    /// Address of the peer, for reports; `None` if it is not known.
+    pub peer_address: Option<IpAddr>,
+    /// Number of resets of the queue pair before, for reports.
+    pub connection: u32,
+    /// True if changes of state are reported. Those of a queue pair that carries the WRITEs of another one
+    /// are not: the other one reports its own.
+    pub reports_states: bool,
 }
 
 impl MrcSettings {
@@ -44,7 +52,15 @@ impl MrcSettings {
             max_send_wr: 128,
             has_dynamic_mpr: false,
             sends_trim_nack: true,
+            peer_address: None,
+            connection: 0,
+            reports_states: true,
         }
+    }
+
+    /// Returns the peer, for reports.
+    pub(crate) fn peer(&self) -> Option<Peer> {
+        Some(Peer { address: self.peer_address?, qpn: self.peer })
     }
 
     /// Returns the payload bytes of a full packet.

@@ -43,6 +43,33 @@ pub enum MrcBreach {
     },
 }
 
+/// The way in which the requester of an MRC queue pair found that a packet was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum MrcLossProof {
+    /// Enough packets that left later have arrived.
+    Overtaken = 0,
+    /// A probe that left later was answered.
+    Probe = 1,
+    /// No answer came before the acknowledgement timer expired.
+    Timeout = 2,
+    /// A NACK: a switch cut off its data.
+    Trimmed = 3,
+    /// A NACK: the switch of the last hop cut off its data.
+    TrimmedAtLastHop = 4,
+    /// A NACK for another reason: the peer had no room for it.
+    Refused = 5,
+}
+
+impl MrcLossProof {
+    /// Returns the proof with this number; `None` if there is none.
+    pub fn from_number(number: u8) -> Option<MrcLossProof> {
+        use MrcLossProof::{Overtaken, Probe, Refused, Timeout, Trimmed, TrimmedAtLastHop};
+        let all = [Overtaken, Probe, Timeout, Trimmed, TrimmedAtLastHop, Refused];
+        all.into_iter().find(|proof| *proof as u8 == number)
+    }
+}
+
 impl fmt::Display for MrcBreach {
     /// Writes what is said of the queue pair, after its name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

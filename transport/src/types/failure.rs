@@ -27,6 +27,9 @@ pub struct FailedSend {
     pub rnr_retry: u8,
     /// ACK timeout code of the queue pair.
     pub timeout: u8,
+    /// Number of retries of MRC at doubled timeouts, after `retry_count` at the same one; `timeout` is MRC's
+    /// then. `None` for other services.
+    pub exponential_retries: Option<u8>,
     /// First wait for an answer in ns, if it doubles instead of following the code.
     pub adaptive_ns: Option<u64>,
     /// Peer of the queue pair, if it has one.
@@ -226,6 +229,14 @@ impl FailedSend {
     fn write_transmissions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (retry_count, timeout) = (self.retry_count, self.timeout);
         let sent = u32::from(retry_count) + 1;
+        if let Some(doubled) = self.exponential_retries {
+            let us = (1024_u64 << timeout.min(31)).div_ceil(1000);
+            return write!(
+                f,
+                "{retry_count} linear and {doubled} exponential retries (MRC's timeout {timeout}: {us} us, \
+                 doubled by each exponential one)"
+            );
+        }
         if let Some(first_ns) = self.adaptive_ns {
             let first_ms = first_ns.div_ceil(1_000_000);
             return write!(

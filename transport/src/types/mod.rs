@@ -22,7 +22,7 @@ mod work;
 
 pub use access::Access;
 pub use address_vector::{AddressVector, Gid};
-pub use breach::MrcBreach;
+pub use breach::{MrcBreach, MrcLossProof};
 pub use cause::{Cause, CqUse, DropReason};
 pub use completion::{CompletionError, WcFlags, WcStatus, WorkCompletion};
 pub use counter::Counter;

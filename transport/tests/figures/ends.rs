@@ -193,7 +193,7 @@ impl End {
 
     pub(crate) fn timeout(&mut self, now_ns: u64) {
         match &mut self.qp {
-            QueuePairs::Mrc(qp) => qp.handle_timeout(now_ns, &mut self.device),
+            QueuePairs::Mrc(qp) => qp.handle_timeout(now_ns, PeerProgress::Unknown, &mut self.device),
             QueuePairs::Rc(qp) => qp.handle_timeout(now_ns, PeerProgress::Unknown, &mut self.device),
         }
     }

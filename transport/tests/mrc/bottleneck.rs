@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use pumice_transport::host::PeerProgress;
 use pumice_transport::mrc::congestion::{Nscc, NsccParameters};
 use pumice_transport::mrc::entropy::{MrcArrival, MrcOutgoingPacket, Trim};
 use pumice_transport::mrc::paths::EvProfile;
@@ -177,7 +178,7 @@ impl Bottleneck {
         }
         for (qp, device) in self.flows.iter_mut().flat_map(|flow| &mut flow.ends) {
             if qp.deadline_ns().is_some_and(|due| due <= self.now_ns) {
-                qp.handle_timeout(self.now_ns, device);
+                qp.handle_timeout(self.now_ns, PeerProgress::Unknown, device);
             }
             device.sent.clear();
             assert_eq!(qp.state(), QpState::Rts);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use pumice_transport::event::QpEvent;
+use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::mrc::entropy::{MrcNetwork, MrcOutgoingPacket};
 use pumice_transport::types::{
@@ -25,6 +25,9 @@ pub(crate) struct Device {
     pub(crate) written_bytes: u64,
     /// Send queue entries that completions have freed.
     pub(crate) released: u32,
+    /// Events are put together, and are said as text.
+    pub(crate) listens: bool,
+    pub(crate) said: Vec<String>,
 }
 
 impl Device {
@@ -38,6 +41,8 @@ impl Device {
             breaches: Vec::new(),
             written_bytes: 0,
             released: 0,
+            listens: false,
+            said: Vec::new(),
         }
     }
 
@@ -103,7 +108,13 @@ impl Host for Device {
     fn event(&mut self, _: &QpContext, event: AsyncEventType) {
         self.events.push(event);
     }
+    fn listens(&self, _: Topic) -> bool {
+        self.listens
+    }
     fn emit(&mut self, _: &QpContext, event: QpEvent<'_>) {
+        if self.listens {
+            self.said.push(event.to_string());
+        }
         if let QpEvent::RuleBroken(breach) = event {
             self.breaches.push(breach);
         }

@@ -1,5 +1,6 @@
 //! A queue pair with its device, for tests that know each packet.
 
+use pumice_transport::host::PeerProgress;
 use pumice_transport::mrc::entropy::{Entropy, MrcArrival, MrcOutgoingPacket, Plane};
 use pumice_transport::mrc::paths::{Ev, EvProfile};
 use pumice_transport::mrc::wire::{MrcBody, MrcHeaders, MrcPacket};
@@ -86,7 +87,7 @@ impl End {
     /// Until the next deadline.
     pub(crate) fn wait(&mut self) {
         self.now_ns = self.qp.deadline_ns().expect("the queue pair waits for something").max(self.now_ns);
-        self.qp.handle_timeout(self.now_ns, &mut self.device);
+        self.qp.handle_timeout(self.now_ns, PeerProgress::Unknown, &mut self.device);
     }
 }
 

@@ -4,7 +4,7 @@ use pumice_transport::mrc::MrcPostError;
 use pumice_transport::mrc::entropy::{Entropy, TrafficClass};
 use pumice_transport::mrc::paths::PathState;
 use pumice_transport::mrc::wire::{MrcBody, MrcOpcode, NackReason, PathMark, SackTrigger};
-use pumice_transport::types::{QpState, SendFlags, SendOpcode, SendRequest, WcStatus};
+use pumice_transport::types::{Cause, QpState, SendFlags, SendOpcode, SendRequest, WcStatus};
 use pumice_transport::wire::Psn;
 
 use crate::kit::{End, FIRST_PSN};
@@ -22,7 +22,7 @@ fn only_writes_are_posted() {
     end.qp.post_send(&unsignaled, &mut end.device).unwrap();
     let full = MrcPostError::QueueFull { depth: 1, all_unsignaled: true };
     assert_eq!(end.qp.post_send(&unsignaled, &mut end.device), Err(full));
-    end.qp.to_error(&mut end.device);
+    end.qp.to_error(Some(Cause::Modified), &mut end.device);
     end.qp.post_send(&unsignaled, &mut end.device).unwrap();
     assert_eq!(end.statuses(), [(1, WcStatus::WrFlushErr); 2]);
 }

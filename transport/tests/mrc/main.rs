@@ -10,6 +10,7 @@ mod fuzz_replay;
 mod fuzzed;
 mod golden;
 mod kit;
+mod ladder_reports;
 mod ladder_requester;
 mod ladder_responder;
 mod ladder_rules;

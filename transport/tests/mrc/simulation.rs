@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use pumice_transport::host::PeerProgress;
 use pumice_transport::mrc::congestion::{CongestionControl, Nscc, NsccParameters, Unlimited};
 use pumice_transport::mrc::entropy::{
     Entropy, MrcArrival, MrcOutgoingPacket, Plane, Planes, TrafficClass, Trim,
@@ -297,7 +298,7 @@ impl Simulation {
         }
         for Side { qp, device, .. } in &mut self.sides {
             if qp.deadline_ns().is_some_and(|due| due <= self.now_ns) {
-                qp.handle_timeout(self.now_ns, device);
+                qp.handle_timeout(self.now_ns, PeerProgress::Unknown, device);
             }
         }
         (0..2).for_each(|index| self.look(index));

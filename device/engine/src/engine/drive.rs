@@ -304,7 +304,7 @@ impl Engine {
                 });
                 self.touched.push(index);
             } else if let Some((index, entry)) = self.mrc.by_number(failure.qpn) {
-                entry.enter_error(&mut self.resources.host(MappingCheck::Assumed));
+                entry.enter_error(Some(failure.cause), &mut self.resources.host(MappingCheck::Assumed));
                 self.touched.push(index);
             }
         }

@@ -137,6 +137,7 @@ impl Existing for Engine {
                 reads: qp.max_rd_atomic(),
             });
         }
+        self.visit_mrc_snapshots(visit);
     }
 
     fn regions(&self, visit: &mut dyn FnMut(&RegionSnapshot)) {

@@ -1,11 +1,13 @@
 //! The timers of the engine, and its next deadline.
 
+use std::net::IpAddr;
+
 use pumice_memory::MappingCheck;
 use pumice_model::port::limits::Peer;
 use pumice_model::port::traits::Port;
 use pumice_platform::clock::earliest;
 use pumice_transport::host::PeerProgress;
-use pumice_transport::qp::QueuePair;
+use pumice_transport::wire::Qpn;
 
 use super::drive::Engine;
 use super::queue_pairs::Entries;
@@ -42,7 +44,10 @@ impl Engine {
                 continue;
             };
             if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-                let peer = peer_progress(&entry.qp, now_ns, self.drained_ns, &mut *self.port);
+                let qp = &entry.qp;
+                let doubts = qp.peer_silent_since_ns(now_ns).map(|since_ns| (since_ns, qp.timer_due_ns()));
+                let times = (now_ns, self.drained_ns);
+                let peer = peer_progress(doubts, qp.peer(), times, &mut *self.port);
                 let mut host = self.resources.host(checks.of_connections());
                 entry.qp.handle_timeout(now_ns, peer, &mut host);
                 self.touched.push(index);
@@ -106,14 +111,19 @@ impl Engine {
 
 /// Returns what is known about a peer that a queue pair is about to give up: whether its answer may still be
 /// unread here, as far as all packets were taken by `drained_ns`; else what the group knows about its
-/// process.
-fn peer_progress(qp: &QueuePair, now_ns: u64, drained_ns: u64, port: &mut dyn Port) -> PeerProgress {
-    let doubts = qp.peer_silent_since_ns(now_ns);
-    if doubts.is_some() && qp.timer_due_ns().is_some_and(|due_ns| drained_ns < due_ns) {
+/// process. `doubts` has the time since which the peer is silent, and that at which the timer expired.
+pub(super) fn peer_progress(
+    doubts: Option<(u64, Option<u64>)>,
+    peer: Option<(IpAddr, Qpn)>,
+    (now_ns, drained_ns): (u64, u64),
+    port: &mut dyn Port,
+) -> PeerProgress {
+    let Some((since_ns, due_ns)) = doubts else { return PeerProgress::Unknown };
+    if due_ns.is_some_and(|due_ns| drained_ns < due_ns) {
         return PeerProgress::Unread;
     }
-    match (doubts, qp.peer(), port.group()) {
-        (Some(since_ns), Some((address, qpn)), Some(group)) => {
+    match (peer, port.group()) {
+        (Some((address, qpn)), Some(group)) => {
             group.peer_progress(now_ns, Peer { address, process: qpn.process() }, since_ns)
         }
         _ => PeerProgress::Unknown,

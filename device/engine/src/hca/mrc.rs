@@ -8,7 +8,7 @@ use pumice_transport::host::Host as _;
 use pumice_transport::mrc::MrcPostError;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{
-    MrcBreach, PostError, QpCapacity, QpState, QpType, RecvRequest, SendFlags, SendRequest,
+    Cause, MrcBreach, PostError, QpCapacity, QpState, QpType, RecvRequest, SendFlags, SendRequest,
 };
 use pumice_transport::wire::Qpn;
 
@@ -188,7 +188,8 @@ impl Hca {
                 Ok(())
             }
             QpState::Err => {
-                entry.enter_error(&mut engine.resources.host(MappingCheck::Assumed));
+                let mut host = engine.resources.host(MappingCheck::Assumed);
+                entry.enter_error(Some(Cause::Modified), &mut host);
                 Ok(())
             }
             QpState::Init => {
@@ -201,6 +202,7 @@ impl Hca {
             (entry.attributes, entry.chosen) = before;
         }
         outcome?;
+        engine.mrc.report_call(index, from, &mut engine.resources.host(MappingCheck::Assumed));
         engine.touch(index);
         engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
         self.core.note_deadline(engine, now_ns);

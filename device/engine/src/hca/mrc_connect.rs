@@ -46,6 +46,9 @@ pub(super) fn connect(engine: &mut Engine, index: u32, now_ns: u64) -> Result<()
         access: Access::from_bits_truncate(own.access),
         max_send_wr: entry.capacity.max_send_wr,
         has_dynamic_mpr: entry.chosen.cap & MrcChosen::DYNAMIC_MPR != 0,
+        peer_address: Some(path.flow.destination),
+        connection: entry.connection,
+        reports_states: entry.twin_of.is_none(),
         ..MrcSettings::new(entry.context, peer, mtu)
     };
     let mut qp = MrcQueuePair::new(settings);

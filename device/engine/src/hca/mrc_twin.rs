@@ -50,7 +50,7 @@ pub(super) fn follow(engine: &mut Engine, qpn: Qpn, now_ns: u64) {
         }
         (QpState::Err, Some(index)) => {
             if let Some(twin) = engine.mrc.at_mut(index) {
-                twin.enter_error(&mut engine.resources.host(MappingCheck::Assumed));
+                twin.enter_error(None, &mut engine.resources.host(MappingCheck::Assumed));
             }
         }
         (QpState::Reset, Some(_)) => end(engine, qpn),

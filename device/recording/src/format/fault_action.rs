@@ -58,4 +58,8 @@ kinds_of_fault! {
     18 EventLate,
     /// Events of a completion channel come together.
     19 EventsMerged,
+    /// The data of a packet of MRC is cut off, as by a switch in congestion.
+    20 Trimmed,
+    /// A SACK of MRC arrives with a wrong state of its path.
+    21 Reflected,
 }

@@ -468,7 +468,8 @@ records! {
         side: u8,
         /// Ordinal of the message, or of the request on its work queue.
         message: u64,
-        /// Name of the call, the status, the answer or the incident; otherwise empty.
+        /// Name of the call, the status, the answer or the incident, or the class of a packet of MRC without
+        /// data; otherwise empty.
         subject: &'a str,
         /// Ordinal of the call, or of the event of the completion channel.
         ordinal: u64,
@@ -564,8 +565,22 @@ records! {
         source_port: u16,
         /// Plane of the path.
         plane: u8,
-        /// New state: 0 GOOD, 2 ASSUMED_BAD, 3 DENIED.
+        /// New state: 0 GOOD, 1 SKIP, 2 ASSUMED_BAD, 3 DENIED.
         state: u8,
+    }
+    /// A packet of an MRC queue pair counts as lost, and is sent again by another path.
+    53 PacketLost {
+        /// Ordinal of the queue pair that sent it.
+        qp: u32,
+        /// PSN of the packet.
+        psn: u32,
+        /// UDP source port of the path that its last copy took.
+        source_port: u16,
+        /// Time since this copy was sent, in ns.
+        age_ns: u64,
+        /// How it was found: 0 later packets arrived, 1 a later probe was answered, 2 timeout, 3 trimmed, 4
+        /// trimmed at the last hop, 5 refused.
+        proof: u8,
     }
     /// Records are missing here, because they came faster than they were written.
     39 Lost {

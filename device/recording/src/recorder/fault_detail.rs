@@ -7,8 +7,9 @@ use pumice_model::fates::fired::CallFired;
 use pumice_model::fates::fired::CompletionEventFired;
 use pumice_model::fates::fired::CompletionFired;
 use pumice_model::fates::fired::Fired;
-use pumice_model::fates::identity::PacketService;
+use pumice_model::fates::identity::{PacketClass, PacketService};
 use pumice_model::fates::incident::Incident;
+use pumice_transport::event::PacketSide;
 use pumice_transport::wire::{Syndrome, rnr_timer_ns};
 
 use super::naming;
@@ -70,6 +71,9 @@ fn of_packet(fault: &Fired<'_>, put: &mut dyn FnMut(&Record<'_>)) {
     if fate.rejected.is_some() || fate.unanswered {
         return put(&detail.record(TracedFaultAction::Rejected, "", 0, 0));
     }
+    // Fault plans know the packets of MRC without data as notifications.
+    let is_notification = key.side == PacketSide::Notification && key.class != PacketClass::Cnp;
+    let subject = if is_notification { key.class.name() } else { "" };
     let flips = fate.flips.map(|flips| {
         if flips.sealed { TracedFaultAction::CorruptedSilently } else { TracedFaultAction::Corrupted }
     });
@@ -78,7 +82,9 @@ fn of_packet(fault: &Fired<'_>, put: &mut dyn FnMut(&Record<'_>)) {
         (fate.delay_ns > 0, TracedFaultAction::Delayed),
         (fate.behind_packets > 0, TracedFaultAction::Reordered),
         (fate.copies > 0, TracedFaultAction::Duplicated),
-        (fate.kept_bytes.is_some(), TracedFaultAction::Truncated),
+        (fate.kept_bytes.is_some() && fate.dscp.is_none(), TracedFaultAction::Truncated),
+        (fate.dscp.is_some(), TracedFaultAction::Trimmed),
+        (fate.path_mark.is_some(), TracedFaultAction::Reflected),
         (fate.marked, TracedFaultAction::Marked),
         (fate.notified, TracedFaultAction::Notified),
     ];
@@ -88,7 +94,7 @@ fn of_packet(fault: &Fired<'_>, put: &mut dyn FnMut(&Record<'_>)) {
             TracedFaultAction::Reordered => fate.behind_ns,
             _ => 0,
         };
-        put(&detail.record(what, "", delay_ns, 0));
+        put(&detail.record(what, subject, delay_ns, 0));
     }
 }
 

@@ -407,6 +407,9 @@ fn of_recovery(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
         QpEvent::PathChanged { source_port, plane, state } => {
             Record::PathChanged { qp, source_port, plane, state }
         }
+        QpEvent::PacketLost { psn, source_port, age_ns, proof } => {
+            Record::PacketLost { qp, psn: psn.value(), source_port, age_ns, proof: proof as u8 }
+        }
         QpEvent::RateChanged { rate, target, alpha } => Record::RateChanged { qp, rate, target, alpha },
         QpEvent::Measured { rtt_ns, window_packets, in_flight_packets } => {
             Record::Measured { qp, rtt_ns: rtt_ns.unwrap_or(0), window_packets, in_flight_packets }

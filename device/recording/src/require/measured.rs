@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
+use pumice_transport::mrc::wire::{MrcHeaders, MrcOpcode};
 use pumice_transport::types::SendOpcode;
 use pumice_transport::wire::Opcode;
 
@@ -187,6 +188,11 @@ fn other_end(qp: &TracedQueuePair, packet: &TracedPacket) -> Option<IpAddr> {
 }
 
 fn payload_bytes(packet: &TracedPacket) -> u64 {
+    if let Some(opcode) = MrcOpcode::from_byte(packet.opcode) {
+        // MRC's time stamps are optional, and this device always sends them.
+        let headers = MrcHeaders::write_len(true, opcode.has_imm()) as u32 + ICRC_BYTES;
+        return if opcode.is_write() { packet.length.saturating_sub(headers).into() } else { 0 };
+    }
     let headers = Opcode::from_byte(packet.opcode).info().map_or(0, |info| info.header_bytes as u32);
     u64::from(packet.length.saturating_sub(headers).saturating_sub(ICRC_BYTES))
 }

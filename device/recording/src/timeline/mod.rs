@@ -20,3 +20,4 @@ pub use model::{
     SetbackKind, Timeline, TimelineEvent, TimelineEventKind, TimelineProcess, TracedPacket, TracedQueuePair,
 };
 pub use multipath::{TracedPath, TracedPaths, TracedPlane};
+pub(super) use words::loss_in_words;

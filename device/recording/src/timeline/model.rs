@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use pumice_transport::types::MrcLossProof;
+
 use super::evidence::CauseEvidence;
 use super::multipath::TracedPaths;
 use crate::format::TraceHeader;
@@ -217,6 +219,13 @@ pub enum SetbackKind {
     },
     /// The peer's process had no processor.
     PeerStarved,
+    /// A packet of an MRC queue pair counted as lost, without the acknowledgement timer.
+    Lost {
+        /// PSN of the packet.
+        psn: u32,
+        /// Way in which the loss was found.
+        proof: MrcLossProof,
+    },
 }
 
 /// A receive request that completed.

@@ -11,8 +11,9 @@ use crate::format::Record;
 const MAX_PSNS: usize = 1 << 16;
 /// Maximum number of changes of paths that a queue pair stores.
 const MAX_CHANGES: usize = 1 << 16;
-/// The state of a path that packets take, as records have it.
+/// The states of paths, as records have them.
 const GOOD: u8 = 0;
+const SKIP: u8 = 1;
 
 /// The paths of an MRC queue pair.
 #[derive(Debug, Default)]
@@ -41,8 +42,11 @@ pub struct TracedPath {
     pub repeated: u64,
     /// Time in ns from these packets until they left again, all together.
     pub waited_ns: u64,
-    /// The path is not GOOD.
+    /// Number of times that it was skipped, because of congestion.
+    pub skips: u64,
+    /// The path is neither GOOD nor SKIP.
     is_left: bool,
+    is_skipped: bool,
 }
 
 /// A plane of an MRC queue pair.
@@ -50,8 +54,10 @@ pub struct TracedPath {
 pub struct TracedPlane {
     /// Number of paths that the queue pair has in it.
     pub paths: u32,
-    /// Times in ns and the number of GOOD paths from then on.
+    /// Times in ns and the number of GOOD paths from then on; skipped ones count as GOOD.
     pub good: Vec<(u64, u32)>,
+    /// Times in ns and the number of skipped paths from then on.
+    pub skipped: Vec<(u64, u32)>,
 }
 
 impl TracedPaths {
@@ -60,11 +66,13 @@ impl TracedPaths {
         match *record {
             Record::PathsMade { plane, planes, paths, .. } => {
                 self.count = planes.into();
-                self.planes.insert(plane, TracedPlane { paths, good: vec![(at_ns, paths)] });
+                self.planes
+                    .insert(plane, TracedPlane { paths, good: vec![(at_ns, paths)], skipped: Vec::new() });
             }
             Record::PathTaken { source_port, .. } => self.next = Some(source_port),
             Record::PathChanged { source_port, plane, state, .. } => {
-                self.changed(at_ns, source_port, plane, state != GOOD);
+                self.skipped(at_ns, source_port, plane, state == SKIP);
+                self.changed(at_ns, source_port, plane, ![GOOD, SKIP].contains(&state));
             }
             Record::PacketSent { psn, opcode, .. } => {
                 let is_data = MrcOpcode::from_byte(opcode).is_some_and(MrcOpcode::is_write);
@@ -93,6 +101,23 @@ impl TracedPaths {
             self.changes += 1;
             plane.good.push((at_ns, good));
         }
+    }
+
+    fn skipped(&mut self, at_ns: u64, port: u16, plane: u8, is_skipped: bool) {
+        let path = self.path(port);
+        if std::mem::replace(&mut path.is_skipped, is_skipped) == is_skipped {
+            return;
+        }
+        path.skips += u64::from(is_skipped);
+        let Some(plane) = self.planes.get_mut(&plane).filter(|_| self.changes < MAX_CHANGES) else { return };
+        let before = plane.skipped.last().map_or(0, |(_, count)| *count);
+        self.changes += 1;
+        plane.skipped.push((at_ns, if is_skipped { before + 1 } else { before.saturating_sub(1) }));
+    }
+
+    /// Returns the time at which the packet with this PSN was last sent.
+    pub(super) fn sent_ns(&self, psn: u32) -> Option<u64> {
+        self.sent.get(&psn).map(|(at_ns, _)| *at_ns)
     }
 
     /// Notes that data left by a path. If its PSN had left before, that packet was lost, or held up for so
@@ -131,10 +156,21 @@ mod tests {
         for (at_ns, state) in [(61, 2), (62, 2), (90, 0)] {
             paths.take(at_ns, &Record::PathChanged { qp: 0, source_port: 0xc001, plane: 1, state });
         }
-        let bad = TracedPath { plane: 1, packets: 1, repeated: 1, waited_ns: 50, is_left: false };
+        for (at_ns, state) in [(91, 1), (92, 0), (93, 1), (94, 2), (95, 0)] {
+            paths.take(at_ns, &Record::PathChanged { qp: 0, source_port: 0xc001, plane: 1, state });
+        }
+        let bad = TracedPath {
+            plane: 1,
+            packets: 1,
+            repeated: 1,
+            waited_ns: 50,
+            skips: 2,
+            ..TracedPath::default()
+        };
         assert_eq!(paths.paths[&0xc001], bad);
         assert_eq!(paths.paths[&0xc004], TracedPath { packets: 1, ..TracedPath::default() });
-        assert_eq!(paths.planes[&1].good, [(1, 3), (61, 2), (90, 3)]);
+        assert_eq!(paths.planes[&1].good, [(1, 3), (61, 2), (90, 3), (94, 2), (95, 3)]);
+        assert_eq!(paths.planes[&1].skipped, [(91, 1), (92, 0), (93, 1), (94, 0)]);
         assert_eq!(paths.planes[&0].good, [(1, 3)]);
     }
 }

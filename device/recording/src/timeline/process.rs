@@ -156,6 +156,7 @@ fn queue_pair_of(record: &Record<'_>) -> Option<u32> {
         | Record::PathTaken { qp, .. }
         | Record::PathsMade { qp, .. }
         | Record::PathChanged { qp, .. }
+        | Record::PacketLost { qp, .. }
         | Record::ReceivesFrom { qp, .. }
         | Record::Acknowledged { qp, .. }
         | Record::Measured { qp, .. }

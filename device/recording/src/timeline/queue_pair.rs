@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use pumice_transport::mrc::wire::MrcOpcode;
+use pumice_transport::types::MrcLossProof;
 use pumice_transport::wire::{Opcode, Operation, Syndrome};
 
 use super::budget::TimelineBudget;
@@ -40,6 +42,8 @@ pub(super) struct QpBuilder {
     sent_ns: u64,
     /// Number of receive requests that were posted before the recording and have not completed.
     unseen_receives: u32,
+    /// Ordinals of messages begin again when RC goes on for MRC: this is added to those of records.
+    first_number: u64,
 }
 
 impl QpBuilder {
@@ -171,6 +175,7 @@ impl QpBuilder {
         else {
             return;
         };
+        let message = self.number_of_post(message);
         if budget.take() {
             self.qp.messages.push(Message {
                 connection: self.connection,
@@ -188,12 +193,26 @@ impl QpBuilder {
         }
     }
 
+    /// Returns the ordinal of a message that is posted now.
+    fn number_of_post(&mut self, message: u64) -> u64 {
+        let last = self.qp.messages.last().filter(|last| last.connection == self.connection);
+        match last {
+            None => self.first_number = 0,
+            Some(last) if last.number >= message.saturating_add(self.first_number) => {
+                self.first_number = last.number + 1;
+            }
+            Some(_) => {}
+        }
+        message.saturating_add(self.first_number)
+    }
+
     fn packet_sent(&mut self, at_ns: u64, record: &Record<'_>, budget: &mut TimelineBudget) {
         let Record::PacketSent { side, message, psn, transmission, opcode, length, destination, .. } =
             *record
         else {
             return;
         };
+        let message = if side == 0 { message.saturating_add(self.first_number) } else { message };
         let packet = TracedPacket {
             side,
             message,
@@ -308,11 +327,20 @@ impl QpBuilder {
         })
     }
 
+    /// Returns the last time before now at which the requester sent the packet with this PSN; of RC, at which
+    /// it sent anything.
+    fn silent_since(&self, psn: u32) -> u64 {
+        let paths = self.qp.multipath.as_ref();
+        paths.and_then(|paths| paths.sent_ns(psn)).unwrap_or(self.sent_ns)
+    }
+
     /// Marks the packet that a fault plan lost: the last one sent, or the ACK of a message that has arrived,
     /// which has no record of its own. A packet that acknowledges the message later is another one.
     fn lost(&mut self, at_ns: u64, side: u8, message: u64, budget: &mut TimelineBudget) {
         match self.qp.packets.last_mut() {
             Some(last) if last.is_sent && last.side == side && last.message == message => last.is_lost = true,
+            // Fault plans know all packets of MRC without data as notifications.
+            Some(last) if last.is_sent && side == 2 && is_mrc_control(last.opcode) => last.is_lost = true,
             Some(&mut TracedPacket { is_sent: false, psn, opcode, .. }) if side == 1 => {
                 let other_qpn = self.qp.peer.map_or(0, |(_, qpn)| qpn);
                 let service = Opcode::from_byte(opcode).service();
@@ -343,12 +371,22 @@ impl QpBuilder {
             }
             Record::SentAgain { psn, why: 2, .. } => (SetbackKind::SequenceNak, psn),
             Record::SentAgain { psn, why: 3, .. } => (SetbackKind::MissingAnswer, psn),
+            Record::PacketLost { psn, proof, .. } => match MrcLossProof::from_number(proof) {
+                // A record of its own says that the timer expired.
+                None | Some(MrcLossProof::Timeout) => return,
+                Some(proof) => (SetbackKind::Lost { psn, proof }, psn),
+            },
             _ => return,
         };
-        let (connection, silent_since_ns) = (self.connection, self.sent_ns);
+        let (connection, silent_since_ns) = (self.connection, self.silent_since(psn));
+        let is_mrc = self.qp.multipath.is_some();
         let first = self.acknowledged.max(self.ended);
         for message in self.qp.messages.iter_mut().skip(first).take(MAX_MEASURES) {
             count_steps(1);
+            // MRC completes in order: a lost packet holds up its message and those after it.
+            if is_mrc && !is_before(psn, end_of(message)) {
+                continue;
+            }
             let under_way = message.connection == connection && message.first_packet_ns.is_some();
             if under_way && message.setbacks.len() >= MAX_SETBACKS {
                 message.setbacks.last_mut().into_iter().for_each(|last| prolong(last, at_ns, kind));
@@ -399,6 +437,11 @@ const fn packet(
         other_qpn,
         path: None,
     }
+}
+
+/// Reports whether an opcode is of a packet of MRC without data.
+fn is_mrc_control(opcode: u8) -> bool {
+    MrcOpcode::from_byte(opcode).is_some_and(|opcode| !opcode.is_write())
 }
 
 /// Returns the PSN behind the last one of a message.

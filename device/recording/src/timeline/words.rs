@@ -1,7 +1,7 @@
 //! Describes records in words, for the reader of a timeline.
 
 use pumice_platform::ordinal::CallOrdinal;
-use pumice_transport::types::QpState;
+use pumice_transport::types::{MrcLossProof, QpState};
 use pumice_transport::wire::Syndrome;
 
 use super::model::TimelineEventKind;
@@ -113,10 +113,15 @@ fn recovery_in_words(record: &Record<'_>) -> Option<(TimelineEventKind, String)>
         Record::PathChanged { source_port, plane, state, .. } => {
             let state = match state {
                 0 => "GOOD",
+                1 => "SKIP",
                 2 => "ASSUMED_BAD",
                 _ => "DENIED",
             };
             format!("the path of UDP source port {source_port}, in plane {plane}, is {state}")
+        }
+        Record::PacketLost { psn, source_port, age_ns, proof, .. } => {
+            let how = MrcLossProof::from_number(proof).map_or("is lost", loss_in_words);
+            format!("PSN {psn}, which left by UDP source port {source_port} {age_ns} ns before, {how}")
         }
         Record::SentAgain { psn, packets, .. } => {
             format!("goes back to PSN {psn}: {packets} packets were under way")
@@ -152,6 +157,20 @@ fn state_in_words(from: u8, to: u8, by: u8) -> String {
 
 fn name_of(state: u8) -> &'static str {
     QpState::from_verbs(u32::from(state)).map_or("?", QpState::name)
+}
+
+/// Says of a packet how its loss was found.
+pub(crate) const fn loss_in_words(proof: MrcLossProof) -> &'static str {
+    match proof {
+        MrcLossProof::Overtaken => "is lost: packets that left later have arrived",
+        MrcLossProof::Probe => "is lost: a probe that left later was answered",
+        MrcLossProof::Timeout => "counts as lost: the acknowledgement timer expired",
+        MrcLossProof::Trimmed => "lost its data at a switch in congestion, and the peer refuses it",
+        MrcLossProof::TrimmedAtLastHop => {
+            "lost its data at the last switch, which was in congestion, and the peer refuses it"
+        }
+        MrcLossProof::Refused => "is refused by the peer, which had no room for it",
+    }
 }
 
 fn nak_in_words(syndrome: u8) -> String {

@@ -94,6 +94,8 @@ causes! {
         "record the peer as well (pumice run --trace), and give both traces" }
     PeerSilent { "peer-silent", PeerDevice, "the arrival of the request, and no answer before the timer \
         expired", "see what the peer's device waits for: its trace shows its states" }
+    Trimmed { "trimmed", Network, "a NACK of MRC: a switch in congestion cut off the data of a packet",
+        "send less at once: packets of others were before these in the queue of the switch" }
     Corrupted { "corrupted", Network, "a packet whose ICRC was wrong", "look for a bad cable or port" }
     Duplicated { "duplicated", Network, "a request that came again without being sent again", "look for a \
         link that is bonded wrongly, or a switch that floods" }

@@ -197,7 +197,10 @@ fn kind_of(fact: &FaultFact) -> CauseKind {
         TracedFaultAction::Corrupted
         | TracedFaultAction::CorruptedSilently
         | TracedFaultAction::Truncated => CauseKind::Corrupted,
-        TracedFaultAction::Marked | TracedFaultAction::Notified => CauseKind::Congestion,
+        TracedFaultAction::Trimmed => CauseKind::Trimmed,
+        TracedFaultAction::Marked | TracedFaultAction::Notified | TracedFaultAction::Reflected => {
+            CauseKind::Congestion
+        }
         TracedFaultAction::Refused | TracedFaultAction::Rejected => CauseKind::Refused,
         TracedFaultAction::Partition => CauseKind::Partition,
         TracedFaultAction::CallFailed => CauseKind::CallFailed,
@@ -230,10 +233,15 @@ fn did(fact: &FaultFact) -> String {
     let packet = match fact.side {
         0 => format!("a packet of request {message}"),
         1 => "an answer of the peer's".to_owned(),
+        _ if !subject.is_empty() => "a packet of MRC without data (SACK, NACK, ACK or probe)".to_owned(),
         _ => "a congestion notification".to_owned(),
     };
     match fact.what {
         TracedFaultAction::Lost => format!("lost {packet}"),
+        TracedFaultAction::Trimmed => format!("cut off the data of {packet}, as a switch that trims"),
+        TracedFaultAction::Reflected => {
+            "had an acknowledgement (SACK) of MRC tell a wrong state of its path".to_owned()
+        }
         TracedFaultAction::Delayed => format!("delayed {packet} by {}", time(*delay_ns)),
         TracedFaultAction::Reordered => format!("had later packets leave before {packet}: reordered"),
         TracedFaultAction::Duplicated => format!("sent a duplicate of {packet}"),

@@ -30,6 +30,8 @@ pub struct PlaneCost {
     pub repeated: u64,
     /// Time in ns from these packets until they left again, all together.
     pub waited_ns: u64,
+    /// Number of times that a path was skipped, because of congestion.
+    pub skips: u64,
     /// UDP source port of the path with most packets that had to leave again, and their number.
     pub worst: Option<(u16, u64)>,
 }
@@ -44,7 +46,7 @@ impl PlaneCost {
                 costs.extend(paths.planes.keys().map(|plane| cost_of(process, qp, paths, *plane)));
             }
         }
-        costs.retain(|cost| cost.repeated > 0 || cost.left > 0);
+        costs.retain(|cost| cost.repeated > 0 || cost.left > 0 || cost.skips > 0);
         costs.sort_by_key(|cost| std::cmp::Reverse((cost.waited_ns, cost.left)));
         costs
     }
@@ -62,6 +64,7 @@ impl PlaneCost {
             .with("packets", self.packets)
             .with("repeated", self.repeated)
             .with("waited_ns", self.waited_ns)
+            .with("skips", self.skips)
             .with("worst_source_port", u32::from(worst.0))
             .with("worst_repeated", worst.1)
     }
@@ -88,6 +91,7 @@ fn cost_of(process: &TimelineProcess, qp: &TracedQueuePair, all: &TracedPaths, p
         packets: sum(|path| path.packets),
         repeated: sum(|path| path.repeated),
         waited_ns: sum(|path| path.waited_ns),
+        skips: sum(|path| path.skips),
         worst: worst.map(|(port, path)| (*port, path.repeated)).filter(|(_, repeated)| *repeated > 0),
     }
 }
@@ -108,6 +112,11 @@ impl fmt::Display for PlaneCost {
                 write!(f, "; {left} of its {paths} paths were left, the first at {}", time(at_ns))?
             }
             None => write!(f, "; none of its {paths} paths was left")?,
+        }
+        match self.skips {
+            0 => {}
+            1 => f.write_str("; one was skipped once, because of congestion")?,
+            times => write!(f, "; they were skipped {times} times, because of congestion")?,
         }
         match self.worst {
             Some((port, worst)) => write!(f, ". Most of them took UDP source port {port}: {worst}."),

@@ -40,7 +40,7 @@ pub(super) fn shares(
                 network_ns = network_ns.saturating_add(span.ns());
                 continue;
             }
-            PartKind::Timeout | PartKind::Silence => match cause.kind {
+            PartKind::Timeout | PartKind::Silence | PartKind::Loss => match cause.kind {
                 CauseKind::LossUnknown => Responsible::Beyond,
                 CauseKind::Frozen | CauseKind::PeerSilent | CauseKind::PeerGone => cause.kind.whose(),
                 _ => Responsible::Network,

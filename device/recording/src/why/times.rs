@@ -16,6 +16,8 @@ pub enum PartKind {
     Timeout,
     /// The requester waits until the peer was silent for longer than its answers take.
     Silence,
+    /// A packet is lost, and the requester has not found that out.
+    Loss,
     /// The requester waits for the time that the peer's RNR NAK asked for.
     ReceiverNotReady,
     /// The peer's process had no processor.
@@ -28,11 +30,12 @@ pub enum PartKind {
 
 impl PartKind {
     /// All kinds, in the order in which they come in the life of a message.
-    pub const ALL: [PartKind; 8] = [
+    pub const ALL: [PartKind; 9] = [
         PartKind::SendQueue,
         PartKind::Network,
         PartKind::Timeout,
         PartKind::Silence,
+        PartKind::Loss,
         PartKind::ReceiverNotReady,
         PartKind::PeerStarved,
         PartKind::Completion,
@@ -46,6 +49,7 @@ impl PartKind {
             PartKind::Network => "on the way to the peer and back",
             PartKind::Timeout => "until the acknowledgement timer expired",
             PartKind::Silence => "until the peer's silence was taken for a loss",
+            PartKind::Loss => "until a lost packet was missed",
             PartKind::ReceiverNotReady => "waiting until the peer might have a receive request",
             PartKind::PeerStarved => "while the peer's process had no processor",
             PartKind::Completion => "acknowledged, until it completed",
@@ -85,6 +89,7 @@ fn wait_of(setback: &Setback) -> Option<(PartKind, u64, u64)> {
         SetbackKind::TimedOut { .. } => Some((PartKind::Timeout, silent_since_ns, at_ns)),
         SetbackKind::Silence => Some((PartKind::Silence, silent_since_ns, at_ns)),
         SetbackKind::PeerStarved => Some((PartKind::PeerStarved, silent_since_ns, at_ns)),
+        SetbackKind::Lost { .. } => Some((PartKind::Loss, silent_since_ns, at_ns)),
         SetbackKind::ReceiverNotReady { wait_ns, .. } => {
             Some((PartKind::ReceiverNotReady, at_ns, at_ns.saturating_add(wait_ns)))
         }

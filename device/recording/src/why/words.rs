@@ -1,7 +1,7 @@
 //! Words for stories.
 
 use super::loss::PacketFate;
-use crate::timeline::{Setback, SetbackKind};
+use crate::timeline::{Setback, SetbackKind, loss_in_words};
 
 /// A part of the time is told if it is at least one in this many of the whole.
 const SIGNIFICANT_SHARE: u64 = 20;
@@ -44,6 +44,9 @@ pub(super) fn setback(setback: &Setback, fate: Option<PacketFate>, count: u32, p
         }
         SetbackKind::ReceiverNotReady { wait_ns, .. } => {
             format!("the peer had no receive request posted, and asked for {} of patience", time(wait_ns))
+        }
+        SetbackKind::Lost { psn, proof } => {
+            format!("PSN {psn} {}, {waited} after it was sent", loss_in_words(proof))
         }
         SetbackKind::PeerStarved => format!("the peer's process had no processor for {waited}"),
     };

@@ -80,7 +80,7 @@ function readColours() {
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const names = ["back", "panel", "line", "text", "soft", "accent", "bad", "warn", "answer", "packet"];
   const colours = Object.fromEntries(names.map((name) => [name, colour(name)]));
-  colours.parts = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((part) => colour(`part-${part}`));
+  colours.parts = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map((part) => colour(`part-${part}`));
   return colours;
 }
 

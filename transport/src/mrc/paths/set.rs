@@ -98,6 +98,8 @@ pub struct PathSet {
     remote: Planes,
     chance: SplitMix64,
     changes: VecDeque<PathChange>,
+    /// Paths that were skipped (true), or are no longer (false).
+    skips: VecDeque<(Ev, bool)>,
     drop_count: u32,
 }
 
@@ -142,6 +144,7 @@ impl PathSet {
             remote: Planes::ALL,
             chance: SplitMix64(seed),
             changes: VecDeque::new(),
+            skips: VecDeque::new(),
             drop_count: 0,
         };
         set.chance.shuffle(&mut set.active);
@@ -225,6 +228,20 @@ impl PathSet {
         rest.iter().take_while(move |(other, _)| *other == entropy).map(|(_, path)| *path)
     }
 
+    /// Returns the next path that is skipped from now on, or no longer: the path, and whether it is skipped.
+    /// The oldest of many are forgotten.
+    pub fn poll_skip(&mut self) -> Option<(Ev, bool)> {
+        self.skips.pop_front()
+    }
+
+    fn note_skip(&mut self, path: u16, is_skipped: bool) {
+        let Some(entry) = self.entries.get(usize::from(path)) else { return };
+        if self.skips.len() >= MAX_PATH_EVENTS {
+            self.skips.pop_front();
+        }
+        self.skips.push_back((entry.ev, is_skipped));
+    }
+
     /// Returns the next change of a path's state.
     pub fn poll_change(&mut self) -> Option<PathChange> {
         self.changes.pop_front()
@@ -289,6 +306,7 @@ impl PathSet {
             && entry.skip_until <= self.chosen
         {
             entry.state = PathState::Good;
+            self.note_skip(path, false);
         }
         Some(path)
     }
@@ -317,7 +335,9 @@ impl PathSet {
         match (entry.state, report) {
             (PathState::Good | PathState::Skip, PathReport::Congested) => {
                 entry.skip_until = skip_until;
-                entry.state = PathState::Skip;
+                if core::mem::replace(&mut entry.state, PathState::Skip) == PathState::Good {
+                    self.note_skip(path, true);
+                }
             }
             (PathState::Good | PathState::Skip, PathReport::Lost | PathReport::AlwaysSkip) => {
                 if self.usable_count() > self.min_active.max(1) {
@@ -452,6 +472,7 @@ impl PathSet {
             entry.skip_until = skip_until;
             self.bad.retain(|bad| *bad != path);
             self.note(now_ns, path, PathState::Skip);
+            self.note_skip(path, true);
         } else if entry.answered >= PROBES_TO_GOOD {
             self.bad.retain(|bad| *bad != path);
             self.note(now_ns, path, PathState::Good);

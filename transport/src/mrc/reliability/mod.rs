@@ -7,7 +7,7 @@ mod receive;
 mod retry;
 mod window;
 
-pub(super) use flight::Flight;
+pub(super) use flight::{Flight, SentPacket};
 pub(super) use receive::{ReceiveReliability, SackCause};
 pub(super) use retry::RetryTimer;
 pub(super) use window::Placement;

@@ -41,6 +41,12 @@ impl RetryTimer {
         timeout_ns(self.timeout.saturating_add(u8::try_from(doublings).unwrap_or(u8::MAX)))
     }
 
+    /// Returns the number of retries that are left; 255 for as many as are needed.
+    pub(crate) fn retries_left(&self) -> u8 {
+        let most = u32::from(self.linear_cnt) + u32::from(self.exp_cnt);
+        if self.exp_cnt >= EXP_FOR_EVER { u8::MAX } else { most.saturating_sub(self.count) as u8 }
+    }
+
     /// Resets the retries because a packet has arrived.
     pub(crate) fn progress(&mut self) {
         (self.count, self.nack_ns) = (0, None);

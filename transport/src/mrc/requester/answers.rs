@@ -1,15 +1,26 @@
 //! Handling of the peer's answers: SACK, NACK, transport ACK and NAK.
 
-use super::{LossProof, MrcFailure, MrcRequester};
-use crate::event::QpEvent;
+use super::{MrcFailure, MrcRequester};
+use crate::event::{QpEvent, Topic};
 use crate::host::Host;
 use crate::mrc::congestion::{LossSample, SackSample};
 use crate::mrc::constants::MPR_UNIT;
 use crate::mrc::paths::PathReport;
 use crate::mrc::turn::MrcCallContext;
 use crate::mrc::wire::{CcState, MrcBth, NackReason, Neth, PathMark, SackTrigger, Seth, since_timestamp_ns};
-use crate::types::{MrcBreach, WcStatus};
+use crate::types::{MrcBreach, MrcLossProof, WcStatus};
 use crate::wire::{Aeth, NakCode, Psn, Syndrome};
+
+/// Least time between two reports of measurements.
+const MEASURE_INTERVAL_NS: u64 = 1_000_000;
+
+const fn proof_of(reason: NackReason) -> MrcLossProof {
+    match reason {
+        NackReason::Trimmed => MrcLossProof::Trimmed,
+        NackReason::TrimmedLastHop => MrcLossProof::TrimmedAtLastHop,
+        _ => MrcLossProof::Refused,
+    }
+}
 
 impl MrcRequester {
     /// Handles a SACK, which reports packets that have arrived.
@@ -38,18 +49,37 @@ impl MrcRequester {
         }
         // The packet that caused the SACK comes first: its round trip and path are known only while it is in
         // flight.
+        let known = (self.flight.base(), self.flight.arrived());
         let rtt_ns = self.handle_trigger(turn, bth.retransmission, seth, state);
         self.arrive_bits(seth);
         if self.flight.arrive_below(below) {
             self.retry.progress();
             self.unacknowledged_ns = turn.now_ns;
         }
+        if known != (self.flight.base(), self.flight.arrived()) {
+            self.note_arrivals(turn.now_ns);
+        }
         self.settle();
         self.inform(turn.now_ns, seth, state, rtt_ns);
         if let SackTrigger::Probe { probe_id } = seth.trigger {
             self.handle_probe_answer(turn, probe_id, seth, state, below);
         }
-        self.find_holes(turn.now_ns, turn.settings.mtu_bytes(), turn.statistics);
+        self.find_holes(turn);
+        self.report_measures(turn);
+    }
+
+    /// Reports the round trip and the window, at most once a millisecond.
+    fn report_measures<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>) {
+        let is_due = turn.now_ns >= self.reported_ns.saturating_add(MEASURE_INTERVAL_NS);
+        if !is_due || !turn.host.listens(Topic::Packets) {
+            return;
+        }
+        self.reported_ns = turn.now_ns;
+        let (in_flight_packets, most) = self.flight_packets();
+        let packets = self.congestion.window_bytes() / u64::from(turn.settings.mtu_bytes().max(1));
+        let window_packets = u32::try_from(packets).unwrap_or(u32::MAX).clamp(1, most.max(1));
+        let measured = QpEvent::Measured { rtt_ns: self.rtt_ns(), window_packets, in_flight_packets };
+        turn.host.emit_uncounted(&turn.settings.context, &measured);
     }
 
     /// Handles the packet that caused a SACK. Returns its round trip, unless it is ambiguous.
@@ -167,7 +197,7 @@ impl MrcRequester {
         let lost: alloc::vec::Vec<u64> =
             before.filter(|(_, sent)| is_old(sent.sent_ns)).map(|(number, _)| number).collect();
         for number in lost {
-            self.lose(turn.now_ns, number, LossProof::Probe, turn.statistics);
+            self.lose(turn, number, MrcLossProof::Probe);
         }
     }
 
@@ -208,6 +238,7 @@ impl MrcRequester {
             return Ok(());
         }
         self.paths.count_lost(sent.path);
+        self.report_loss(turn, number, &sent, proof_of(neth.reason));
         self.inflight_bytes -= i64::from(sent.size_bytes);
         let rtt_ns = turn.now_ns.saturating_sub(sent.sent_ns);
         self.measured(rtt_ns);
@@ -246,8 +277,13 @@ impl MrcRequester {
                 self.active_ns = turn.now_ns;
                 if self.flight.arrive_below(below) {
                     self.retry.progress();
+                    self.note_arrivals(turn.now_ns);
                 }
                 self.settle();
+                if self.queue.covers(below) && turn.host.listens(Topic::Packets) {
+                    let acknowledged = QpEvent::Acknowledged { before: psn.plus(1) };
+                    turn.host.emit_uncounted(&turn.settings.context, &acknowledged);
+                }
                 if self.queue.acknowledge(&turn.settings.context, below, turn.host) {
                     self.retry.progress();
                     (self.unacknowledged_ns, self.ack_rounds) = (turn.now_ns, 0);
@@ -266,6 +302,8 @@ impl MrcRequester {
         };
         match u64::try_from(number) {
             Ok(number) if self.queue.again(number).is_some() => {
+                let syndrome = Syndrome::from_byte(aeth.syndrome);
+                turn.host.emit(&turn.settings.context, QpEvent::NakReceived { syndrome, psn });
                 self.queue.acknowledge_count(&turn.settings.context, aeth.msn, number, turn.host);
                 Err(MrcFailure { number, status })
             }

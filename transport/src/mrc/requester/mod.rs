@@ -12,12 +12,15 @@ use self::probes::Probes;
 use super::congestion::{CongestionControl, LossSample};
 use super::constants::{HOLE_AGE_SHARE, MIN_HOLE_LAG, MPR_UNIT};
 use super::paths::{PathReport, PathSet};
-use super::reliability::{Flight, RetryTimer};
-use super::semantics::MrcSendQueue;
+use super::reliability::{Flight, RetryTimer, SentPacket};
+use super::semantics::{MrcSendQueue, PostedMessage};
 use super::settings::{MrcSettings, RequesterAttributes};
-use super::statistics::MrcStatistics;
+use super::turn::MrcCallContext;
+use crate::event::QpEvent;
 use crate::host::Host;
-use crate::types::{SendRequest, WcStatus};
+use crate::types::{
+    Cause, FailedSend, IgnoredAnswers, MrcLossProof, RemoteRange, RemoteTarget, SendRequest, WcStatus,
+};
 use crate::wire::Psn;
 
 /// A failure of the queue pair: the message of a packet completes with a status, and all later ones are
@@ -26,17 +29,6 @@ use crate::wire::Psn;
 pub(crate) struct MrcFailure {
     pub(crate) number: u64,
     pub(crate) status: WcStatus,
-}
-
-/// The way in which a loss was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LossProof {
-    /// Later packets have arrived.
-    Hole,
-    /// A later probe was answered.
-    Probe,
-    /// No answer arrived in time.
-    Timer,
 }
 
 #[derive(Debug)]
@@ -51,6 +43,8 @@ pub(crate) struct MrcRequester {
     /// Largest width of the window in PSNs, as agreed. `width` is the current one.
     most_width: u64,
     width: u64,
+    /// Numbers of linear and of exponential retries, and the exponent of the timeout, for reports.
+    retry_attributes: (u8, u8, u8),
     has_trimming: bool,
     has_timestamps: bool,
     /// Number of bytes in flight, as congestion control counts them.
@@ -60,8 +54,14 @@ pub(crate) struct MrcRequester {
     has_rtt: bool,
     /// Time of the last packet from the peer or to it.
     active_ns: u64,
+    /// Time at which the peer last told of packets that have arrived: the acknowledgement timer begins again.
+    heard_ns: u64,
+    /// Time since which the timer waits for a peer whose process has no processor.
+    starved_since_ns: Option<u64>,
     /// Time at which the oldest hole counts as lost.
     hole_ns: Option<u64>,
+    /// Time of the last report of measurements.
+    reported_ns: u64,
     /// Time since which a transport ACK is missing. `ack_rounds` is the number of requests for it.
     unacknowledged_ns: u64,
     ack_rounds: u32,
@@ -93,6 +93,7 @@ impl MrcRequester {
             first_psn: attributes.first_psn,
             most_width: width,
             width,
+            retry_attributes: (attributes.linear_cnt, attributes.exp_cnt, attributes.timeout),
             has_trimming: attributes.has_trimming,
             has_timestamps: attributes.has_timestamps,
             inflight_bytes: 0,
@@ -100,7 +101,10 @@ impl MrcRequester {
             smooth_rtt_ns: attributes.base_rtt_ns.max(1),
             has_rtt: false,
             active_ns: 0,
+            heard_ns: 0,
+            starved_since_ns: None,
             hole_ns: None,
+            reported_ns: 0,
             unacknowledged_ns: 0,
             ack_rounds: 0,
             asks_for_ack: false,
@@ -143,11 +147,22 @@ impl MrcRequester {
         self.flight.is_empty()
     }
 
-    pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32, imm: Option<[u8; 4]>) {
-        self.queue.post(request, length, imm);
+    pub(crate) fn post(
+        &mut self,
+        request: &SendRequest<'_>,
+        length: u32,
+        imm: Option<[u8; 4]>,
+    ) -> PostedMessage {
+        self.queue.post(request, length, imm)
     }
 
-    fn psn_of(&self, number: u64) -> Psn {
+    /// Counts a request that is flushed at once.
+    pub(crate) fn count(&mut self, length: u32) -> PostedMessage {
+        self.queue.count(length)
+    }
+
+    /// Returns the PSN of the packet with this number.
+    pub(crate) fn psn_of(&self, number: u64) -> Psn {
         // Only the low 24 bits count.
         self.first_psn.plus(number as u32)
     }
@@ -170,6 +185,11 @@ impl MrcRequester {
         self.inflight_bytes.max(0) as u64
     }
 
+    /// Notes that the peer has told of packets that have arrived.
+    fn note_arrivals(&mut self, now_ns: u64) {
+        (self.heard_ns, self.starved_since_ns) = (now_ns, None);
+    }
+
     /// Returns the age at which a hole counts as lost: a round trip and a fraction of it.
     fn hole_age_ns(&self) -> u64 {
         self.smooth_rtt_ns + self.smooth_rtt_ns / HOLE_AGE_SHARE
@@ -183,29 +203,43 @@ impl MrcRequester {
     }
 
     /// Marks a packet as lost, so that it is retransmitted.
-    fn lose(&mut self, now_ns: u64, number: u64, proof: LossProof, statistics: &mut MrcStatistics) {
+    fn lose<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>, number: u64, proof: MrcLossProof) {
         let Some(sent) = self.flight.lose(number) else { return };
         self.inflight_bytes -= i64::from(sent.size_bytes);
         let report = match proof {
-            LossProof::Timer => PathReport::Lost,
+            MrcLossProof::Timeout => PathReport::Lost,
             // A switch may drop packets that it cannot trim, because of congestion.
-            LossProof::Hole | LossProof::Probe if self.has_trimming => PathReport::Lost,
-            LossProof::Hole | LossProof::Probe => PathReport::Congested,
+            _ if self.has_trimming => PathReport::Lost,
+            _ => PathReport::Congested,
         };
         match proof {
-            LossProof::Hole => statistics.holes += 1,
-            LossProof::Probe => statistics.probed_losses += 1,
-            LossProof::Timer => {}
+            MrcLossProof::Overtaken => turn.statistics.holes += 1,
+            MrcLossProof::Probe => turn.statistics.probed_losses += 1,
+            _ => {}
         }
         self.paths.count_lost(sent.path);
-        self.paths.report_path(now_ns, sent.path, report);
+        self.report_loss(turn, number, &sent, proof);
+        self.paths.report_path(turn.now_ns, sent.path, report);
         self.congestion.handle_loss(&LossSample {
-            now_ns,
+            now_ns: turn.now_ns,
             size_bytes: sent.size_bytes.into(),
             rtt_ns: None,
             inflight_bytes: self.inflight_now(),
         });
         self.settle();
+    }
+
+    /// Reports that a packet counts as lost, with the path of its last copy.
+    fn report_loss<H: Host>(
+        &self,
+        turn: &mut MrcCallContext<'_, H>,
+        number: u64,
+        sent: &SentPacket,
+        proof: MrcLossProof,
+    ) {
+        let source_port = self.paths.ev(sent.path).map_or(0, |ev| ev.entropy.source_port());
+        let (psn, age_ns) = (self.psn_of(number), turn.now_ns.saturating_sub(sent.sent_ns));
+        turn.host.emit(&turn.settings.context, QpEvent::PacketLost { psn, source_port, age_ns, proof });
     }
 
     /// Resets the count of bytes in flight if no packet is, even if the peer's byte count differs.
@@ -216,21 +250,22 @@ impl MrcRequester {
     }
 
     /// Marks packets as lost that are old enough and were overtaken by enough later packets.
-    fn find_holes(&mut self, now_ns: u64, mtu_bytes: u32, statistics: &mut MrcStatistics) {
+    fn find_holes<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>) {
         self.hole_ns = None;
+        let mtu_bytes = u64::from(turn.settings.mtu_bytes().max(1));
         loop {
             let Some((number, sent)) = self.flight.oldest() else { return };
-            let window = self.congestion.window_bytes() / u64::from(mtu_bytes.max(1));
+            let window = self.congestion.window_bytes() / mtu_bytes;
             let lag = window.min(self.flight.flying() as u64).max(MIN_HOLE_LAG);
             if self.flight.arrived_order().saturating_sub(sent.order) <= lag {
                 return;
             }
             let lost_ns = sent.sent_ns.saturating_add(self.hole_age_ns());
-            if now_ns < lost_ns {
+            if turn.now_ns < lost_ns {
                 self.hole_ns = Some(lost_ns);
                 return;
             }
-            self.lose(now_ns, number, LossProof::Hole, statistics);
+            self.lose(turn, number, MrcLossProof::Overtaken);
         }
     }
 
@@ -241,11 +276,43 @@ impl MrcRequester {
         failure: Option<MrcFailure>,
         host: &mut H,
     ) {
+        if let Some(failed) = failure.and_then(|failure| self.failed_send(settings, failure)) {
+            host.log(&settings.context, Cause::SendFailed(failed));
+        }
         let number = failure.map(|failure| failure.number);
         let status = failure.map_or(WcStatus::WrFlushErr, |failure| failure.status);
         self.queue.fail(&settings.context, number, status, host);
         self.flight = Flight::default();
         self.asks_for_ack = false;
+    }
+
+    /// Describes a request that failed, for the operator.
+    fn failed_send(&self, settings: &MrcSettings, failure: MrcFailure) -> Option<FailedSend> {
+        let request = self.queue.failed(failure.number)?;
+        let (linear_cnt, exp_cnt, timeout) = self.retry_attributes;
+        let peer = settings.peer();
+        let RemoteTarget { address, rkey } = request.remote;
+        Some(FailedSend {
+            status: failure.status,
+            wr_id: request.wr_id,
+            opcode: request.opcode,
+            length_bytes: request.length,
+            psn: self.psn_of(failure.number),
+            mtu_bytes: settings.mtu_bytes(),
+            retry_count: linear_cnt,
+            rnr_retry: 0,
+            timeout,
+            exponential_retries: Some(exp_cnt),
+            adaptive_ns: None,
+            peer,
+            remote: Some(RemoteRange { rkey, address, length_bytes: request.length.into() }),
+            fault: None,
+            misfit: None,
+            ignored_answers: IgnoredAnswers::default(),
+            was_acknowledged: self.queue.has_completed(),
+            peer_is_absent: false,
+            peer_is_itself: false,
+        })
     }
 }
 

@@ -1,19 +1,49 @@
 //! Timers of a requester: timeouts, probes, and holes that become old enough.
 
-use super::{LossProof, MrcFailure, MrcRequester};
+use super::{MrcFailure, MrcRequester};
+use crate::event::QpEvent;
+use crate::host::{Host, PeerProgress};
 use crate::mrc::constants::PROBE_AFTER_ROUND_TRIPS;
-use crate::mrc::settings::MrcSettings;
-use crate::mrc::statistics::MrcStatistics;
-use crate::types::WcStatus;
+use crate::mrc::turn::MrcCallContext;
+use crate::types::{MrcLossProof, WcStatus};
+
+/// The timeout of verbs has a unit that is 2^2 times as long as MRC's.
+const TIMEOUT_OF_VERBS: u8 = 2;
+/// Longest wait for a peer without a processor, in nanoseconds: the claim that it has none may be wrong.
+const STARVED_PATIENCE_NS: u64 = 20_000_000_000;
+/// Shortest time between two checks of such a peer, in nanoseconds.
+const STARVED_CHECK_INTERVAL_NS: u64 = 10_000_000;
+/// Number of remaining retries at which the peer's process is checked.
+const LAST_RETRIES: u8 = 1;
 
 impl MrcRequester {
     /// Returns the time at which [`MrcRequester::handle_timeout`] is to be called.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        let timeout = self.flight.oldest_ns().map(|sent_ns| sent_ns.saturating_add(self.retry.next_ns()));
-        [timeout, self.probe_ns(), self.hole_ns, self.ack_ns(), self.paths.probe_deadline_ns()]
+        [self.timer_ns(), self.probe_ns(), self.hole_ns, self.ack_ns(), self.paths.probe_deadline_ns()]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Returns the time at which the acknowledgement timer expires. It runs from the oldest transmission, and
+    /// begins again when the peer tells of packets that have arrived: a round trip through the queues of a busy
+    /// host may be longer than the timer, and what is lost while others arrive is found by holes.
+    pub(crate) fn timer_ns(&self) -> Option<u64> {
+        Some(self.silent_since_ns()?.saturating_add(self.retry.next_ns()))
+    }
+
+    /// Returns the time since which the peer has told of no arrival, while packets are in flight.
+    fn silent_since_ns(&self) -> Option<u64> {
+        Some(self.flight.oldest_ns()?.max(self.heard_ns))
+    }
+
+    /// Returns the time since which the peer has been silent, if the timer has expired and its last retry, or
+    /// the request itself, is about to be spent on it.
+    pub(crate) fn peer_silent_since_ns(&self, now_ns: u64) -> Option<u64> {
+        let is_due = self.timer_ns().is_some_and(|due| due <= now_ns);
+        let waited_ns = self.starved_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        let is_last = self.retry.retries_left() <= LAST_RETRIES;
+        self.silent_since_ns().filter(|_| is_due && is_last && waited_ns < STARVED_PATIENCE_NS)
     }
 
     /// Returns the time at which a probe asks for the state of packets that the peer does not report.
@@ -42,12 +72,12 @@ impl MrcRequester {
     ///
     /// # Errors
     /// The peer has not answered for too long.
-    pub(crate) fn handle_timeout(
+    pub(crate) fn handle_timeout<H: Host>(
         &mut self,
-        settings: &MrcSettings,
-        now_ns: u64,
-        statistics: &mut MrcStatistics,
+        turn: &mut MrcCallContext<'_, H>,
+        peer: PeerProgress,
     ) -> Result<(), MrcFailure> {
+        let now_ns = turn.now_ns;
         while let Some(path) = self.paths.due_probe(now_ns) {
             self.probes.test(path);
         }
@@ -55,36 +85,69 @@ impl MrcRequester {
             self.probes.ask();
         }
         if self.hole_ns.is_some_and(|due| due <= now_ns) {
-            self.find_holes(now_ns, settings.mtu_bytes(), statistics);
+            self.find_holes(turn);
         }
         if self.ack_ns().is_some_and(|due| due <= now_ns) {
             let is_retry = self.round_trips(self.ack_rounds).is_none();
             (self.asks_for_ack, self.ack_rounds) = (true, self.ack_rounds.saturating_add(1));
             self.unacknowledged_ns = now_ns;
             if is_retry {
-                self.count_retry(self.queue.last_of_oldest().unwrap_or(0))?;
+                let number = self.queue.last_of_oldest().unwrap_or(0);
+                self.report_timeout(turn, number);
+                self.count_retry(number)?;
             }
         }
-        self.expire(now_ns, statistics)
+        if matches!(peer, PeerProgress::Starved | PeerProgress::Unread)
+            && self.peer_silent_since_ns(now_ns).is_some()
+        {
+            self.wait_for_starved_peer(turn, peer);
+            return Ok(());
+        }
+        self.expire(turn)
+    }
+
+    /// Extends the wait for a peer that has no processor, or whose answer this process has not read yet: its
+    /// silence costs no retry.
+    fn wait_for_starved_peer<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>, peer: PeerProgress) {
+        if peer == PeerProgress::Starved {
+            let psn = self.psn_of(self.flight.base());
+            turn.host.emit(&turn.settings.context, QpEvent::PeerStarved { psn });
+        }
+        self.starved_since_ns.get_or_insert(turn.now_ns);
+        let longer_ns = STARVED_CHECK_INTERVAL_NS.saturating_sub(self.retry.next_ns());
+        self.heard_ns = turn.now_ns.saturating_add(longer_ns);
     }
 
     fn count_retry(&mut self, number: u64) -> Result<(), MrcFailure> {
         self.retry.retry().map_err(|_| MrcFailure { number, status: WcStatus::RetryExcErr })
     }
 
+    /// Reports that the timer of a packet has expired.
+    fn report_timeout<H: Host>(&self, turn: &mut MrcCallContext<'_, H>, number: u64) {
+        let (.., timeout) = self.retry_attributes;
+        let event = QpEvent::TimedOut {
+            psn: self.psn_of(number),
+            retries_left: self.retry.retries_left(),
+            timeout: timeout.saturating_sub(TIMEOUT_OF_VERBS),
+        };
+        turn.host.emit(&turn.settings.context, event);
+    }
+
     /// Marks packets as lost that have been in flight for longer than the timeout.
-    fn expire(&mut self, now_ns: u64, statistics: &mut MrcStatistics) -> Result<(), MrcFailure> {
+    fn expire<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>) -> Result<(), MrcFailure> {
         let timeout_ns = self.retry.next_ns();
-        let is_due = |sent_ns: u64| sent_ns.saturating_add(timeout_ns) <= now_ns;
+        let (now_ns, heard_ns) = (turn.now_ns, self.heard_ns);
+        let is_due = |sent_ns: u64| sent_ns.max(heard_ns).saturating_add(timeout_ns) <= now_ns;
         let mut has_expired = false;
         while let Some((number, sent)) = self.flight.oldest()
             && is_due(sent.sent_ns)
         {
             if !core::mem::replace(&mut has_expired, true) {
-                statistics.timeouts += 1;
+                turn.statistics.timeouts += 1;
+                self.report_timeout(turn, number);
                 self.count_retry(self.flight.base())?;
             }
-            self.lose(now_ns, number, LossProof::Timer, statistics);
+            self.lose(turn, number, MrcLossProof::Timeout);
         }
         Ok(())
     }

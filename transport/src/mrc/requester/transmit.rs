@@ -131,8 +131,7 @@ impl MrcRequester {
         let _ = headers.emit(0, room);
         out.network.seal();
         let (opcode, psn) = (bth.opcode, bth.psn);
-        let sent = MrcSent { opcode, psn, order: 0, message: 0, length_bytes, payload_bytes: 0 };
-        out.network.sent(context, &sent, out.host);
+        out.network.sent(context, &MrcSent::control(opcode, psn, length_bytes), out.host);
         out.statistics.probes_sent += 1;
         self.probes.sent(out.now_ns, path, self.flight.next_order(), is_test);
         if !is_test {
@@ -167,8 +166,8 @@ impl MrcRequester {
         is_again: bool,
     ) -> Result<bool, MrcFailure> {
         let Some(planned) = planned else { return Ok(false) };
-        let before = self.flight.get(number).map(|sent| sent.path);
-        let chosen = self.paths.choose(before);
+        let before = self.flight.get(number).copied();
+        let chosen = self.paths.choose(before.map(|sent| sent.path));
         let Some((path, ev)) = chosen.and_then(|path| Some((path, self.paths.ev(path)?))) else {
             return Ok(false);
         };
@@ -198,7 +197,8 @@ impl MrcRequester {
             opcode: bth.opcode,
             psn: bth.psn,
             order: self.flight.next_order(),
-            message: write.meth.msn,
+            message: planned.ordinal,
+            transmission: before.map_or(1, |sent| u32::from(sent.attempts) + 1),
             length_bytes: packet_bytes,
             payload_bytes: planned.payload_bytes,
         };

@@ -99,7 +99,7 @@ impl MrcAnswers {
             let Some(room) = network.begin(&departure, length_bytes) else { return false };
             let _ = headers.emit(0, room);
             network.seal();
-            let sent = MrcSent { opcode, psn, order: 0, message: 0, length_bytes, payload_bytes: 0 };
+            let sent = MrcSent::control(opcode, psn, length_bytes);
             network.sent(&settings.context, &sent, host);
             count(statistics, opcode);
             true

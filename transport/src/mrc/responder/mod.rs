@@ -12,8 +12,11 @@ use super::turn::MrcCallContext;
 use super::wire::{MrcBth, NackReason, Neth, PathMark, Peth, TrimmedPacket, WriteHeaders};
 use crate::event::QpEvent;
 use crate::host::{Host, NoRecv, RecvWqe, RemoteKey};
-use crate::types::{Access, AsyncEventType, MrcBreach, WcFlags, WcOpcode, WcStatus, WorkCompletion};
-use crate::wire::{NakCode, Psn};
+use crate::types::{
+    Access, AsyncEventType, Cause, FailureDetail, MrcBreach, RemoteRange, WcFlags, WcOpcode, WcStatus,
+    WorkCompletion,
+};
+use crate::wire::{NakCode, Opcode, Psn, Reth, Syndrome};
 
 /// A refused message. The queue pair goes to the state ERROR and raises this event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,16 +100,19 @@ impl MrcResponder {
     ) -> Result<(), MrcRefusal> {
         self.data_ns = turn.now_ns;
         let psn = incoming.bth.psn;
+        if incoming.arrival.congested {
+            turn.host.emit(&turn.settings.context, QpEvent::CongestionMarked { psn });
+        }
         match self.reliability.place(psn) {
             Placement::New(number) => self.place(turn, incoming, number),
             Placement::DuplicateBelow => {
-                turn.statistics.duplicates += 1;
+                report_duplicate(turn, incoming);
                 self.answers.acknowledge(ev_of(incoming.arrival));
                 self.sack_data(turn.settings, incoming);
                 Ok(())
             }
             Placement::DuplicateAbove => {
-                turn.statistics.duplicates += 1;
+                report_duplicate(turn, incoming);
                 self.sack_data(turn.settings, incoming);
                 Ok(())
             }
@@ -130,7 +136,7 @@ impl MrcResponder {
         incoming: &DataArrival<'_>,
         number: u64,
     ) -> Result<(), MrcRefusal> {
-        self.write(turn, incoming).map_err(|code| self.refuse(incoming, code))?;
+        self.write(turn, incoming).map_err(|code| self.refuse(turn, incoming, code))?;
         turn.statistics.data_placed += 1;
         self.order.stash(number, HeaderSlot::of(incoming.bth.opcode, incoming.bth.solicited, incoming.write));
         let payload_bytes = u32::try_from(incoming.payload.len()).unwrap_or(u32::MAX);
@@ -138,7 +144,7 @@ impl MrcResponder {
         while let Some(next) = self.reliability.advance() {
             let ended = self.order.deliver(next);
             let ended = ended.and_then(|delivered| self.end(turn, delivered));
-            if ended.map_err(|code| self.refuse(incoming, code))? {
+            if ended.map_err(|code| self.refuse(turn, incoming, code))? {
                 self.answers.acknowledge(ev_of(incoming.arrival));
             }
         }
@@ -211,7 +217,13 @@ impl MrcResponder {
         }
     }
 
-    fn refuse(&mut self, incoming: &DataArrival<'_>, code: NakCode) -> MrcRefusal {
+    fn refuse<H: Host>(
+        &mut self,
+        turn: &mut MrcCallContext<'_, H>,
+        incoming: &DataArrival<'_>,
+        code: NakCode,
+    ) -> MrcRefusal {
+        report_refusal(turn, incoming, code);
         self.answers.refuse(code, incoming.bth.psn, ev_of(incoming.arrival));
         let event = match code {
             NakCode::RemoteAccess => AsyncEventType::QpAccessErr,
@@ -296,6 +308,38 @@ impl MrcResponder {
         };
         self.answers.nack(neth, ev_of(arrival));
     }
+}
+
+/// Counts and reports data that had arrived before.
+fn report_duplicate<H: Host>(turn: &mut MrcCallContext<'_, H>, incoming: &DataArrival<'_>) {
+    turn.statistics.duplicates += 1;
+    let (opcode, psn) = (Opcode::from_byte(incoming.bth.opcode.byte()), incoming.bth.psn);
+    turn.host.emit(&turn.settings.context, QpEvent::DuplicateRequest { opcode, psn });
+}
+
+/// Reports a message that is refused, and says why to the operator.
+fn report_refusal<H: Host>(turn: &mut MrcCallContext<'_, H>, incoming: &DataArrival<'_>, code: NakCode) {
+    let MrcCallContext { settings, host, .. } = turn;
+    let (psn, syndrome) = (incoming.bth.psn, Syndrome::Nak(code));
+    host.emit(&settings.context, QpEvent::NakSent { syndrome, psn });
+    let Reth { address, rkey, length } = incoming.write.reth;
+    let remote = FailureDetail::Remote(RemoteRange { rkey, address, length_bytes: length.into() });
+    let (reason, detail) = match code {
+        NakCode::RemoteAccess if !settings.access.contains(Access::REMOTE_WRITE) => (
+            "the queue pair lets its peer write nothing",
+            FailureDetail::Access { missing: "IBV_ACCESS_REMOTE_WRITE" },
+        ),
+        NakCode::RemoteAccess => ("its key does not let the peer write there", remote),
+        NakCode::RemoteOperation => ("no receive request was posted for its immediate", FailureDetail::None),
+        _ => (
+            "its length or opcode is wrong, or more WRITEs with immediate are in flight than were granted",
+            remote,
+        ),
+    };
+    host.log(
+        &settings.context,
+        Cause::RequestRefused { syndrome: Some(syndrome.byte()), psn, reason, detail },
+    );
 }
 
 /// Emits a breach of a rule.

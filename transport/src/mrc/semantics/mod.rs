@@ -4,4 +4,4 @@ mod receive;
 mod send;
 
 pub(super) use receive::{Delivered, HeaderSlot, ReceiveOrder, check_packet};
-pub(super) use send::{MrcSendQueue, Planned};
+pub(super) use send::{MrcSendQueue, Planned, PostedMessage};

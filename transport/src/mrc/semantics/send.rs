@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use crate::host::{Host, MemoryError, QpContext};
 use crate::mrc::constants::FIRST_MSN;
 use crate::mrc::wire::{Meth, MrcOpcode, WriteHeaders};
-use crate::types::{RemoteTarget, SendFlags, SendRequest, Sge, WcOpcode, WcStatus, WorkCompletion};
+use crate::types::{
+    RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge, WcOpcode, WcStatus, WorkCompletion,
+};
 use crate::wire::{ImmDt, Reth};
 
 #[derive(Debug, Clone)]
@@ -24,7 +26,10 @@ struct SendMessage {
     source: PayloadSource,
     remote: RemoteTarget,
     length: u32,
-    /// Number of the first packet, set when it is cut.
+    /// Ordinal of the request, from 0.
+    ordinal: u64,
+    opcode: SendOpcode,
+    /// Number of the first packet.
     first: u64,
     packets: u64,
     msn: u16,
@@ -39,8 +44,28 @@ pub(crate) struct Planned {
     /// Headers of the packet, without a time stamp.
     pub(crate) write: WriteHeaders,
     pub(crate) payload_bytes: usize,
+    /// Ordinal of the message.
+    pub(crate) ordinal: u64,
     message: usize,
     offset: u64,
+}
+
+/// A request that was posted: its place among the requests and packets of the queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PostedMessage {
+    pub(crate) ordinal: u64,
+    /// Number of its first packet.
+    pub(crate) first: u64,
+    pub(crate) packets: u64,
+}
+
+/// A request that failed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FailedMessage {
+    pub(crate) wr_id: u64,
+    pub(crate) opcode: SendOpcode,
+    pub(crate) length: u32,
+    pub(crate) remote: RemoteTarget,
 }
 
 #[derive(Debug)]
@@ -55,6 +80,9 @@ pub(crate) struct MrcSendQueue {
     next: u64,
     next_msn: u16,
     next_rqmsn: u16,
+    /// Ordinal of the next request, and the number of its first packet.
+    next_ordinal: u64,
+    next_first: u64,
     max_wimm: u16,
     /// Number of WRITEs with immediate that were begun and have not completed.
     wimm_in_flight: u16,
@@ -75,6 +103,8 @@ impl MrcSendQueue {
             next: 0,
             next_msn: FIRST_MSN,
             next_rqmsn: FIRST_MSN,
+            next_ordinal: 0,
+            next_first: 0,
             max_wimm: max_wimm.max(1),
             wimm_in_flight: 0,
             unsignaled: 0,
@@ -98,7 +128,13 @@ impl MrcSendQueue {
     }
 
     /// Adds a request of this length.
-    pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32, imm: Option<[u8; 4]>) {
+    pub(crate) fn post(
+        &mut self,
+        request: &SendRequest<'_>,
+        length: u32,
+        imm: Option<[u8; 4]>,
+    ) -> PostedMessage {
+        let posted = self.count(length);
         let source = if request.flags.contains(SendFlags::INLINE) {
             PayloadSource::Inline(request.inline_data.to_vec())
         } else {
@@ -119,11 +155,49 @@ impl MrcSendQueue {
             source,
             remote: request.remote,
             length,
-            first: 0,
-            packets: u64::from(length.div_ceil(self.mtu_bytes).max(1)),
+            ordinal: posted.ordinal,
+            opcode: request.opcode,
+            first: posted.first,
+            packets: posted.packets,
             msn,
             rqmsn,
         });
+        posted
+    }
+
+    /// Counts a request of this length, which takes an ordinal and PSNs.
+    pub(crate) fn count(&mut self, length: u32) -> PostedMessage {
+        let packets = u64::from(length.div_ceil(self.mtu_bytes).max(1));
+        let posted = PostedMessage { ordinal: self.next_ordinal, first: self.next_first, packets };
+        self.next_ordinal += 1;
+        self.next_first += packets;
+        posted
+    }
+
+    /// Returns the number of requests that were posted.
+    pub(crate) fn posted(&self) -> u64 {
+        self.next_ordinal
+    }
+
+    /// Returns the number of requests that no completion has ended.
+    pub(crate) fn unreported(&self) -> u64 {
+        self.messages.len() as u64 + u64::from(self.unsignaled)
+    }
+
+    /// Reports whether the peer has completed a message.
+    pub(crate) fn has_completed(&self) -> bool {
+        self.completed > 0
+    }
+
+    /// Returns the request of a packet, or the one that is being cut.
+    pub(crate) fn failed(&self, number: u64) -> Option<FailedMessage> {
+        let message = self.messages.get(self.failed_index(number)?)?;
+        let SendMessage { wr_id, opcode, length, remote, .. } = *message;
+        Some(FailedMessage { wr_id, opcode, length, remote })
+    }
+
+    fn failed_index(&self, number: u64) -> Option<usize> {
+        self.find(number).or((number == self.next).then_some(self.cutting))
     }
 
     /// Reports whether a new packet may be cut: there is one, and its message may be in flight.
@@ -150,7 +224,6 @@ impl MrcSendQueue {
     pub(crate) fn advance(&mut self) {
         let Some(message) = self.messages.get_mut(self.cutting) else { return };
         if self.cut == 0 {
-            message.first = self.next;
             self.wimm_in_flight += u16::from(message.imm.is_some());
         }
         self.next += 1;
@@ -208,6 +281,7 @@ impl MrcSendQueue {
             solicited: message.solicited && is_last,
             write: WriteHeaders { meth, tseth: None, reth, imm },
             payload_bytes: left.min(mtu) as usize,
+            ordinal: message.ordinal,
             message: index,
             offset,
         })
@@ -234,15 +308,17 @@ impl MrcSendQueue {
         }
     }
 
+    /// Reports whether all packets of the oldest message are below this number.
+    pub(crate) fn covers(&self, below: u64) -> bool {
+        let is_covered = |message: &SendMessage| message.first + message.packets <= below;
+        self.cutting > 0 && self.messages.front().is_some_and(is_covered)
+    }
+
     /// Completes the messages whose packets are all below this number, which the peer has acknowledged.
     /// Reports whether there are any.
     pub(crate) fn acknowledge<H: Host>(&mut self, context: &QpContext, below: u64, host: &mut H) -> bool {
         let mut ended = false;
-        while self.cutting > 0 {
-            let is_covered = |message: &SendMessage| message.first + message.packets <= below;
-            if !self.messages.front().is_some_and(is_covered) {
-                break;
-            }
+        while self.covers(below) {
             self.end_oldest(context, WcStatus::Success, host);
             ended = true;
         }
@@ -298,8 +374,7 @@ impl MrcSendQueue {
         status: WcStatus,
         host: &mut H,
     ) {
-        let failed =
-            number.and_then(|number| self.find(number).or((number == self.next).then_some(self.cutting)));
+        let failed = number.and_then(|number| self.failed_index(number));
         for index in 0..self.messages.len() {
             let status = if failed == Some(index) { status } else { WcStatus::WrFlushErr };
             self.end_oldest(context, status, host);
@@ -312,7 +387,6 @@ mod tests {
     use super::*;
     use crate::mrc::semantics::receive::check_packet;
     use crate::proofs::check;
-    use crate::types::SendOpcode;
 
     /// Checks that the packets of a message of any length pass the responder's checks and have consecutive
     /// addresses.

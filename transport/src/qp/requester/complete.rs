@@ -119,6 +119,7 @@ impl Requester {
                 retry_count: settings.retry_count,
                 rnr_retry: settings.rnr_retry,
                 timeout: settings.timeout,
+                exponential_retries: None,
                 adaptive_ns: settings.adaptive_timeout.map(|adaptive| adaptive.first_ns),
                 peer: peer.filter(|_| settings.qp_type.is_connected()),
                 remote: wqe.remote_range(),

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use pumice_model::inspect::MAX_PATH_CHANGES;
 use pumice_model::port::limits::Peer;
+use pumice_transport::event::{QpEvent, StateChangeActor, Topic};
 use pumice_transport::host::{Host, QpContext};
 use pumice_transport::mrc::constants::{
     DEFAULT_EXP_CNT, DEFAULT_LINEAR_CNT, DEFAULT_MAX_WIMM, DEFAULT_MPR, DEFAULT_TIMEOUT, EXP_FOR_EVER,
@@ -15,7 +16,7 @@ use pumice_transport::mrc::paths::{Ev, PathChange, PathState};
 use pumice_transport::mrc::{MrcProgress, MrcQueuePair};
 use pumice_transport::path::Path;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
-use pumice_transport::types::{QpCapacity, QpState};
+use pumice_transport::types::{Cause, QpCapacity, QpState};
 use pumice_transport::wire::Qpn;
 
 use super::control::EvName;
@@ -162,6 +163,8 @@ pub(crate) struct MrcEntry {
     pub(crate) signal_all: bool,
     /// The RC queue pair whose WRITEs it carries.
     pub(crate) twin_of: Option<Qpn>,
+    /// Number of resets before.
+    pub(crate) connection: u32,
     /// The attributes of verbs, as far as they were set.
     pub(crate) attributes: QpAttributes,
     pub(crate) chosen: MrcChosen,
@@ -193,6 +196,7 @@ impl MrcEntry {
             capacity,
             signal_all,
             twin_of: None,
+            connection: 0,
             attributes: QpAttributes { cap: capacity, ..QpAttributes::default() },
             chosen: MrcChosen::DEFAULT,
             early: QpState::Reset,
@@ -217,7 +221,8 @@ impl MrcEntry {
 
     /// Returns the queue pair to RESET: connection and attributes are forgotten.
     pub(crate) fn reset(&mut self) {
-        *self = MrcEntry::new(self.context, self.capacity, self.signal_all);
+        let connection = self.connection.wrapping_add(1);
+        *self = MrcEntry { connection, ..MrcEntry::new(self.context, self.capacity, self.signal_all) };
     }
 
     /// Reports whether the queue pair is connected to a peer at this address.
@@ -242,6 +247,12 @@ impl MrcEntry {
         for (wire, _) in self.names.iter().filter(|(_, other)| *other == name) {
             paths.set_state(now_ns, wire.entropy, state);
         }
+    }
+
+    /// Takes the paths that are skipped from now on (true), or no longer, since the last call.
+    pub(crate) fn take_skips(&mut self) -> Vec<(Ev, bool)> {
+        let paths = self.qp.as_mut().and_then(|qp| qp.paths_mut());
+        paths.map_or_else(Vec::new, |paths| std::iter::from_fn(|| paths.poll_skip()).collect())
     }
 
     /// Takes the changes of paths since the last call, with the profile that they are of.
@@ -272,12 +283,26 @@ impl MrcEntry {
         self.qp.as_ref().is_some_and(|qp| qp.wants_to_send())
     }
 
-    /// Moves the queue pair to ERR: everything that was posted completes as flushed.
-    pub(crate) fn enter_error<H: Host>(&mut self, host: &mut H) {
+    /// Reports the change from a state to the present one, by the program.
+    pub(crate) fn report_state<H: Host>(&self, from: QpState, host: &mut H) {
+        let by = StateChangeActor::Program;
+        if let Some(qp) = &self.qp {
+            return qp.report_state(from, by, host);
+        }
+        let (to, connection, requests) = (self.early, self.connection, self.capacity.max_send_wr);
+        if from != to && host.listens(Topic::States) {
+            let event = QpEvent::StateChanged { from, to, by, connection, peer: None, requests, reads: 0 };
+            host.emit(&self.context, event);
+        }
+    }
+
+    /// Moves the queue pair to ERR: everything that was posted completes as flushed. `cause` is logged.
+    pub(crate) fn enter_error<H: Host>(&mut self, cause: Option<Cause>, host: &mut H) {
         match &mut self.qp {
-            Some(qp) => qp.to_error(host),
+            Some(qp) => qp.to_error(cause, host),
             None => {
-                self.early = QpState::Err;
+                let from = std::mem::replace(&mut self.early, QpState::Err);
+                self.report_state(from, host);
                 host.flush_recv_queue(&self.context);
             }
         }

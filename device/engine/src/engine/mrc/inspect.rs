@@ -3,6 +3,7 @@
 use pumice_model::inspect::{
     MAX_PATHS, MrcProfileView, MrcView, PathChangeView, PathStateView, PathView, QpView,
 };
+use pumice_model::recording::QpSnapshot;
 use pumice_transport::mrc::paths::{PathChange, PathState, PathStatus};
 
 use super::control::{EvMode, EvRecord, FormatMode};
@@ -12,6 +13,28 @@ use crate::engine::drive::Engine;
 use crate::engine::inspect::QpParts;
 
 impl Engine {
+    /// Visits the MRC queue pairs for a recording that begins now. The twins of RC queue pairs are these.
+    pub(crate) fn visit_mrc_snapshots(&self, visit: &mut dyn FnMut(&QpSnapshot)) {
+        for (_, entry) in self.mrc.starting_at(0).filter(|(_, entry)| entry.twin_of.is_none()) {
+            let MrcEntry { context, .. } = entry;
+            visit(&QpSnapshot {
+                ordinal: context.ordinal,
+                qpn: context.qpn.value(),
+                send_cq: context.send_cq,
+                recv_cq: context.recv_cq,
+                service: "MRC",
+                state: entry.state() as u8,
+                connection: entry.connection,
+                peer: entry.peer().map(|peer| (peer.address, entry.peer.value())),
+                next: entry.qp.as_ref().map_or(0, |qp| qp.posted()),
+                sends: entry.qp.as_ref().map_or(0, |qp| qp.unreported()),
+                receives: self.resources.own_receives(context.recv_queue).unwrap_or(0),
+                send_depth: entry.capacity.max_send_wr,
+                reads: 0,
+            });
+        }
+    }
+
     /// Describes an MRC queue pair, or the twin of an RC queue pair.
     pub(crate) fn mrc_view(&self, entry: &MrcEntry) -> QpView {
         let MrcEntry { context, traffic, capacity, .. } = entry;

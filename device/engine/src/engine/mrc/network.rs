@@ -8,6 +8,7 @@ use pumice_transport::event::{OutgoingPacket, PacketIdentity, PacketSide, QpEven
 use pumice_transport::host::{Host, QpContext, Transmit as _};
 use pumice_transport::mrc::congestion::{CongestionControl, LossSample, SackSample};
 use pumice_transport::mrc::entropy::{DscpTable, MrcNetwork, MrcOutgoingPacket, MrcSent, TrafficClass};
+use pumice_transport::mrc::wire::MrcOpcode;
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::types::QpType;
 use pumice_transport::wire::{Opcode, Operation, Qpn, Service};
@@ -99,7 +100,11 @@ impl MrcNetwork for MrcOutlet<'_, '_> {
             host.emit_uncounted(
                 context,
                 &QpEvent::PacketSent {
-                    identity: identity_of(sent, 0),
+                    identity: PacketIdentity {
+                        side: side_of(sent.opcode),
+                        transmission: sent.transmission,
+                        ..identity_of(sent, 0)
+                    },
                     opcode: Opcode::from_byte(sent.opcode.byte()),
                     psn: sent.psn,
                     length_bytes: sent.length_bytes as u32,
@@ -132,14 +137,23 @@ impl MrcNetwork for MrcOutlet<'_, '_> {
     }
 }
 
-/// Returns the identity of a packet for fault plans and traces. Each transmission of data is a packet of its
-/// own, because lost ones are sent again one by one; `controls` counts the other packets.
+/// Returns the side that sends packets of an opcode.
+const fn side_of(opcode: MrcOpcode) -> PacketSide {
+    match opcode {
+        MrcOpcode::ProbeRequest => PacketSide::Notification,
+        _ if opcode.is_write() => PacketSide::Requester,
+        _ => PacketSide::Responder,
+    }
+}
+
+/// Returns the identity of a packet for fault plans. Each transmission of data is a packet of its own, because
+/// lost ones are sent again one by one; `controls` counts the other packets.
 fn identity_of(sent: &MrcSent, controls: u64) -> PacketIdentity {
     let is_data = sent.opcode.is_write();
     let number = if is_data { sent.order } else { controls };
     PacketIdentity {
         side: if is_data { PacketSide::Requester } else { PacketSide::Notification },
-        message: sent.message.into(),
+        message: sent.message,
         relative_psn: (number & 0xff_ffff) as u32,
         transmission: 1,
     }

@@ -17,6 +17,7 @@ use super::table::MrcTable;
 use crate::engine::batch::BatchSink;
 use crate::engine::drive::Engine;
 use crate::engine::schedule::{Deadlines, Ready};
+use crate::engine::timers::peer_progress;
 use crate::resources::{MappingCheckPolicy, Resources};
 
 /// ECN bits of a packet that a switch has marked.
@@ -166,7 +167,7 @@ impl Engine {
     /// Runs the timers of an MRC queue pair, as far as they are due.
     #[cold]
     pub(crate) fn expire_mrc(&mut self, index: u32, now_ns: u64, checks: MappingCheckPolicy) {
-        let Engine { mrc, resources, deadlines, touched, .. } = self;
+        let Engine { mrc, resources, deadlines, touched, port, drained_ns, .. } = self;
         if index == ENDPOINT_INDEX {
             if let Some(desk) = &mut mrc.endpoint {
                 desk.endpoint.handle_timeout(now_ns);
@@ -178,8 +179,12 @@ impl Engine {
         let due_ns = entry.deadline_ns();
         if due_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             entry.active_ns = now_ns;
+            let peer = entry.peer().map(|peer| (peer.address, entry.peer));
             if let Some(qp) = &mut entry.qp {
-                qp.handle_timeout(now_ns, &mut resources.host(checks.of_connections()));
+                let doubts =
+                    qp.peer_silent_since_ns(now_ns).map(|(since_ns, due_ns)| (since_ns, Some(due_ns)));
+                let progress = peer_progress(doubts, peer, (now_ns, *drained_ns), &mut **port);
+                qp.handle_timeout(now_ns, progress, &mut resources.host(checks.of_connections()));
             }
             touched.push(index);
         } else {

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pumice_transport::event::QpEvent;
+use pumice_transport::host::{Host, QpContext};
 use pumice_transport::mrc::entropy::{DscpTable, Plane, Planes};
-use pumice_transport::mrc::paths::{PathChange, PathState};
+use pumice_transport::mrc::paths::{Ev, PathChange, PathState};
 use pumice_transport::path::ROCE_PORT;
-use pumice_transport::types::WorkCompletion;
+use pumice_transport::types::{QpState, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
 use super::control::{EvName, MrcControl};
@@ -174,14 +175,26 @@ impl MrcTable {
         self.enabled
     }
 
+    /// Reports that a call of the program has changed the state of a queue pair. A change to ERR was reported
+    /// when it happened.
+    pub(crate) fn report_call<H: Host>(&self, index: u32, from: QpState, host: &mut H) {
+        if let Some(entry) = self.entries.get(&index).filter(|entry| entry.state() != QpState::Err) {
+            entry.report_state(from, host);
+        }
+    }
+
     /// Records changes of paths of a queue pair, and reports them to the controller where it asked for them.
     pub(super) fn note_changes(&mut self, index: u32, resources: &mut Resources) {
         let Some(entry) = self.entries.get_mut(&index) else { return };
+        let skips = entry.take_skips();
         let (id, changes) = entry.take_changes();
         let context = entry.context;
+        for (ev, is_skipped) in skips {
+            let state = if is_skipped { PathState::Skip } else { PathState::Good };
+            emit_state(resources, &context, ev, state);
+        }
         for PathChange { ev, state, drop_count, .. } in changes {
-            let (source_port, plane) = (ev.entropy.source_port(), ev.plane.0);
-            resources.emit(&context, QpEvent::PathChanged { source_port, plane, state: state as u8 });
+            emit_state(resources, &context, ev, state);
             let Some(entry) = self.entries.get(&index) else { return };
             let (Some(id), Some(name)) = (id, entry.name_of(ev)) else { continue };
             let Ok(record) = self.control.evs_mut(id) else { continue };
@@ -220,4 +233,10 @@ impl MrcTable {
     pub(crate) const fn plane_of(&self, source_port: u16) -> Plane {
         plane_of(source_port, self.planes)
     }
+}
+
+/// Emits the event of a path that has another state.
+fn emit_state(resources: &mut Resources, context: &QpContext, ev: Ev, state: PathState) {
+    let (source_port, plane) = (ev.entropy.source_port(), ev.plane.0);
+    resources.emit(context, QpEvent::PathChanged { source_port, plane, state: state as u8 });
 }

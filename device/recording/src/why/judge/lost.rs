@@ -1,5 +1,7 @@
 //! Judges which packet or answer was lost, and by whom.
 
+use pumice_transport::types::MrcLossProof;
+
 use super::super::cause::{CauseKind, MessageCause};
 use super::super::fact_index::cause_of;
 use super::super::loss::PacketFate;
@@ -7,7 +9,7 @@ use super::super::times::{PartKind, TimeSpan};
 use super::super::words::time;
 use super::{Judge, JudgedMessage, REACH, needs_response};
 use crate::format::TracedFaultAction;
-use crate::timeline::{Setback, SetbackKind, TimelineEventKind};
+use crate::timeline::{Setback, SetbackKind, TimelineEventKind, loss_in_words};
 
 impl<'a> Judge<'a> {
     pub(super) fn of_loss(&mut self, case: &JudgedMessage<'a>, span: &TimeSpan, depth: u8) -> MessageCause {
@@ -18,6 +20,9 @@ impl<'a> Judge<'a> {
         }
         let process = case.index.0;
         let at_ns = setback.at_ns;
+        if let SetbackKind::Lost { psn, proof } = setback.kind {
+            return self.of_lost_packet(case, (psn, proof), at_ns);
+        }
         let key = (process, case.qp.ordinal, 0, case.message.number);
         let fate = case.owner.fate(case.message, at_ns);
         let harmed = [
@@ -36,6 +41,37 @@ impl<'a> Judge<'a> {
             }
         }
         self.of_fate(case, fate, at_ns)
+    }
+
+    /// Returns why a packet of an MRC queue pair counted as lost at a time.
+    fn of_lost_packet(
+        &self,
+        case: &JudgedMessage<'a>,
+        (psn, proof): (u32, MrcLossProof),
+        at_ns: u64,
+    ) -> MessageCause {
+        let process = case.index.0;
+        let harmed = [
+            TracedFaultAction::Lost,
+            TracedFaultAction::Trimmed,
+            TracedFaultAction::Corrupted,
+            TracedFaultAction::Truncated,
+            TracedFaultAction::Delayed,
+            TracedFaultAction::Reordered,
+        ];
+        let key = (process, case.qp.ordinal, 0, case.message.number);
+        if let Some(fact) = self.fact_index.of_message(key, &harmed, at_ns) {
+            return cause_of(fact, process);
+        }
+        let sentence = format!("its packet with PSN {psn} {}", loss_in_words(proof));
+        match proof {
+            MrcLossProof::Trimmed | MrcLossProof::TrimmedAtLastHop => {
+                MessageCause::new(CauseKind::Trimmed, process, sentence)
+            }
+            MrcLossProof::Refused => MessageCause::new(CauseKind::PeerDevice, process, sentence),
+            _ if case.owner.peer().is_some() => self.lost_in_transit(case, psn, at_ns),
+            _ => MessageCause::new(CauseKind::RequestLost, process, sentence),
+        }
     }
 
     pub(super) fn of_fate(
@@ -91,7 +127,8 @@ impl<'a> Judge<'a> {
     /// Returns the effect of a fault plan on answers of the peer before a time.
     pub(super) fn of_answers(&self, case: &JudgedMessage<'a>, at_ns: u64) -> Option<MessageCause> {
         let peer = case.owner.peer()?;
-        let side = (peer.qp()?.ordinal, 1);
+        // Fault plans know the answers of MRC as notifications.
+        let side = (peer.qp()?.ordinal, if peer.qp()?.multipath.is_some() { 2 } else { 1 });
         let from_ns = case.message.first_packet_ns.unwrap_or(case.message.posted_ns);
         let kinds = [
             TracedFaultAction::Lost,

@@ -155,7 +155,7 @@ impl<'a> Judge<'a> {
         }
         let cause = match span.kind {
             PartKind::SendQueue => self.of_send_queue(case, span, depth),
-            PartKind::Timeout | PartKind::Silence => self.of_loss(case, span, depth),
+            PartKind::Timeout | PartKind::Silence | PartKind::Loss => self.of_loss(case, span, depth),
             PartKind::ReceiverNotReady => self.of_receiver(case, span, depth),
             PartKind::PeerStarved => {
                 let sentence = format!("the peer's process had no processor for {}", time(span.ns()));
