@@ -567,6 +567,18 @@ records! {
         /// New state: 0 GOOD, 2 ASSUMED_BAD, 3 DENIED.
         state: u8,
     }
+    /// The send request that was recorded before was posted inline: its payload was copied by the post.
+    53 PostedInline {
+        /// Ordinal of the queue pair.
+        qp: u32,
+        /// Ordinal of the request since the queue pair was reset.
+        message: u64,
+    }
+    /// Memory of the process was registered.
+    54 RegionRegistered {
+        /// Length of the region in bytes.
+        bytes: u64,
+    }
     /// Records are missing here, because they came faster than they were written.
     39 Lost {
         /// Number of records that are missing.
