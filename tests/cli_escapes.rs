@@ -149,6 +149,8 @@ const LINES: &[&[&str]] = &[
     &["topology", "FILE"],
     &["world", "replay", "FILE"],
     &["world", "merge", "FILE"],
+    &["world", "compare", "FILE", "FILE"],
+    &["world", "vary", "--delay", "FILE", "true"],
     &["course", "check", "FILE"],
     &["devices", "--devices", "FILE"],
     &["explain", "FILE"],

@@ -153,7 +153,7 @@ fn wrong_results_and_words_are_one_sentence() {
         (&["merge", "good", "other"], "are of two searches: they differ in the seeds"),
         (
             &["merge", "good", "--report", "x", "--format", "yaml"],
-            "give text, json, junit, markdown or sarif",
+            "give one of text, json, sarif, junit, markdown and github",
         ),
         (&["search", "--shard", "3/2", "--", "true"], "as in 2/4; 3/2 is not that"),
         (&["search", "--seeds", "1..99999999999", "--", "true"], "more seeds than a search takes"),

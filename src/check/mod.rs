@@ -1,7 +1,7 @@
 //! `pumice check`, and exit codes that depend on findings.
 
 mod live;
-mod required;
+pub(crate) mod required;
 
 use std::fs;
 use std::io::Write;

@@ -1,6 +1,8 @@
 //! `pumice run --require`: judges the requirements on a run by its traces.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -28,22 +30,42 @@ struct FoundTrace {
 /// otherwise 1 if a requirement is not met.
 pub(super) fn run(mut options: RunOptions, run: impl FnOnce(&RunOptions) -> CommandResult) -> CommandResult {
     let required = options.require.read()?;
-    if std::env::var_os(settings::TRACE).is_some() && options.trace.is_none() {
+    let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
+    let own = runtime.join(format!("require-{}", std::process::id()));
+    let (trace, program) = (options.trace.clone(), options.program.clone());
+    run_and_judge(&required, trace, &own, &program, |trace| {
+        options.trace = Some(trace.to_owned());
+        run(&options)
+    })
+}
+
+/// Does the same for any kind of run: `run` takes the name of the trace. Without a given one, the traces are
+/// in the folder `own`, which exists for as long as they are needed.
+pub(crate) fn run_and_judge(
+    required: &Requirements,
+    given: Option<PathBuf>,
+    own: &Path,
+    program: &[OsString],
+    run: impl FnOnce(&Path) -> CommandResult,
+) -> CommandResult {
+    if std::env::var_os(settings::TRACE).is_some() && given.is_none() {
         return Err(CommandError::Usage(format!(
             "--require needs the trace of this run alone: give --trace FILE, and unset {}",
             settings::TRACE
         )));
     }
-    let own = if options.trace.is_some() { None } else { Some(private_folder()?) };
-    let file = options.trace.clone().or_else(|| Some(own.as_ref()?.join("%p.trace"))).unwrap_or_default();
+    let is_own = given.is_none();
+    if is_own {
+        make_private(own)?;
+    }
+    let file = given.unwrap_or_else(|| own.join("%p.trace"));
     let before = traces(&file);
-    options.trace = Some(file.clone());
-    let program = options.program.first().map(|name| name.to_string_lossy().into_owned());
-    let ended = run(&options);
-    let judged = judge(&required, &file, &before, &program.unwrap_or_default());
-    if let Some(folder) = own {
+    let program = program.first().map(|name| name.to_string_lossy().into_owned());
+    let ended = run(&file);
+    let judged = judge(required, &file, &before, &program.unwrap_or_default());
+    if is_own {
         // A folder that cannot be removed is left in the user's own temporary folder.
-        let _ = fs::remove_dir_all(folder);
+        let _ = fs::remove_dir_all(own);
     }
     ended?;
     judged
@@ -58,15 +80,17 @@ pub(super) fn run_with_traces(options: &RunOptions) -> CommandResult {
 }
 
 /// Makes a new folder that only this user can read.
-fn private_folder() -> Result<PathBuf, CommandError> {
-    let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
-    let folder = runtime.join(format!("require-{}", std::process::id()));
+fn make_private(folder: &Path) -> Result<(), CommandError> {
     // An earlier process with this process id may have left one.
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir(&folder).map_err(|error| {
+    let _ = fs::remove_dir_all(folder);
+    fs::DirBuilder::new().mode(0o700).create(folder).map_err(|error| {
         CommandError::Failed(format!("{} cannot be made: {error}: make room", folder.display()))
-    })?;
-    Ok(folder)
+    })
+}
+
+/// Lists the traces that processes write under this name.
+pub(crate) fn traces_of(file: &Path) -> Vec<PathBuf> {
+    traces(file).into_iter().map(|one| one.path).take(MAX_TRACES).collect()
 }
 
 fn judge(required: &Requirements, file: &Path, before: &[FoundTrace], program: &str) -> CommandResult {

@@ -22,7 +22,7 @@ pub(crate) struct CheckOptions {
     /// Write the findings to this file, too; %p in its name stands for the process number
     #[arg(long, value_name = "FILE")]
     pub(crate) check_report: Option<PathBuf>,
-    /// Format of that file: text, json, sarif, junit or markdown [default: by its extension]
+    /// Format of that file: text, json, sarif, junit, markdown or github [default: by its extension]
     #[arg(long, value_name = "FORMAT", requires = "check_report")]
     pub(crate) check_format: Option<String>,
     /// Exit with this code if the program ends with 0 and has findings, errors or warnings

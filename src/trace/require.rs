@@ -23,7 +23,7 @@ pub(crate) struct RequireOptions {
     /// Write what became of the requirements to this file, too
     #[arg(long, value_name = "FILE", requires = "requirements")]
     pub(crate) require_report: Option<PathBuf>,
-    /// Format of that file: text, json, sarif, junit or markdown [default: by its extension]
+    /// Format of that file: text, json, sarif, junit, markdown or github [default: by its extension]
     #[arg(long, value_name = "FORMAT", requires = "require_report")]
     pub(crate) require_format: Option<String>,
 }
@@ -35,13 +35,18 @@ pub(crate) struct Requirements {
 }
 
 impl RequireOptions {
+    /// Reports whether nothing is required.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
     /// Rejects requirements where the command does not judge them.
     pub(crate) fn refuse(&self, what: &str) -> Result<(), CommandError> {
         if self.requirements.is_empty() {
             return Ok(());
         }
         Err(CommandError::Usage(format!(
-            "--require is of \"pumice run\" and \"pumice check\": give {what} --trace FILE, and then \
+            "--require is of \"pumice run\", \"pumice check\" and \"pumice world\": give {what} --trace FILE, and then \
              \"pumice trace require FILE\""
         )))
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use pumice_device::findings::text::{Column, Table};
 use pumice_device::findings::{Fields, Finding, json};
-use pumice_device::trace::{CauseGroup, Causes, PlaneCost, Timeline};
+use pumice_device::trace::{CauseGroup, Causes, PlaneCost, RunBounds, Timeline};
 
 use super::slices::is_numbered;
 use crate::outcome::{CommandError, CommandResult, Outcome};
@@ -15,10 +15,18 @@ const MOST_PLANES: usize = 64;
 pub(super) fn run(timeline: &Timeline, slowest: usize, json: bool, out: &mut dyn Write) -> CommandResult {
     let causes = Causes::of(timeline, slowest);
     let planes = PlaneCost::all(timeline);
+    let bounds = RunBounds::of(timeline);
     let written = if json {
-        out.write_all(json::line(&object(&causes, &planes)).as_bytes())
+        let object = object(&causes, &planes);
+        let object = match &bounds {
+            Some(bounds) => object.with("bounds", Fields::of(bounds)),
+            None => object,
+        };
+        out.write_all(json::line(&object).as_bytes())
     } else {
-        text(&causes, timeline, out).and_then(|()| of_planes(&planes, out))
+        text(&causes, timeline, out)
+            .and_then(|()| of_planes(&planes, out))
+            .and_then(|()| bounds.map_or(Ok(()), |bounds| writeln!(out, "\n{bounds}")))
     };
     written.map_err(CommandError::Output)?;
     Ok(Outcome::Good)

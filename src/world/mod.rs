@@ -1,6 +1,7 @@
 //! `pumice world`: runs a program, and all that it starts, so that the run can be repeated exactly.
 
 mod ci_engines;
+mod compare;
 mod merge;
 mod options;
 mod outcome;
@@ -9,21 +10,24 @@ mod report;
 mod result;
 mod search;
 mod seeds;
+mod vary;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 
 use pumice_device::outside::world;
 use pumice_device::performance::Costs;
-use pumice_device::settings::DEFAULT_SEED;
+use pumice_device::settings::{self, DEFAULT_SEED};
 use pumice_device::sharing::runtime_folder;
 use pumice_world::{Draws, WorldOptions};
 
 pub(crate) use ci_engines::{COUNT as SHARD_COUNT, INDEX as SHARD_INDEX};
-use options::WorldCommand;
 pub(crate) use options::WorldCommandOptions;
+use options::{Compute, WorldCommand};
 use outcome::{RunOutcome, finish};
 
+use crate::check::required::run_and_judge;
 use crate::models;
 use crate::outcome::{CommandError, CommandResult};
 use crate::run::{RunOptions, make_links_of_build, own_program};
@@ -38,18 +42,38 @@ pub(crate) fn run(options: &WorldCommandOptions, out: &mut dyn Write) -> Command
         Some(WorldCommand::Replay(replay)) => replay::run(replay),
         Some(WorldCommand::Search(search)) => search::run(search, out),
         Some(WorldCommand::Merge(merge)) => merge::run(merge, out),
-        None => run_one(options, &options.run),
+        Some(WorldCommand::Compare(compare)) => compare::run(compare, out),
+        Some(WorldCommand::Vary(vary)) => vary::run(vary, out),
+        None if options.run.require.is_empty() => run_one(options, options.run.trace.as_deref()),
+        None => run_and_require(options),
     }
 }
 
-/// Runs a program in a world. The exit code is that of the program.
-fn run_one(options: &WorldCommandOptions, run: &RunOptions) -> CommandResult {
-    let mut world = world_of(run)?;
+/// Runs a program in a world, and judges the requirements by its traces.
+fn run_and_require(options: &WorldCommandOptions) -> CommandResult {
+    let run = &options.run;
+    let required = run.require.read()?;
+    // In the world, the folder in which processes of pumice meet is empty. The name has the same length in
+    // each run, because it stands in the environment of the program.
+    let own = std::env::temp_dir().join(format!("pumice-require-{:010}", std::process::id()));
+    run_and_judge(&required, run.trace.clone(), &own, &run.program, |trace| run_one(options, Some(trace)))
+}
+
+/// Runs a program in a world, with a trace if one is named. The exit code is that of the program.
+fn run_one(options: &WorldCommandOptions, trace: Option<&Path>) -> CommandResult {
+    let mut world = world_of(&options.run)?;
+    if let Some(trace) = trace {
+        let trace = std::path::absolute(trace)
+            .map_err(|error| CommandError::Failed(format!("the current folder cannot be told: {error}")))?;
+        world.environment.retain(|(name, _)| name != settings::TRACE);
+        world.environment.push((settings::TRACE.into(), trace.into_os_string()));
+    }
     if let Some(name) = &options.model {
         let costs = Costs::of(&models::named(name)?).text();
         world.environment.retain(|(name, _)| name != world::WORLD_VARIABLE);
         world.environment.push((world::WORLD_VARIABLE.into(), costs.into()));
         world.exact_time = true;
+        world.measures_computing = options.compute == Some(Compute::Measured);
     }
     let switch = options.order.switch.unwrap_or(if world.exact_time { 0 } else { DEFAULT_SWITCH });
     world.record.clone_from(&options.save);
@@ -82,7 +106,6 @@ fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
         let sentence = "a world repeats its run by its seed: leave out --record, or give --save";
         return Err(CommandError::Usage(sentence.to_owned()));
     }
-    run.require.refuse("a world")?;
     let seed = match run.seed.as_deref() {
         None => DEFAULT_SEED,
         Some(text) => text

@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+
+use pumice_device::findings::ReportFormat;
 
 use super::report::ReportOptions;
 use super::seeds::{Seeds, Shard};
+use super::vary::Range;
 use crate::run::RunOptions;
 
 /// Options of `pumice world`.
@@ -21,6 +24,10 @@ pub(crate) struct WorldCommandOptions {
     /// NAME:PLACEMENT), or a file with a table [model]
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
+    /// Let computing take time, too: "measured" is the processor time that it takes on this machine, so that
+    /// no run is certified. By default it takes none, but what the program says; see docs/models.md
+    #[arg(long, value_name = "HOW", value_enum, requires = "model", conflicts_with = "save")]
+    pub(crate) compute: Option<Compute>,
     #[command(flatten)]
     pub(crate) order: OrderOptions,
     // With another command, the program is not required, and empty.
@@ -28,6 +35,13 @@ pub(crate) struct WorldCommandOptions {
     pub(crate) run: RunOptions,
     #[command(flatten)]
     pub(crate) inner: InnerOptions,
+}
+
+/// The time that computing takes in a world with a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Compute {
+    /// The processor time that it takes on this machine.
+    Measured,
 }
 
 /// The other commands.
@@ -47,6 +61,15 @@ pub(crate) enum WorldCommand {
     /// Failures of all machines are grouped by how they end. The exit code is 1 if a run failed, or if the
     /// result of a machine is missing.
     Merge(MergeWorldOptions),
+    /// Say which messages became slower since another run, and why
+    ///
+    /// The runs are those of two builds in worlds with the same model: so each difference is one of the
+    /// program. The exit code is 1 if the run, or messages of it, take longer.
+    Compare(CompareOptions),
+    /// Run a program with each of several delays, losses or rates, and print what it takes
+    ///
+    /// Each point is a run in a world with a model. The exit code is 1 if the program failed at a point.
+    Vary(Box<VaryOptions>),
 }
 
 /// The options that decide the order.
@@ -147,4 +170,70 @@ pub(crate) struct SearchWorldOptions {
     pub(crate) private: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) run: RunOptions,
+}
+
+/// Options of `pumice world compare`.
+#[derive(Debug, Args)]
+pub(crate) struct CompareOptions {
+    /// The earlier run: a trace (with %p for the traces of all processes), a folder with its traces, or a
+    /// recording of --save, if the run had --trace
+    pub(crate) old: PathBuf,
+    /// The later run
+    pub(crate) new: PathBuf,
+    /// Let a time be so many percent longer
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    pub(crate) tolerance: f64,
+    /// Format of what is printed, or of the file of --report: text, json, sarif, junit, markdown, or github,
+    /// which are annotations of GitHub Actions [default: text; of a file by its extension]
+    #[arg(long, value_name = "FORMAT", value_parser = super::report::format)]
+    pub(crate) format: Option<ReportFormat>,
+    /// Write the findings to this file, and print text
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// Options of `pumice world vary`.
+#[derive(Debug, Args)]
+pub(crate) struct VaryOptions {
+    /// Model of each run, as of "pumice world --model"
+    #[arg(long, value_name = "MODEL", default_value = "wire")]
+    pub(crate) model: String,
+    /// Delays of each device's link, as in 1us..50us, or 1us,2us,5us
+    #[arg(long, value_name = "RANGE")]
+    pub(crate) delay: Option<Range>,
+    /// Shares of packets that are lost, as in 0..0.1%
+    #[arg(long, value_name = "RANGE")]
+    pub(crate) loss: Option<Range>,
+    /// Rates of each device's link, as in 10Gbit..100Gbit
+    #[arg(long, value_name = "RANGE")]
+    pub(crate) rate: Option<Range>,
+    /// Number of points of a range with two dots, its ends included
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub(crate) points: u32,
+    /// The program's own figure: the column of its last table with this title, or the last number behind this
+    /// text in what it prints [default: the time of the world]
+    #[arg(long, value_name = "TITLE")]
+    pub(crate) figure: Option<String>,
+    /// Write the figures to this file: JSON, or CSV if its name ends so
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
+    /// Draw the figures into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) chart: Option<PathBuf>,
+    /// Run this machine's part of the points, as in 2/4 [default: as "pumice world search"]
+    #[arg(long, value_name = "K/N")]
+    pub(crate) shard: Option<Shard>,
+    /// Runs at a time [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) jobs: Option<u16>,
+    /// End a run that takes longer than so many seconds of real time
+    #[arg(long, value_name = "SECONDS", default_value_t = 300,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout: u64,
+    /// Give the device this address only, as of "pumice run"
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) addr: Option<String>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<std::ffi::OsString>,
 }

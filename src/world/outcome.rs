@@ -23,6 +23,8 @@ pub(super) struct RunOutcome {
     /// Line that the run prints at its end.
     pub(super) said: String,
     pub(super) digest: u64,
+    /// Duration by the clock of the world, in ns.
+    pub(super) virtual_ns: u64,
     /// Departures from the plain order, each with a description.
     pub(super) departures: BTreeMap<u64, (Departure, String)>,
 }
@@ -41,6 +43,7 @@ impl RunOutcome {
             is_certified: ended.certificate.doubts.is_empty(),
             said: ended.certificate.to_string(),
             digest: ended.certificate.digest,
+            virtual_ns: ended.virtual_ns,
             departures: ended.departures.clone(),
         }
     }
@@ -54,6 +57,7 @@ impl RunOutcome {
             is_certified: true,
             said: error.to_string(),
             digest: 0,
+            virtual_ns: 0,
             departures: departures.clone(),
         })
     }

@@ -36,14 +36,14 @@ pub(crate) struct ReportOptions {
     /// Write the failures to this file, too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Format of that file: text, json, junit, markdown or sarif [default: by its extension]
+    /// Format of that file: text, json, sarif, junit, markdown or github [default: by its extension]
     #[arg(long, value_name = "FORMAT", requires = "report", value_parser = format)]
     format: Option<ReportFormat>,
 }
 
 /// Parses the name of a format, before the first run is made.
-fn format(name: &str) -> Result<ReportFormat, String> {
-    ReportFormat::named(name).ok_or_else(|| "give text, json, junit, markdown or sarif".to_owned())
+pub(super) fn format(name: &str) -> Result<ReportFormat, String> {
+    ReportFormat::named(name).ok_or_else(|| format!("give one of {}", ReportFormat::NAMES))
 }
 
 /// Prints what was found, and writes the report.

@@ -130,6 +130,7 @@ pub mod rdma_cm;
 pub(crate) mod rejection;
 pub(crate) mod setters;
 pub mod transport;
+pub mod world;
 
 pub use crate::buffers::slice::{LocalSlice, RemoteSlice};
 pub use crate::error::{ListError, RequestError, Result, VerbsError};

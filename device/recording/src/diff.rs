@@ -108,7 +108,7 @@ fn messages(timeline: &Timeline) -> u64 {
 }
 
 /// Pairs the processes of the two runs: the processes of one tag, in their order.
-fn pairs<'a>(
+pub(super) fn pairs<'a>(
     first: &'a Timeline,
     second: &'a Timeline,
 ) -> Vec<(Option<&'a TimelineProcess>, Option<&'a TimelineProcess>)> {
@@ -128,9 +128,9 @@ fn pairs<'a>(
     by_tag.into_values().map(|[one, other]| (one, other)).collect()
 }
 
-type QueuePairMatch<'a> = (Option<&'a TracedQueuePair>, Option<&'a TracedQueuePair>);
+pub(super) type QueuePairMatch<'a> = (Option<&'a TracedQueuePair>, Option<&'a TracedQueuePair>);
 
-fn queue_pairs<'a>(
+pub(super) fn queue_pairs<'a>(
     one: Option<&'a TimelineProcess>,
     other: Option<&'a TimelineProcess>,
 ) -> Vec<QueuePairMatch<'a>> {

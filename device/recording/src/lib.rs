@@ -3,7 +3,7 @@
 //! A [`TraceReader`] reads a file of records ([`format`](mod@format)). A [`Timeline`] combines one or several
 //! traces: processes, their queue pairs, and the events of each work request, on one clock.
 //! [`MessageStories`] says where the time of slow messages went, [`Causes`] what caused it,
-//! [`RunDifferences`] how two runs differ, and requirements ([`require`]) are checked against a timeline.
+//! [`RunBounds`] what bounds a run, [`RunDifferences`] how two runs differ, [`RunComparison`] what became slower, and requirements ([`require`]) are checked against a timeline.
 //!
 //! The crate `pumice-analysis` records the traces of a running device.
 
@@ -14,6 +14,7 @@
 )]
 
 pub mod capture;
+mod compare;
 mod diff;
 pub mod format;
 pub mod recorder;
@@ -23,6 +24,7 @@ pub mod tap;
 mod timeline;
 mod why;
 
+pub use compare::{COMPARISON_KINDS, MessageGroup, RunComparison};
 pub use diff::{Divergence, DivergenceKind, RunDifferences};
 pub use format::{
     HeaderError, Item, ReadError, Record, TEXT_BYTES, TraceHeader, TraceReader, TracedFaultAction, VERSION,
@@ -34,5 +36,5 @@ pub use timeline::{
 };
 pub use why::{
     CauseGroup, CauseKind, Causes, MessageCause, MessageStories, MessageStory, PacketFate, PartKind,
-    PlaneCost, Responsible, TimePart, TimeShare,
+    PlaneCost, Responsible, RunBounds, TimePart, TimeShare,
 };

@@ -84,6 +84,7 @@ mod tests {
                 is_certified: seed != 1,
                 said: format!("of {seed}"),
                 digest: seed,
+                virtual_ns: 0,
                 departures: BTreeMap::new(),
             };
             groups.add(seed, outcome);

@@ -195,6 +195,7 @@ fn timed_out(seconds: u64) -> RunOutcome {
         is_certified: false,
         said: String::new(),
         digest: 0,
+        virtual_ns: 0,
         departures: BTreeMap::new(),
     }
 }

@@ -44,7 +44,7 @@ class Options(TypedDict, total=False):
     """Requirements on the run, such as "rdma.bytes > 0"; if one is not met, the exit code is 1."""
     require_report: File
     """File for what became of the requirements."""
-    require_format: Literal["text", "json", "sarif", "junit", "markdown"]
+    require_format: Literal["text", "json", "sarif", "junit", "markdown", "github"]
     """Format of that file; by default its extension says it."""
     trace_limit: Text
     """Bytes that the trace has at most, such as "64MiB"."""

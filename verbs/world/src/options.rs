@@ -38,6 +38,9 @@ pub struct WorldOptions {
     /// Calls of the kernel and readings of clocks take no time: the program says by hints what takes time,
     /// and when what it polls for can change.
     pub exact_time: bool,
+    /// In exact time, a thread needs the processor time that its computing takes: this is measured, and
+    /// differs from run to run.
+    pub measures_computing: bool,
     /// The program prepares the run, and executes the program that the run is about. The run begins there:
     /// what happens before is neither decided by the seed nor recorded.
     pub is_starter: bool,
@@ -60,6 +63,7 @@ impl WorldOptions {
             strict: false,
             draws: Draws::default(),
             exact_time: false,
+            measures_computing: false,
             is_starter: false,
         }
     }

@@ -16,11 +16,13 @@ pub enum ReportFormat {
     Junit,
     /// Markdown, for comments and summaries of CI runs.
     Markdown,
+    /// Annotations, which GitHub Actions takes from what a step prints.
+    Github,
 }
 
 impl ReportFormat {
     /// The names of all formats, as a sentence lists them.
-    pub const NAMES: &str = "text, json, sarif, junit and markdown";
+    pub const NAMES: &str = "text, json, sarif, junit, markdown and github";
 
     /// Returns the format of a name; `None`: no format has this name.
     pub fn named(name: &str) -> Option<ReportFormat> {
@@ -30,6 +32,7 @@ impl ReportFormat {
             "sarif" => Some(ReportFormat::Sarif),
             "junit" => Some(ReportFormat::Junit),
             "markdown" => Some(ReportFormat::Markdown),
+            "github" => Some(ReportFormat::Github),
             _ => None,
         }
     }

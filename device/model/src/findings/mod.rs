@@ -11,6 +11,7 @@ pub mod checks;
 mod fields;
 mod finding;
 mod format;
+mod github;
 pub mod json;
 pub mod junit;
 mod kind;

@@ -2,7 +2,7 @@
 
 use super::format::ReportFormat;
 use super::report::FindingsReport;
-use super::{json, junit, markdown, sarif, text};
+use super::{github, json, junit, markdown, sarif, text};
 
 /// Returns the whole document; it ends with a line break.
 pub fn print(report: &FindingsReport<'_>, format: ReportFormat) -> String {
@@ -12,5 +12,6 @@ pub fn print(report: &FindingsReport<'_>, format: ReportFormat) -> String {
         ReportFormat::Sarif => sarif::document(report),
         ReportFormat::Junit => junit::document(report),
         ReportFormat::Markdown => markdown::document(report),
+        ReportFormat::Github => github::document(report),
     }
 }

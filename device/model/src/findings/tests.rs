@@ -51,7 +51,7 @@ pub(super) fn a_report(findings: &[Finding]) -> FindingsReport<'_> {
 #[test]
 fn every_format_has_a_printer_that_ends_its_last_line() {
     let found = all_found();
-    for name in ["text", "json", "sarif", "junit", "markdown"] {
+    for name in ["text", "json", "sarif", "junit", "markdown", "github"] {
         let format = ReportFormat::named(name).unwrap();
         let document = print(&a_report(&found), format);
         assert!(document.ends_with('\n') && document.contains("cq-too-small"), "{name}: {document}");

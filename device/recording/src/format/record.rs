@@ -582,6 +582,18 @@ records! {
         /// trimmed at the last hop, 5 refused.
         proof: u8,
     }
+    /// The send request that was recorded before was posted inline: its payload was copied by the post.
+    54 PostedInline {
+        /// Ordinal of the queue pair.
+        qp: u32,
+        /// Ordinal of the request since the queue pair was reset.
+        message: u64,
+    }
+    /// Memory of the process was registered.
+    55 RegionRegistered {
+        /// Length of the region in bytes.
+        bytes: u64,
+    }
     /// Records are missing here, because they came faster than they were written.
     39 Lost {
         /// Number of records that are missing.

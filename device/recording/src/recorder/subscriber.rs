@@ -266,7 +266,15 @@ impl TraceSubscriber {
     fn record_request_event(&self, at_ns: u64, qp: u32, event: &QpEvent<'_>) {
         match event {
             QpEvent::SendPosted {
-                wr_id, message, opcode, length_bytes, psn, packet_count, signaled, ..
+                wr_id,
+                message,
+                opcode,
+                length_bytes,
+                psn,
+                packet_count,
+                signaled,
+                inline,
+                ..
             } => {
                 let record = || Record::SendPosted {
                     qp,
@@ -279,6 +287,10 @@ impl TraceSubscriber {
                     signaled: *signaled,
                 };
                 self.queue.put_value(at_ns, || None, record);
+                if *inline {
+                    let message = *message;
+                    self.queue.put_value(at_ns, || None, || Record::PostedInline { qp, message });
+                }
             }
             QpEvent::RecvPosted { request } => {
                 let bytes: u64 = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
@@ -429,6 +441,7 @@ fn of_device<'a>(event: &Event<'a>) -> Option<Record<'a>> {
             service,
         },
         Event::QpDestroyed { qp } => Record::QpDestroyed { qp: qp.ordinal },
+        Event::RegionRegistered { length, .. } => Record::RegionRegistered { bytes: length },
         Event::AsyncEventRaised { event, element } => {
             Record::AsyncEventRaised { event: event.name(), qpn: about(element) }
         }

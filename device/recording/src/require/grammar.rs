@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use pumice_platform::similar::suggestion;
 
-use super::quantity::{OPERATIONS, QUANTITIES, Quantity, STATISTICS};
+use super::quantity::{DELIVERY, OPERATIONS, QUANTITIES, Quantity, STATISTICS};
 
 /// Maximum length of a requirement, in bytes.
 const MAX_BYTES: usize = 200;
@@ -197,9 +197,17 @@ fn quantity(name: &str) -> Result<Quantity, String> {
 }
 
 fn latency(statistic: &str, operation: &str) -> Result<Quantity, String> {
+    let (is_delivery, operation) = match operation.strip_prefix(DELIVERY) {
+        Some(operation) => (true, operation.trim_start().to_ascii_lowercase()),
+        None => (false, operation.to_owned()),
+    };
+    let operation = operation.as_str();
     let known = STATISTICS.iter().find(|(word, _)| *word == statistic);
     let of = OPERATIONS.iter().find(|(word, _)| *word == operation);
     match (known, of) {
+        (Some((_, statistic)), Some((_, operation))) if is_delivery => {
+            Ok(Quantity::Delivery(*statistic, *operation))
+        }
         (Some((_, statistic)), Some((_, operation))) => Ok(Quantity::Latency(*statistic, *operation)),
         (None, _) => {
             let words = STATISTICS.map(|(word, _)| word);

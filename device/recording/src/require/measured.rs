@@ -7,6 +7,7 @@ use pumice_transport::mrc::wire::{MrcHeaders, MrcOpcode};
 use pumice_transport::types::SendOpcode;
 use pumice_transport::wire::Opcode;
 
+use super::delivery::Deliveries;
 use super::grammar::RequirementScope;
 use super::quantity::{MeasuredOperation, Quantity, Statistic};
 use crate::timeline::{
@@ -66,7 +67,14 @@ pub(super) fn of(timeline: &Timeline, quantity: Quantity, scope: &RequirementSco
             let (from_ns, to_ns) = spans.reduce(|one, next| (one.0.min(next.0), one.1.max(next.1)))?;
             Some(to_ns.saturating_sub(from_ns) as f64)
         }
-        Quantity::Latency(statistic, operation) => part.latency(statistic, operation),
+        Quantity::Latency(statistic, operation) => {
+            let took_ns = |one: &Message| Some(one.last_ns().saturating_sub(one.posted_ns));
+            part.latency(statistic, operation, took_ns)
+        }
+        Quantity::Delivery(statistic, operation) => {
+            let deliveries = Deliveries::of(timeline);
+            part.latency(statistic, operation, |one| deliveries.took_ns(one))
+        }
     }
 }
 
@@ -134,11 +142,15 @@ impl<'a> MeasuredPart<'a> {
         Some(bits * 1e9 / ns as f64)
     }
 
-    fn latency(&self, statistic: Statistic, operation: MeasuredOperation) -> Option<f64> {
+    fn latency(
+        &self,
+        statistic: Statistic,
+        operation: MeasuredOperation,
+        took_ns: impl Fn(&Message) -> Option<u64>,
+    ) -> Option<f64> {
         let messages = self.queue_pairs().flat_map(|qp| &qp.messages);
         let fits = |one: &&Message| status(one) == Some(0) && is_of(one, operation);
-        let mut times: Vec<u64> =
-            messages.filter(fits).map(|one| one.last_ns().saturating_sub(one.posted_ns)).collect();
+        let mut times: Vec<u64> = messages.filter(fits).filter_map(took_ns).collect();
         times.sort_unstable();
         let last = times.len().checked_sub(1)?;
         let value = match statistic {

@@ -7,12 +7,14 @@
 //! requirement = quantity comparison value scope | "no" quantity scope
 //!             | "peer" address "used" | "device" name "used"
 //! quantity    = a name of the table, or statistic "(" operation ")"
+//!             | statistic "(latency of " operation ")"
 //! statistic   = "min" | "mean" | "max" | "p50" | "p90" | "p99" | "p99.9"
 //! operation   = "message" | "send" | "write" | "read" | "atomic"
 //! comparison  = "<" | "<=" | ">" | ">=" | "==" | "!="
 //! scope       = nothing | "with" address | "on" device
 //! ```
 
+mod delivery;
 mod grammar;
 mod measured;
 mod quantity;

@@ -86,6 +86,9 @@ macro_rules! quantities {
             $($name,)*
             /// Latency of operations: from the post until the program had polled their completions.
             Latency(Statistic, MeasuredOperation),
+            /// Latency as benchmarks print it: from the post until the other end has the message; of READs and
+            /// atomics until the program has what it asked for.
+            Delivery(Statistic, MeasuredOperation),
         }
 
         /// All plain quantities, for documentation and messages.
@@ -188,6 +191,8 @@ pub(super) const STATISTICS: [(&str, Statistic); 7] = [
     ("p99", Statistic::Permille(990)),
     ("p99.9", Statistic::Permille(999)),
 ];
+/// The words before an operation whose delivery is meant.
+pub(super) const DELIVERY: &str = "latency of ";
 /// The names of operations.
 pub(super) const OPERATIONS: [(&str, MeasuredOperation); 5] = [
     ("message", MeasuredOperation::Message),
@@ -214,6 +219,10 @@ impl Quantity {
                 let known = OPERATIONS.iter().find(|(_, one)| *one == operation);
                 format!("{} that completed with success", known.map_or("message", |(word, _)| word))
             }
+            Quantity::Delivery(_, operation) => {
+                let known = OPERATIONS.iter().find(|(_, one)| *one == operation);
+                format!("{} of which both ends are known", known.map_or("message", |(word, _)| word))
+            }
             _ => "packet of a queue pair".to_owned(),
         }
     }
@@ -222,11 +231,12 @@ impl Quantity {
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Quantity::Latency(statistic, operation) => {
+            Quantity::Latency(statistic, operation) | Quantity::Delivery(statistic, operation) => {
                 let statistic = STATISTICS.iter().find(|(_, one)| one == statistic);
                 let operation = OPERATIONS.iter().find(|(_, one)| one == operation);
                 let words = (statistic.map_or("", |(word, _)| word), operation.map_or("", |(word, _)| word));
-                write!(f, "{}({})", words.0, words.1)
+                let of = if matches!(self, Quantity::Delivery(..)) { DELIVERY } else { "" };
+                write!(f, "{}({of}{})", words.0, words.1)
             }
             plain => f.write_str(plain.info().map_or("", |info| info.name)),
         }

@@ -16,6 +16,8 @@ pub struct CauseEvidence {
     pub refusals: Vec<RefusedCall>,
     /// Times in which the process had no processor: from, to.
     pub stalls_ns: Vec<(u64, u64)>,
+    /// Times at which memory was registered, in order.
+    pub registrations_ns: Vec<u64>,
     /// The link of the device, as `PUMICE_LINK` writes it, and its switches; empty if there are none.
     pub network: (String, String),
 }
@@ -98,10 +100,18 @@ impl CauseEvidence {
         }
     }
 
+    /// Stores that memory was registered.
+    pub(super) fn registered(&mut self, at_ns: u64) {
+        if self.registrations_ns.len() < MAX_FACTS {
+            self.registrations_ns.push(at_ns);
+        }
+    }
+
     /// Applies a shift to all times.
     pub(super) fn shift(&mut self, later: impl Fn(&mut u64)) {
         self.faults.iter_mut().for_each(|fact| later(&mut fact.at_ns));
         self.refusals.iter_mut().for_each(|refusal| later(&mut refusal.at_ns));
+        self.registrations_ns.iter_mut().for_each(&later);
         for (from_ns, to_ns) in &mut self.stalls_ns {
             later(from_ns);
             later(to_ns);

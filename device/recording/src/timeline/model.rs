@@ -150,6 +150,8 @@ pub struct Message {
     pub packets: u32,
     /// The request makes a completion when it succeeds.
     pub signaled: bool,
+    /// The payload was copied when the request was posted.
+    pub inline: bool,
     /// Requests from before the recording were under way when it was posted.
     pub is_behind_unseen: bool,
     /// Time at which the program posted it, in ns.

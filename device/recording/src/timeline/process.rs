@@ -102,6 +102,7 @@ impl ProcessBuilder {
             Record::CqFound { cq, waiting } if self.unseen.len() < MAX_FOUND => {
                 self.unseen.insert(cq, waiting);
             }
+            Record::RegionRegistered { .. } => evidence.registered(at_ns),
             Record::Stalled { late_ns } => evidence.stalled(at_ns, late_ns),
             Record::Network { link, switches } => {
                 evidence.network = (link.to_owned(), switches.to_owned());
@@ -149,6 +150,7 @@ fn queue_pair_of(record: &Record<'_>) -> Option<u32> {
         | Record::StateChanged { qp, .. }
         | Record::SendLimits { qp, .. }
         | Record::SendPosted { qp, .. }
+        | Record::PostedInline { qp, .. }
         | Record::RecvPosted { qp, .. }
         | Record::PacketSent { qp, .. }
         | Record::PacketReceived { qp, .. }

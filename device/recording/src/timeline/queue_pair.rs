@@ -80,6 +80,11 @@ impl QpBuilder {
                 }
             }
             Record::SendPosted { .. } => self.send_posted(at_ns, record, budget),
+            Record::PostedInline { message, .. } => {
+                if let Some(last) = self.qp.messages.last_mut().filter(|last| last.number == message) {
+                    last.inline = true;
+                }
+            }
             Record::RecvPosted { wr_id, .. } if self.posted.len() < MAX_WAITING => {
                 self.posted.push_back((at_ns, wr_id));
             }

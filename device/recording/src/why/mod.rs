@@ -4,6 +4,7 @@
 //! of a message's time; effects of a fault plan go before what is only observed, and nothing is claimed that
 //! one side alone cannot know. [`Causes`] collects the effects of each cause.
 
+mod bounds;
 mod cause;
 mod causes;
 mod covered;
@@ -30,6 +31,7 @@ use std::cmp::Reverse;
 use super::timeline::Timeline;
 use times::duration_ns;
 
+pub use bounds::RunBounds;
 pub use cause::{CauseKind, MessageCause, Responsible};
 pub use causes::Causes;
 pub use group::CauseGroup;

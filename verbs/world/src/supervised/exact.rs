@@ -10,8 +10,11 @@ use super::look::{Look, Parked};
 use super::schedule::{IDLE_ROUND_NS, MAX_IDLE_SHIFT, is_runnable};
 use super::supervisor::{CALL_NS, Supervisor};
 use super::threads::{Activity, IDLE_THRESHOLD, Thread, ThreadId};
+use super::tracee::Tracee;
 use crate::error::WorldError;
 
+/// Shortest computing that is measured: a stop of the thread takes some of its processor time, too.
+const LEAST_COMPUTING_NS: u64 = 20_000;
 /// Number of calls of the kernel in a row without a hint after which they take time after all: the thread may
 /// wait for another one.
 const MAX_FREE_CALLS: u32 = 64;
@@ -57,12 +60,27 @@ impl Supervisor {
 
     /// Serves the hint that a thread needs a time, in which others continue.
     pub(crate) fn charge(&mut self, id: ThreadId, ns: u64) {
-        let until_ns = self.clock.now_ns().saturating_add(ns);
+        let now_ns = self.clock.now_ns();
         if let Some(thread) = self.threads.get_mut(id) {
             (thread.idle_polls, thread.calls_in_row) = (0, 0);
-            thread.rests_until_ns = thread.rests_until_ns.max(until_ns);
+            thread.rests_until_ns = thread.rests_until_ns.max(now_ns).saturating_add(ns);
         }
         self.found_something(id);
+    }
+
+    /// Returns the processor time that a thread has used, if computing takes time; else 0.
+    pub(crate) fn processor_ns(&self, tracee: Tracee) -> u64 {
+        let is_measured = self.options.measures_computing && self.is_exact();
+        if is_measured { tracee.processor_ns() } else { 0 }
+    }
+
+    /// Lets the time pass that a thread has computed since it had used `before_ns` of processor time.
+    pub(crate) fn charge_computing(&mut self, id: ThreadId, before_ns: u64) {
+        let Some(tracee) = self.threads.get(id).map(|thread| thread.tracee) else { return };
+        let ns = self.processor_ns(tracee).saturating_sub(before_ns);
+        if ns >= LEAST_COMPUTING_NS {
+            self.charge(id, ns);
+        }
     }
 
     /// Counts a call of the kernel. Many in a row take time after all.
