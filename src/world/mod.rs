@@ -60,6 +60,7 @@ fn run_one(options: &WorldCommandOptions, run: &RunOptions) -> CommandResult {
         switch_ppm: u32::from(switch) * (PARTS / 100),
         stall_ppm: PARTS.checked_div(options.order.stall).unwrap_or(0),
         longest_stall_ns: options.order.longest_stall * 1_000,
+        preempt_ppm: PARTS.checked_div(options.order.preempt).unwrap_or(0),
     };
     if let Some(file) = &options.inner.departures {
         let failed = |error: std::io::Error| CommandError::Failed(format!("{}: {error}", file.display()));

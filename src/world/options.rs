@@ -62,6 +62,9 @@ pub(crate) struct OrderOptions {
     /// Let a thread rest at one of so many calls; 0: never
     #[arg(long, value_name = "CALLS", default_value_t = 0)]
     pub(crate) stall: u32,
+    /// Let a thread rest between two instructions of its program behind one of so many calls; 0: never
+    #[arg(long, value_name = "CALLS", default_value_t = 0)]
+    pub(crate) preempt: u32,
     /// The longest of these rests, in microseconds of the world
     #[arg(long, value_name = "US", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]

@@ -56,7 +56,7 @@ fn moved(all: &Departures, reduced: &Departures) -> Departures {
     for (point, what) in all {
         if reduced.contains_key(point) {
             moved.entry(point.saturating_sub(removed)).or_insert(*what);
-        } else if matches!(what, Departure::Stall(_)) {
+        } else if matches!(what, Departure::Stall(_) | Departure::Preempt { .. }) {
             removed += 1;
         }
     }

@@ -27,17 +27,18 @@ pub(super) enum ScheduleOrder {
     Listed(BTreeMap<u64, Departure>),
 }
 
-/// Wildness of the order of a seed: thread switches in a hundred calls, a rest at one of this many calls, and
-/// the longest rest in us. Rests find more failures than switches do.
-const SCHEDULE_PROFILES: [(u8, u32, u64); 8] = [
-    (25, 0, 100),
-    (10, 100, 100_000),
-    (5, 30, 10_000),
-    (25, 300, 100_000),
-    (60, 100, 1_000),
-    (2, 30, 1_000),
-    (10, 1_000, 100_000),
-    (40, 30, 100),
+/// Wildness of the order of a seed: thread switches in a hundred calls, a rest at one of this many calls, the
+/// longest rest in us, and a rest between two instructions behind one of this many calls. Rests find more
+/// failures than switches do.
+const SCHEDULE_PROFILES: [(u8, u32, u64, u32); 8] = [
+    (25, 0, 100, 0),
+    (10, 100, 100_000, 0),
+    (5, 30, 10_000, 30),
+    (25, 300, 100_000, 10),
+    (60, 100, 1_000, 0),
+    (2, 30, 1_000, 5),
+    (10, 1_000, 100_000, 30),
+    (40, 30, 100, 10),
 ];
 
 /// Starts runs.
@@ -161,11 +162,12 @@ impl<'a> SeedRunner<'a> {
     ) -> Result<(), CommandError> {
         match order {
             ScheduleOrder::Drawn => {
-                let (switch, stall, longest) =
+                let (switch, stall, longest, preempt) =
                     SCHEDULE_PROFILES[(seed / 2 % SCHEDULE_PROFILES.len() as u64) as usize];
                 command.args(["--switch".to_owned(), switch.to_string()]);
                 command.args(["--stall".to_owned(), stall.to_string()]);
                 command.args(["--longest-stall".to_owned(), longest.to_string()]);
+                command.args(["--preempt".to_owned(), preempt.to_string()]);
             }
             ScheduleOrder::Listed(departures) => {
                 let text = serde_json::to_vec(departures)

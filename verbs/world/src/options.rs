@@ -75,11 +75,17 @@ pub struct Draws {
     pub stall_ppm: u32,
     /// Longest rest, in ns.
     pub longest_stall_ns: u64,
+    /// Frequency with which the thread rests between two instructions behind the point.
+    #[serde(default)]
+    pub preempt_ppm: u32,
 }
+
+/// Maximum number of instructions between a point and a rest behind it.
+pub(crate) const MAX_PREEMPTION_STEPS: u64 = 1 << 12;
 
 impl Default for Draws {
     fn default() -> Draws {
-        Draws { switch_ppm: 250_000, stall_ppm: 0, longest_stall_ns: 1_000_000 }
+        Draws { switch_ppm: 250_000, stall_ppm: 0, longest_stall_ns: 1_000_000, preempt_ppm: 0 }
     }
 }
 
@@ -92,4 +98,11 @@ pub enum Departure {
     Switch(u32),
     /// The thread that made the call rests for this time, in ns.
     Stall(u64),
+    /// The thread runs this number of instructions of its program behind the point, and then rests.
+    Preempt {
+        /// Number of instructions.
+        steps: u64,
+        /// Time of the rest, in ns.
+        rest_ns: u64,
+    },
 }

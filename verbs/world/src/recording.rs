@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::options::{Departure, Draws, WorldOptions};
+use crate::options::{Departure, Draws, MAX_PREEMPTION_STEPS, WorldOptions};
 
 /// Version of the format.
 const VERSION: u32 = 3;
@@ -137,10 +137,17 @@ impl Header {
         if let Some((name, _)) = self.settings.iter().find(|(name, _)| !is_recorded(name)) {
             return Err(format!("it sets {name:?}, which is no variable of pumice"));
         }
-        let Draws { switch_ppm, stall_ppm, longest_stall_ns } = self.draws;
-        let is_long = |one: &Departure| matches!(one, Departure::Stall(ns) if *ns > MAX_STALL_NS);
+        let Draws { switch_ppm, stall_ppm, longest_stall_ns, preempt_ppm } = self.draws;
+        let is_long = |one: &Departure| match one {
+            Departure::Switch(_) => false,
+            Departure::Stall(ns) => *ns > MAX_STALL_NS,
+            Departure::Preempt { steps, rest_ns } => {
+                *rest_ns > MAX_STALL_NS || !(1..=MAX_PREEMPTION_STEPS).contains(steps)
+            }
+        };
         if switch_ppm > ALL_PPM
             || stall_ppm > ALL_PPM
+            || preempt_ppm > ALL_PPM
             || longest_stall_ns > MAX_STALL_NS
             || self.departures.iter().flat_map(BTreeMap::values).any(is_long)
         {

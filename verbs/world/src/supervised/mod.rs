@@ -29,6 +29,7 @@ mod options_of_sockets;
 mod point_budget;
 mod points;
 mod port_groups;
+mod preemption;
 mod processes;
 mod processor;
 mod program;

@@ -44,7 +44,10 @@ impl Supervisor {
         let (active, runnable) = self.count_runnable();
         self.point_budget =
             PointBudget { count: 0, has_choice: active > 1, skips_idle_threads: active < runnable };
-        let is_active = self.threads.get(id).is_some_and(|thread| thread.idle_polls < IDLE_THRESHOLD);
+        let is_active = self
+            .threads
+            .get(id)
+            .is_some_and(|thread| thread.idle_polls < IDLE_THRESHOLD && thread.preemption.is_none());
         // Other threads may be ready now, which only a stop finds out.
         if self.checked_at_change != self.changes || !is_active || self.is_preparing || self.is_exact() {
             return 0;
@@ -71,7 +74,9 @@ impl Supervisor {
             true => self.switches.misses(&mut self.order, draws.switch_ppm),
             false => u32::MAX,
         };
-        switches.min(self.stalls.misses(&mut self.order, draws.stall_ppm))
+        switches
+            .min(self.stalls.misses(&mut self.order, draws.stall_ppm))
+            .min(self.preemptions.misses(&mut self.instructions, draws.preempt_ppm))
     }
 
     /// Takes back the `left` points that a thread did not use before it stopped.
@@ -84,6 +89,7 @@ impl Supervisor {
         self.points += 2 * u64::from(used);
         if self.options.departures.is_none() {
             self.stalls.pass(used);
+            self.preemptions.pass(used);
             self.switches.pass(if has_choice { used } else { 0 });
         }
         self.idle_threads_skipped = if skips_idle_threads { self.idle_threads_skipped + used } else { 0 };

@@ -15,13 +15,14 @@ use super::devices::DeviceNumbers;
 use super::filter;
 use super::memory::MappingKey;
 use super::point_budget::PointBudget;
+use super::preemption::{self, await_stop_or_preemption};
 use super::processor::PinnedThread;
 use super::random::{DrawsAhead, SeededRandom};
 use super::readiness::Descriptors;
 use super::shared_ports::{FIRST_PORT, PortGroups};
 use super::spin::{SpinProof, prove_spin};
 use super::start::{NO_FILTER, NOT_FOUND, NOT_STARTED, start};
-use super::stop::{Stop, TICK_US, await_stop, await_stop_within};
+use super::stop::{Stop, TICK_US, await_stop};
 use super::system::TickTimer;
 use super::threads::{Activity, Call, IDLE_THRESHOLD, ThreadId, Threads};
 use super::timers::Timers;
@@ -97,6 +98,9 @@ pub(crate) struct Supervisor {
     /// Draws about switches and rests that are made in advance.
     pub(crate) switches: DrawsAhead,
     pub(crate) stalls: DrawsAhead,
+    pub(crate) preemptions: DrawsAhead,
+    /// Random numbers that decide after how many instructions a thread rests.
+    pub(crate) instructions: SeededRandom,
     /// Points that the running thread may pass without a stop.
     pub(crate) point_budget: PointBudget,
     /// Thread that ran last.
@@ -167,6 +171,8 @@ impl Supervisor {
             order: SeededRandom::new(options.seed, 1),
             switches: DrawsAhead::default(),
             stalls: DrawsAhead::default(),
+            preemptions: DrawsAhead::default(),
+            instructions: SeededRandom::new(options.seed, 3),
             point_budget: PointBudget::default(),
             last: None,
             idle_threads_skipped: 0,
@@ -248,9 +254,12 @@ impl Supervisor {
                 }
                 Stop::Exec => break,
                 // Its call of execve stops before the filter is known.
-                Stop::Call(_) | Stop::NoEvent | Stop::CallEnd | Stop::Spinning | Stop::Stuck => {
-                    tracee.resume(None)?
-                }
+                Stop::Call(_)
+                | Stop::NoEvent
+                | Stop::CallEnd
+                | Stop::Spinning
+                | Stop::Stuck
+                | Stop::Preempted => tracee.resume(None)?,
                 Stop::Signal(signal) => tracee.resume(Some(signal))?,
                 Stop::Exited(exit) => return Err(self.not_started(exit)),
             }
@@ -312,33 +321,41 @@ impl Supervisor {
         let tsc_ns = if self.is_exact() { 0 } else { TSC_NS };
         let mut counted = 0;
         let mut is_stopped = true;
+        let mut stepper = self.begin_preemption(id)?;
         loop {
             if is_stopped {
                 self.publish_clock(id);
+                match preemption::resume(tracee, stepper.as_mut(), signal.take()) {
+                    // The thread was killed meanwhile, and its end follows.
+                    Ok(()) | Err(Errno::ESRCH) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
             }
-            match if is_stopped { tracee.resume(signal.take()) } else { Ok(()) } {
-                // The thread was killed meanwhile, and its end follows.
-                Ok(()) | Err(Errno::ESRCH) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            let mut stop = await_stop_within(tracee, spin_ns)?;
+            let mut stop = await_stop_or_preemption(tracee, &mut stepper, spin_ns)?;
             is_stopped = !matches!(stop, Stop::Spinning | Stop::Stuck);
-            if matches!(stop, Stop::Spinning) && spin_ns < longest_ns {
-                spin_ns *= 4;
+            if !is_stopped && (spin_ns < longest_ns && matches!(stop, Stop::Spinning) || stepper.is_some()) {
                 // The thread is stopped at an arbitrary instruction.
                 tracee.interrupt()?;
                 is_stopped = true;
-                stop = match await_stop(tracee)? {
+                stop = match await_stop_or_preemption(tracee, &mut stepper, u64::MAX)? {
                     Stop::NoEvent => match prove_spin(tracee)? {
                         SpinProof::Loops => {
+                            preemption::cancel(tracee, &mut stepper);
                             self.reclaim_clock(id);
                             return self.loops(id);
                         }
-                        SpinProof::Unproven => Stop::NoEvent,
-                        SpinProof::Stopped(stop) => stop,
+                        SpinProof::Unproven => {
+                            self.end_long_way(id, &mut stepper, spin_ns >= longest_ns)?;
+                            Stop::NoEvent
+                        }
+                        SpinProof::Stopped(stop) => {
+                            preemption::cancel(tracee, &mut stepper);
+                            stop
+                        }
                     },
                     other => other,
                 };
+                spin_ns *= 4;
             }
             if is_stopped {
                 self.reclaim_clock(id);
@@ -360,6 +377,10 @@ impl Supervisor {
                     }
                     self.note(id, "signal", one as i64)?;
                     signal = Some(one);
+                }
+                Stop::Preempted => {
+                    self.preempt(id);
+                    return Ok(());
                 }
                 Stop::Exited(exit) => return self.thread_exited(id, exit),
                 // Other threads go first, because this one may wait for a value that one of them writes.
@@ -438,7 +459,9 @@ impl Supervisor {
         self.clock = Clock::default();
         self.order = SeededRandom::new(seed, 1);
         self.costs = SeededRandom::new(seed, 2);
+        self.instructions = SeededRandom::new(seed, 3);
         (self.switches, self.stalls) = (DrawsAhead::default(), DrawsAhead::default());
+        self.preemptions = DrawsAhead::default();
         self.point_budget = PointBudget::default();
         self.next_port = FIRST_PORT;
         self.files.clear();
@@ -536,9 +559,9 @@ impl Supervisor {
         let rest_ns = match &self.options.departures {
             Some(listed) => match listed.get(&self.points) {
                 Some(Departure::Stall(ns)) => *ns,
-                _ => return,
+                _ => return self.draw_preemption(id),
             },
-            None if !self.stalls.hits(&mut self.order, draws.stall_ppm) => return,
+            None if !self.stalls.hits(&mut self.order, draws.stall_ppm) => return self.draw_preemption(id),
             None => self.order.below(draws.longest_stall_ns),
         };
         let until_ns = self.clock.now_ns().saturating_add(rest_ns);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nix::unistd::Pid;
 
 use super::look::Look;
+use super::preemption::Preemption;
 use super::random::SeededRandom;
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, Woken};
@@ -124,6 +125,8 @@ pub(crate) struct Thread {
     pub(crate) endless: Option<EndlessWait>,
     /// Time until which it rests, in ns.
     pub(crate) rests_until_ns: u64,
+    /// Rest between two instructions before its next point.
+    pub(crate) preemption: Option<Preemption>,
     /// Progress of the call that it makes in parts.
     pub(crate) partial_call: Option<PartialCall>,
     /// Address of the word that its end sets to 0, and whose waiters it wakes.
@@ -182,6 +185,7 @@ impl Threads {
             calls_in_row: 0,
             endless: None,
             rests_until_ns: 0,
+            preemption: None,
             partial_call: None,
             clear_child_tid: 0,
             random: SeededRandom::new(seed, FIRST_STREAM + u64::from(self.made)),
@@ -197,7 +201,7 @@ impl Threads {
         let Some(thread) = self.threads.get_mut(&id) else { return };
         thread.random = SeededRandom::new(seed, FIRST_STREAM + u64::from(id.0));
         (thread.idle_polls, thread.idle_poll, thread.rests_until_ns) = (0, false, 0);
-        (thread.look, thread.calls_in_row) = (Look::Active, 0);
+        (thread.look, thread.calls_in_row, thread.preemption) = (Look::Active, 0, None);
         if let Some(process) = self.processes.get_mut(&thread.process) {
             process.threads_made = 1;
         }
