@@ -98,6 +98,13 @@ fn text(result: &SearchResult) -> String {
         result.failed,
         counted(result.failures.len() as u64, "way")
     );
+    if result.orders > 0 {
+        text.push_str(&format!(
+            "{} of two points met; {} % of the pairs in both orders\n",
+            counted(result.orders, "order"),
+            result.pairs_in_both_orders_percent
+        ));
+    }
     for line in rest(result) {
         text.push_str(&format!("{line}\n"));
     }

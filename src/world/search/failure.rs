@@ -72,6 +72,8 @@ impl RepeatedFailure {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -86,6 +88,9 @@ mod tests {
                 digest: seed,
                 virtual_ns: 0,
                 departures: BTreeMap::new(),
+                places: BTreeMap::new(),
+                met: BTreeSet::new(),
+                virtual_ns: 0,
             };
             groups.add(seed, outcome);
         }

@@ -316,7 +316,7 @@ impl Supervisor {
                     // The call may wait for another thread, which cannot be found out.
                     return Err(self.deadlock_error(format!("  {} waits in the kernel", call.name())));
                 }
-                Stop::Call(_) | Stop::Signal(_) | Stop::NoEvent => {}
+                Stop::Call(_) | Stop::Signal(_) | Stop::NoEvent | Stop::Preempted => {}
             }
         }
     }

@@ -24,6 +24,8 @@ pub(crate) enum Stop {
     Exec,
     /// The thread is new, or the supervisor stopped it.
     NoEvent,
+    /// The thread has come to the instruction at which it rests.
+    Preempted,
     /// The thread has ended.
     Exited(Exit),
     /// The thread has used the processor for long without a call, and is still running.

@@ -1,6 +1,8 @@
 //! The supervisor: lets the threads of the world run, one at a time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
@@ -10,24 +12,26 @@ use nix::unistd::Pid;
 
 use super::alarms::Alarms;
 use super::clock::Clock;
+use super::decisions::Decisions;
 use super::delivery::Delivery;
 use super::devices::DeviceNumbers;
 use super::filter;
 use super::memory::MappingKey;
 use super::point_budget::PointBudget;
+use super::priorities::Priorities;
 use super::processor::PinnedThread;
 use super::random::{DrawsAhead, SeededRandom};
 use super::readiness::Descriptors;
 use super::shared_ports::{FIRST_PORT, PortGroups};
-use super::spin::{SpinProof, prove_spin};
 use super::start::{NO_FILTER, NOT_FOUND, NOT_STARTED, start};
-use super::stop::{Stop, TICK_US, await_stop, await_stop_within};
+use super::stepper::{self, MAX_RUN_STEPS, await_stop_or_preemption};
+use super::stop::{Stop, TICK_US, await_stop};
 use super::system::TickTimer;
-use super::threads::{Activity, Call, IDLE_THRESHOLD, ThreadId, Threads};
+use super::threads::{Activity, Call, ThreadId, Threads};
 use super::timers::Timers;
 use super::tracee::Tracee;
 use crate::certificate::{Doubt, Record};
-use crate::ended::{Ended, Exit};
+use crate::ended::{Ended, Exit, Place};
 use crate::error::WorldError;
 use crate::options::{Departure, WorldOptions};
 use crate::recording::{Recorder, Recording};
@@ -38,10 +42,6 @@ const FIRST_SPIN_NS: u64 = 500_000;
 const MAX_SPIN_NS: u64 = 500_000_000;
 /// Limit of this time in a replay: the recorded thread made its call, perhaps on a much faster machine.
 const MAX_REPLAYED_SPIN_NS: u64 = 8_000_000_000;
-/// Number of idle polls for which a long run without a call counts.
-const SPIN_IDLE_POLLS: u32 = 64;
-/// Time that a long run without a call costs, in ns of the world.
-const SPIN_NS: u64 = 1_000_000;
 /// Number of readings of the time stamp counter in a row, without a call, after which other threads go first.
 const MAX_TSC_READS: u32 = 64;
 /// Time that a reading of the time stamp counter takes, in ns of the world.
@@ -81,6 +81,13 @@ pub(crate) fn run(options: &WorldOptions) -> Result<Ended, WorldError> {
     ended
 }
 
+/// Returns a digest of a point: the thread, and what it did.
+fn digest_of_point(thread: &str, what: &str) -> u32 {
+    let bytes = thread.bytes().chain([0]).chain(what.bytes());
+    // FNV-1a.
+    bytes.fold(0x811c_9dc5_u32, |digest, byte| (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 /// The state of a world.
 pub(crate) struct Supervisor {
     pub(crate) options: WorldOptions,
@@ -97,6 +104,11 @@ pub(crate) struct Supervisor {
     /// Draws about switches and rests that are made in advance.
     pub(crate) switches: DrawsAhead,
     pub(crate) stalls: DrawsAhead,
+    pub(crate) preemptions: DrawsAhead,
+    /// Random numbers that decide after how many instructions a thread rests.
+    pub(crate) instructions: SeededRandom,
+    /// Priorities of threads, if the seed decides by them.
+    pub(crate) priorities: Priorities,
     /// Points that the running thread may pass without a stop.
     pub(crate) point_budget: PointBudget,
     /// Thread that ran last.
@@ -135,11 +147,16 @@ pub(crate) struct Supervisor {
     expected: Option<Recording>,
     /// The last events, which explain a departure from a recording.
     latest: VecDeque<String>,
-    /// Number of decisions of the schedule so far: whether a thread rests, and which one continues.
-    /// Departures are identified by it.
-    pub(crate) points: u64,
+    /// Numbers of the decisions of the schedule so far: whether a thread rests, and which one continues.
+    pub(crate) decisions: Decisions,
+    /// Single steps that the run may still make on the way to preemptions that the seed draws.
+    pub(crate) steps_left: Rc<Cell<u64>>,
     /// Departures of the schedule from the plain order, each with a description.
     pub(crate) departures: BTreeMap<u64, (Departure, String)>,
+    /// Places of these departures, if they are listed.
+    pub(crate) places: BTreeMap<u64, Place>,
+    /// Pairs of points that followed each other in two threads.
+    pub(crate) met: BTreeSet<(u32, u32)>,
     /// Random numbers of the costs of calls.
     costs: SeededRandom,
     pub(crate) events: u64,
@@ -167,6 +184,8 @@ impl Supervisor {
             order: SeededRandom::new(options.seed, 1),
             switches: DrawsAhead::default(),
             stalls: DrawsAhead::default(),
+            preemptions: DrawsAhead::default(),
+            instructions: SeededRandom::new(options.seed, 3),
             point_budget: PointBudget::default(),
             last: None,
             idle_threads_skipped: 0,
@@ -187,8 +206,12 @@ impl Supervisor {
             recorder,
             expected,
             latest: VecDeque::new(),
-            points: 0,
+            decisions: Decisions::default(),
+            steps_left: Rc::new(Cell::new(MAX_RUN_STEPS)),
             departures: BTreeMap::new(),
+            places: BTreeMap::new(),
+            met: BTreeSet::new(),
+            priorities: Priorities::new(options.seed),
             costs: SeededRandom::new(options.seed, 2),
             events: 0,
             exit: None,
@@ -216,6 +239,8 @@ impl Supervisor {
             virtual_ns: self.clock.now_ns(),
             events: self.events,
             departures: std::mem::take(&mut self.departures),
+            places: std::mem::take(&mut self.places),
+            met: std::mem::take(&mut self.met),
         })
     }
 
@@ -248,9 +273,12 @@ impl Supervisor {
                 }
                 Stop::Exec => break,
                 // Its call of execve stops before the filter is known.
-                Stop::Call(_) | Stop::NoEvent | Stop::CallEnd | Stop::Spinning | Stop::Stuck => {
-                    tracee.resume(None)?
-                }
+                Stop::Call(_)
+                | Stop::NoEvent
+                | Stop::CallEnd
+                | Stop::Spinning
+                | Stop::Stuck
+                | Stop::Preempted => tracee.resume(None)?,
                 Stop::Signal(signal) => tracee.resume(Some(signal))?,
                 Stop::Exited(exit) => return Err(self.not_started(exit)),
             }
@@ -316,33 +344,25 @@ impl Supervisor {
         let mut counted = 0;
         let mut is_stopped = true;
         let computed_ns = self.processor_ns(tracee);
+        let mut stepping = self.begin_preemption(id)?;
         loop {
             if is_stopped {
                 self.publish_clock(id);
+                match stepper::resume(tracee, stepping.as_mut(), signal.take()) {
+                    // The thread was killed meanwhile, and its end follows.
+                    Ok(()) | Err(Errno::ESRCH) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
             }
-            match if is_stopped { tracee.resume(signal.take()) } else { Ok(()) } {
-                // The thread was killed meanwhile, and its end follows.
-                Ok(()) | Err(Errno::ESRCH) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            let mut stop = await_stop_within(tracee, spin_ns)?;
+            let mut stop = await_stop_or_preemption(tracee, &mut stepping, spin_ns)?;
             is_stopped = !matches!(stop, Stop::Spinning | Stop::Stuck);
-            if matches!(stop, Stop::Spinning) && spin_ns < longest_ns {
-                spin_ns *= 4;
-                // The thread is stopped at an arbitrary instruction.
-                tracee.interrupt()?;
+            if !is_stopped && (spin_ns < longest_ns && matches!(stop, Stop::Spinning) || stepping.is_some()) {
                 is_stopped = true;
-                stop = match await_stop(tracee)? {
-                    Stop::NoEvent => match prove_spin(tracee)? {
-                        SpinProof::Loops => {
-                            self.reclaim_clock(id);
-                            return self.loops(id);
-                        }
-                        SpinProof::Unproven => Stop::NoEvent,
-                        SpinProof::Stopped(stop) => stop,
-                    },
-                    other => other,
-                };
+                match self.examine_long_run(id, &mut stepping, spin_ns >= longest_ns)? {
+                    Some(found) => stop = found,
+                    None => return self.loops(id),
+                }
+                spin_ns *= 4;
             }
             if is_stopped {
                 self.reclaim_clock(id);
@@ -368,6 +388,11 @@ impl Supervisor {
                     self.note(id, "signal", one as i64)?;
                     signal = Some(one);
                 }
+                Stop::Preempted => {
+                    self.charge_computing(id, computed_ns);
+                    self.preempt(id);
+                    return Ok(());
+                }
                 Stop::Exited(exit) => return self.thread_exited(id, exit),
                 // Other threads go first, because this one may wait for a value that one of them writes.
                 Stop::Spinning | Stop::Stuck => {
@@ -381,62 +406,13 @@ impl Supervisor {
 
     /// Notes the call of a thread, which is served at its turn. A hint is served at once: a point is followed
     /// by one turn, with a stop as without one.
-    fn called(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+    pub(crate) fn called(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         if call.is_hint() {
             return self.take_hint(id, call);
         }
         if let Some(thread) = self.threads.get_mut(id) {
             thread.activity = Activity::Call(call);
         }
-        Ok(())
-    }
-
-    /// Lets other threads go first, because a thread has long done nothing but read the time stamp counter.
-    fn reads_tsc(&mut self, id: ThreadId) -> Result<(), WorldError> {
-        if let Some(thread) = self.threads.get_mut(id) {
-            thread.activity = Activity::Program;
-            thread.idle_polls = thread.idle_polls.saturating_add(IDLE_THRESHOLD);
-        }
-        self.park_if_idle(id);
-        self.note(id, "rdtsc", 0)
-    }
-
-    /// Lets other threads go first, because a thread loops until memory changes.
-    fn loops(&mut self, id: ThreadId) -> Result<(), WorldError> {
-        if let Some(thread) = self.threads.get_mut(id) {
-            thread.activity = Activity::Program;
-            thread.idle_polls = match self.options.exact_time {
-                true => thread.idle_polls.max(IDLE_THRESHOLD),
-                false => thread.idle_polls.max(SPIN_IDLE_POLLS),
-            };
-        }
-        self.park_if_idle(id);
-        self.note(id, "loops", 0)
-    }
-
-    /// Stops a thread that runs for long without a call. The instruction at which it stops differs in the
-    /// next run.
-    fn interrupt(&mut self, id: ThreadId) -> Result<(), WorldError> {
-        self.doubt(id, "ran for long without a call")?;
-        let tracee = self.tracee(id)?;
-        tracee.interrupt()?;
-        loop {
-            match await_stop(tracee)? {
-                Stop::NoEvent => break,
-                Stop::Exited(exit) => return self.thread_exited(id, exit),
-                Stop::Call(call) => {
-                    self.reclaim_clock(id);
-                    return self.called(id, *call);
-                }
-                _ => tracee.resume(None)?,
-            }
-        }
-        self.reclaim_clock(id);
-        if let Some(thread) = self.threads.get_mut(id) {
-            thread.activity = Activity::Program;
-            thread.idle_polls = SPIN_IDLE_POLLS;
-        }
-        self.clock.pass(SPIN_NS);
         Ok(())
     }
 
@@ -448,12 +424,17 @@ impl Supervisor {
         self.clock = Clock::default();
         self.order = SeededRandom::new(seed, 1);
         self.costs = SeededRandom::new(seed, 2);
+        self.instructions = SeededRandom::new(seed, 3);
         (self.switches, self.stalls) = (DrawsAhead::default(), DrawsAhead::default());
+        self.preemptions = DrawsAhead::default();
+        self.priorities = Priorities::new(seed);
         self.point_budget = PointBudget::default();
         self.next_port = FIRST_PORT;
         self.files.clear();
         self.sleeps.clear();
-        (self.idle_threads_skipped, self.points, self.sent, self.turn) = (0, 0, 0, 0);
+        (self.idle_threads_skipped, self.sent, self.turn) = (0, 0, 0);
+        self.decisions = Decisions::default();
+        self.steps_left.set(MAX_RUN_STEPS);
         self.threads.restart_call(id, seed);
     }
 
@@ -542,13 +523,18 @@ impl Supervisor {
             return;
         }
         let draws = self.options.draws;
-        self.points += 1;
+        let point = self.decisions.at_point(id);
+        if let Some(thread) = self.threads.get_mut(id) {
+            thread.last_point = digest_of_point(&thread.name, what);
+        }
         let rest_ns = match &self.options.departures {
-            Some(listed) => match listed.get(&self.points) {
+            Some(listed) => match listed.get(&point) {
                 Some(Departure::Stall(ns)) => *ns,
-                _ => return,
+                _ => return self.draw_preemption(id, point),
             },
-            None if !self.stalls.hits(&mut self.order, draws.stall_ppm) => return,
+            None if !self.stalls.hits(&mut self.order, draws.stall_ppm) => {
+                return self.draw_preemption(id, point);
+            }
             None => self.order.below(draws.longest_stall_ns),
         };
         let until_ns = self.clock.now_ns().saturating_add(rest_ns);
@@ -556,7 +542,8 @@ impl Supervisor {
             thread.rests_until_ns = until_ns;
             let us = rest_ns / 1_000;
             let words = format!("{} rested {us} us after {what} (event {})", thread.name, self.events);
-            self.departures.insert(self.points, (Departure::Stall(rest_ns), words));
+            self.departures.insert(point, (Departure::Stall(rest_ns), words));
+            self.locate(id, point);
         }
     }
 

@@ -36,6 +36,17 @@ pub(crate) struct Process {
     pub(crate) has_ended: bool,
 }
 
+/// A preemption that the seed, or a list of departures, has decided at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Preemption {
+    /// Number of the point.
+    pub(crate) point: u64,
+    /// Number of instructions of the program that the thread runs before.
+    pub(crate) steps: u64,
+    /// Time for which the thread rests, in ns.
+    pub(crate) rest_ns: u64,
+}
+
 /// A call before which a thread is stopped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
@@ -124,6 +135,10 @@ pub(crate) struct Thread {
     pub(crate) endless: Option<EndlessWait>,
     /// Time until which it rests, in ns.
     pub(crate) rests_until_ns: u64,
+    /// Digest of its last point.
+    pub(crate) last_point: u32,
+    /// Rest between two instructions before its next point.
+    pub(crate) preemption: Option<Preemption>,
     /// Progress of the call that it makes in parts.
     pub(crate) partial_call: Option<PartialCall>,
     /// Address of the word that its end sets to 0, and whose waiters it wakes.
@@ -182,6 +197,8 @@ impl Threads {
             calls_in_row: 0,
             endless: None,
             rests_until_ns: 0,
+            last_point: 0,
+            preemption: None,
             partial_call: None,
             clear_child_tid: 0,
             random: SeededRandom::new(seed, FIRST_STREAM + u64::from(self.made)),
@@ -197,7 +214,7 @@ impl Threads {
         let Some(thread) = self.threads.get_mut(&id) else { return };
         thread.random = SeededRandom::new(seed, FIRST_STREAM + u64::from(id.0));
         (thread.idle_polls, thread.idle_poll, thread.rests_until_ns) = (0, false, 0);
-        (thread.look, thread.calls_in_row) = (Look::Active, 0);
+        (thread.look, thread.calls_in_row, thread.preemption) = (Look::Active, 0, None);
         if let Some(process) = self.processes.get_mut(&thread.process) {
             process.threads_made = 1;
         }

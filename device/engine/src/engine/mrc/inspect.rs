@@ -28,7 +28,7 @@ impl Engine {
                 peer: entry.peer().map(|peer| (peer.address, entry.peer.value())),
                 next: entry.qp.as_ref().map_or(0, |qp| qp.posted()),
                 sends: entry.qp.as_ref().map_or(0, |qp| qp.unreported()),
-                receives: self.resources.own_receives(context.recv_queue).unwrap_or(0),
+                receives: self.resources.objects.own_receives(context.recv_queue).unwrap_or(0),
                 send_depth: entry.capacity.max_send_wr,
                 reads: 0,
             });
