@@ -31,8 +31,6 @@ pub(super) struct RunOutcome {
     pub(super) places: BTreeMap<u64, Place>,
     /// Pairs of points that followed each other in two threads.
     pub(super) met: BTreeSet<(u32, u32)>,
-    /// Duration by the clock of the world, in ns.
-    pub(super) virtual_ns: u64,
 }
 
 impl RunOutcome {
@@ -53,7 +51,6 @@ impl RunOutcome {
             departures: ended.departures.clone(),
             places: ended.places.clone(),
             met: ended.met.clone(),
-            virtual_ns: ended.virtual_ns,
         }
     }
 
@@ -78,7 +75,6 @@ impl RunOutcome {
             departures: departures.clone(),
             places: places.clone(),
             met: BTreeSet::new(),
-            virtual_ns: 0,
         })
     }
 

@@ -90,7 +90,6 @@ mod tests {
                 departures: BTreeMap::new(),
                 places: BTreeMap::new(),
                 met: BTreeSet::new(),
-                virtual_ns: 0,
             };
             groups.add(seed, outcome);
         }

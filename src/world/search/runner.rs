@@ -250,7 +250,6 @@ fn timed_out(seconds: u64) -> RunOutcome {
         departures: BTreeMap::new(),
         places: BTreeMap::new(),
         met: BTreeSet::new(),
-        virtual_ns: 0,
     }
 }
 
