@@ -224,7 +224,7 @@ impl Engine {
         let mut sink = BatchSink::new(builder, &mut **port, counters, now_ns);
         sink.turn(u64::MAX, false);
         let Resources { port, decisions, .. } = resources;
-        let sent = gsi.send_mads(&mut port.ports, decisions.of_messages(), &mut sink);
+        let sent = gsi.send_mads(&port.ports, decisions.of_messages(), &mut sink);
         sent && (sink.sealed_packets == 0 || sink.flush())
     }
 
