@@ -1,5 +1,5 @@
-//! Worlds as performance tests: requirements on the time of a run, comparisons of two runs, a run with each of
-//! several parameters, and the time that computing takes.
+//! Worlds as performance tests: requirements on the time of a run, comparisons of two runs, runs with several
+//! parameters, and the time that computing takes.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 #[path = "world/kit.rs"]
@@ -113,7 +113,10 @@ fn a_comparison_has_the_formats_of_other_reports_and_reads_recordings() {
     }
     let (code, annotations) = compared(&scratch, &["old.world", "new.world", "--format", "github"]);
     assert_eq!(code, 1, "{annotations}");
-    assert!(annotations.starts_with("::error title=pumice world compare%3A run-slower::run: "), "{annotations}");
+    assert!(
+        annotations.starts_with("::error title=pumice world compare%3A run-slower::run: "),
+        "{annotations}"
+    );
     let (_, json) = compared(&scratch, &["old-%p.trace", "new-%p.trace", "--format", "json"]);
     let object: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!((&object["is_good"], &object["is_slower"]), (&false.into(), &true.into()));
@@ -147,7 +150,8 @@ fn computing_takes_what_the_program_says_or_what_is_measured() {
     let more = us(&said) - free;
     assert!((1_899.0..2_001.0).contains(&more), "{more} us: {said}");
     let measured = duration(&["--compute", "measured"], &[]);
-    let doubt = "not certified: rounds (p1.t1) needs the processor time that its computing is measured to take";
+    let doubt =
+        "not certified: rounds (p1.t1) needs the processor time that its computing is measured to take";
     assert!(measured.contains(doubt), "{measured}");
 }
 
@@ -180,6 +184,9 @@ fn a_program_is_run_at_each_point_of_a_grid() {
     let shard = ["--delay", "1us,2us", "--figure", "took", "--shard", "1/2"];
     assert_eq!(vary(&[&shard[..], &program].concat()).1, "delay  took\n1us    7\n");
     let (code, table, _) = vary(&["--delay", "1us", "--", "sh", "-c", "exit 3"]);
-    assert_eq!((code, table.as_str()), (Some(1), "delay  time of the world in us\n1us    none: exit code 3\n"));
+    assert_eq!(
+        (code, table.as_str()),
+        (Some(1), "delay  time of the world in us\n1us    none: exit code 3\n")
+    );
     assert_eq!(vary(&["--", "true"]).0, Some(2));
 }

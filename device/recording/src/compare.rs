@@ -175,7 +175,7 @@ fn change([before, now]: [u64; 2]) -> String {
 }
 
 /// Returns a time in words, to the nanosecond if it is shorter than a millisecond.
-pub(crate) fn exact(ns: u64) -> String {
+fn exact(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),

@@ -122,6 +122,8 @@ pub(crate) struct Thread {
     pub(crate) calls_in_row: u32,
     /// The thread has hinted that it waits without end, although its waits have time-outs.
     pub(crate) endless: Option<EndlessWait>,
+    /// Processor time that it had used when it began to run, in ns, if computing is measured.
+    pub(crate) computes_from_ns: Option<u64>,
     /// Time until which it rests, in ns.
     pub(crate) rests_until_ns: u64,
     /// Progress of the call that it makes in parts.
@@ -181,6 +183,7 @@ impl Threads {
             look: Look::Active,
             calls_in_row: 0,
             endless: None,
+            computes_from_ns: None,
             rests_until_ns: 0,
             partial_call: None,
             clear_child_tid: 0,
