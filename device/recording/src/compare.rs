@@ -241,15 +241,15 @@ fn reasons_of_program(before: &TimelineProcess, now: &TimelineProcess) -> Vec<St
     let [rung, rings] = both.map(doorbells);
     if rings > rung && is == was {
         reasons.push(format!(
-            "{rings} doorbells for {is} send requests, {rung} before: requests of one list, which one call posts, \
-             share a doorbell"
+            "{rings} doorbells for {is} send requests, {rung} before: requests of one list, which one call \
+             posts, share a doorbell"
         ));
     }
     let [was, is] = both.map(registrations);
     if is > was {
         reasons.push(format!(
-            "memory is registered {is} times between the first post and the last completion, {was} times before: \
-             register once, and use it again"
+            "memory is registered {is} times between the first post and the last completion, {was} times \
+             before: register once, and use it again"
         ));
     }
     reasons
