@@ -1,5 +1,5 @@
-//! Worlds as performance tests: requirements on the time of a run, comparisons of two runs, a run with each of
-//! several parameters, and the time that computing takes.
+//! Worlds as performance tests: requirements on the time of a run, comparisons of two runs, runs with several
+//! parameters, and the time that computing takes.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 #[path = "world/kit.rs"]

@@ -50,7 +50,9 @@ fn files_of(run: &Path) -> Result<Vec<PathBuf>, CommandError> {
         files.retain(|file| file.is_file());
         files.sort();
         files
-    } else if let Some(recording) = Recording::open(run).ok().filter(|_| run.is_file()) {
+    } else if run.is_file()
+        && let Ok(recording) = Recording::open(run)
+    {
         let set = recording.header.options().environment;
         let trace = set.into_iter().find(|(name, _)| name == settings::TRACE).map(|(_, file)| file);
         let Some(trace) = trace else {
@@ -67,7 +69,7 @@ fn files_of(run: &Path) -> Result<Vec<PathBuf>, CommandError> {
     };
     if files.is_empty() {
         return Err(CommandError::Usage(format!(
-            "there are no traces of {}: name a trace, a folder of traces, or a recording of a run with --trace",
+            "there are no traces of {}: name a trace, their folder, or a recording of a run with --trace",
             run.display()
         )));
     }

@@ -221,7 +221,8 @@ pub(crate) struct VaryOptions {
     #[arg(long, value_name = "RANGE")]
     pub(crate) rate: Option<Range>,
     /// Number of points of a range with two dots, its ends included
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(crate) points: u32,
     /// The program's own figure: the column of its last table with this title, or the last number behind this
     /// text in what it prints [default: the time of the world]

@@ -238,6 +238,7 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
             room("why", &["why/"], "where the time of a message went, and what to change"),
             room("require", &["require/"], "requirements on a run, which traces bear out or not"),
             room("diff", &["diff.rs"], "how two runs differ"),
+            room("compare", &["compare.rs"], "what became slower from one run to another, and why"),
         ],
     },
     CrateRooms {
@@ -277,6 +278,7 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
             room("objects", &["objects/"], "what programs make of a device, queue pairs apart"),
             room("queue pairs", &["queue_pair/"], "queue pairs, their requests, memory windows"),
             room("rdma_cm", &["rdma_cm/"], "connections by address"),
+            room("world", &["world.rs"], "what a program says to its world"),
             room("asynchronous", &["asynchronous/"], "futures: waiting without blocking a thread"),
         ],
     },

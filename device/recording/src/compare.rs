@@ -175,7 +175,7 @@ fn change([before, now]: [u64; 2]) -> String {
 }
 
 /// Returns a time in words, to the nanosecond if it is shorter than a millisecond.
-pub(crate) fn exact(ns: u64) -> String {
+fn exact(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),
@@ -241,15 +241,15 @@ fn reasons_of_program(before: &TimelineProcess, now: &TimelineProcess) -> Vec<St
     let [rung, rings] = both.map(doorbells);
     if rings > rung && is == was {
         reasons.push(format!(
-            "{rings} doorbells for {is} send requests, {rung} before: requests of one list, which one call posts, \
-             share a doorbell"
+            "{rings} doorbells for {is} send requests, {rung} before: requests of one list, which one call \
+             posts, share a doorbell"
         ));
     }
     let [was, is] = both.map(registrations);
     if is > was {
         reasons.push(format!(
-            "memory is registered {is} times between the first post and the last completion, {was} times before: \
-             register once, and use it again"
+            "memory is registered {is} times between the first post and the last completion, {was} times \
+             before: register once, and use it again"
         ));
     }
     reasons

@@ -6,6 +6,7 @@
 mod chart;
 mod figure;
 mod points;
+mod result;
 mod runner;
 
 use std::io::Write;
@@ -20,29 +21,15 @@ use super::report::save;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
 use points::{Axis, Grid, Point};
+use result::{PointResult, shown};
 use runner::PointRunner;
 
 pub(crate) use points::Range;
 
-/// The result of the run at a point.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct PointResult {
-    /// Values of the parameters, in the order of the axes.
-    pub(super) values: Vec<String>,
-    /// The figure; `None` if the program did not print it, or failed.
-    pub(super) figure: Option<f64>,
-    /// Duration by the clock of the world, in ns.
-    pub(super) world_ns: u64,
-    /// How the run ended.
-    pub(super) end: String,
-    /// The run is certain to repeat.
-    pub(super) is_certified: bool,
-}
-
 /// Runs the command.
 pub(super) fn run(options: &VaryOptions, out: &mut dyn Write) -> CommandResult {
     crate::models::named(&options.model)?;
-    let grid = Grid::of(options)?;
+    let grid = Grid::of([&options.delay, &options.loss, &options.rate], options.points)?;
     let (shard, variable) = ci_engines::shard(options.shard, |name| std::env::var(name).ok())?;
     if let Some(variable) = variable {
         complain(&format!("{variable} says that this is shard {shard} of the points"));
@@ -109,12 +96,6 @@ fn run_points(
         return Err(error);
     }
     Ok(results.into_inner().unwrap_or_default().into_iter().flatten().collect())
-}
-
-/// Returns a figure with as many digits as it needs.
-fn shown(figure: f64) -> String {
-    let text = format!("{figure:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Returns the results as text: a row for each point.

@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-use super::super::options::VaryOptions;
 use crate::outcome::CommandError;
 
 /// Maximum number of points.
@@ -67,14 +66,14 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Returns the grid of the options.
+    /// Returns the grid of the ranges of delays, losses and rates.
     ///
     /// # Errors
     /// A value is wrong, no parameter is given, or there are too many points.
-    pub(super) fn of(options: &VaryOptions) -> Result<Grid, CommandError> {
-        let given = [(&DELAY, &options.delay), (&LOSS, &options.loss), (&RATE, &options.rate)];
-        let axes = given.into_iter().filter_map(|(parameter, range)| Some((parameter, range.as_ref()?)));
-        let axes = axes.map(|(parameter, range)| axis(parameter, range, options.points));
+    pub(super) fn of(ranges: [&Option<Range>; 3], points: u32) -> Result<Grid, CommandError> {
+        let given = [&DELAY, &LOSS, &RATE].into_iter().zip(ranges);
+        let axes = given.filter_map(|(parameter, range)| Some((parameter, range.as_ref()?)));
+        let axes = axes.map(|(parameter, range)| axis(parameter, range, points));
         let axes = axes.collect::<Result<Vec<Axis>, String>>().map_err(CommandError::Usage)?;
         if axes.is_empty() {
             let sentence = "say what varies: --delay 1us..50us, --loss 0..0.1% or --rate 10Gbit..100Gbit";

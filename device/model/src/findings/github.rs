@@ -1,4 +1,4 @@
-//! Findings as annotations of GitHub Actions: lines that a step prints, and that GitHub shows beside the code.
+//! Findings as annotations of GitHub Actions: lines that a step prints, which GitHub shows beside the code.
 
 use std::fmt::Write as _;
 

@@ -86,8 +86,8 @@ macro_rules! quantities {
             $($name,)*
             /// Latency of operations: from the post until the program had polled their completions.
             Latency(Statistic, MeasuredOperation),
-            /// Latency as benchmarks print it: from the post until the other end has the message; of READs and
-            /// atomics until the program has what it asked for.
+            /// Latency as benchmarks print it: from the post until the other end has the message; of READs
+            /// and atomics until the program has what it asked for.
             Delivery(Statistic, MeasuredOperation),
         }
 

@@ -79,11 +79,8 @@ impl QpBuilder {
                     self.qp.limits = Some((requests, reads));
                 }
             }
-            Record::SendPosted { .. } => self.send_posted(at_ns, record, budget),
-            Record::PostedInline { message, .. } => {
-                if let Some(last) = self.qp.messages.last_mut().filter(|last| last.number == message) {
-                    last.inline = true;
-                }
+            Record::SendPosted { .. } | Record::PostedInline { .. } => {
+                self.send_posted(at_ns, record, budget)
             }
             Record::RecvPosted { wr_id, .. } if self.posted.len() < MAX_WAITING => {
                 self.posted.push_back((at_ns, wr_id));
@@ -175,10 +172,18 @@ impl QpBuilder {
         }
     }
 
+    /// Notes that the payload of the request that was posted last was copied.
+    fn posted_inline(&mut self, record: &Record<'_>) {
+        let Record::PostedInline { message, .. } = *record else { return };
+        if let Some(last) = self.qp.messages.last_mut().filter(|last| last.number == message) {
+            last.inline = true;
+        }
+    }
+
     fn send_posted(&mut self, at_ns: u64, record: &Record<'_>, budget: &mut TimelineBudget) {
         let Record::SendPosted { message, wr_id, opcode, length, psn, packets, signaled, .. } = *record
         else {
-            return;
+            return self.posted_inline(record);
         };
         let message = self.number_of_post(message);
         if budget.take() {

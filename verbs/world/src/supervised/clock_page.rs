@@ -92,6 +92,7 @@ impl Supervisor {
 
     /// Writes the clock into the page of a thread that is about to run in its program.
     pub(crate) fn publish_clock(&mut self, id: ThreadId) {
+        self.begin_computing(id);
         let Some((tracee, page)) = self.page_of(id) else { return };
         let is_exact = self.is_exact();
         let points_left = u64::from(self.grant_points(id));
@@ -111,6 +112,7 @@ impl Supervisor {
 
     /// Takes the clock back from the page of a thread that has stopped.
     pub(crate) fn reclaim_clock(&mut self, id: ThreadId) {
+        self.end_computing(id);
         let Some((tracee, page)) = self.page_of(id) else { return };
         let mut bytes = [0; CHANGING_WORDS * 8];
         if tracee.read(page, &mut bytes).is_err() {

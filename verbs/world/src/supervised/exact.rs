@@ -10,7 +10,6 @@ use super::look::{Look, Parked};
 use super::schedule::{IDLE_ROUND_NS, MAX_IDLE_SHIFT, is_runnable};
 use super::supervisor::{CALL_NS, Supervisor};
 use super::threads::{Activity, IDLE_THRESHOLD, Thread, ThreadId};
-use super::tracee::Tracee;
 use crate::error::WorldError;
 
 /// Shortest computing that is measured: a stop of the thread takes some of its processor time, too.
@@ -68,16 +67,19 @@ impl Supervisor {
         self.found_something(id);
     }
 
-    /// Returns the processor time that a thread has used, if computing takes time; else 0.
-    pub(crate) fn processor_ns(&self, tracee: Tracee) -> u64 {
+    /// Notes that a thread is about to run, whose computing may be measured.
+    pub(crate) fn begin_computing(&mut self, id: ThreadId) {
         let is_measured = self.options.measures_computing && self.is_exact();
-        if is_measured { tracee.processor_ns() } else { 0 }
+        if let Some(thread) = self.threads.get_mut(id).filter(|_| is_measured) {
+            thread.computes_from_ns = Some(thread.tracee.processor_ns());
+        }
     }
 
-    /// Lets the time pass that a thread has computed since it had used `before_ns` of processor time.
-    pub(crate) fn charge_computing(&mut self, id: ThreadId, before_ns: u64) {
-        let Some(tracee) = self.threads.get(id).map(|thread| thread.tracee) else { return };
-        let ns = self.processor_ns(tracee).saturating_sub(before_ns);
+    /// Lets the time pass that a thread has computed since it was about to run.
+    pub(crate) fn end_computing(&mut self, id: ThreadId) {
+        let Some(thread) = self.threads.get_mut(id) else { return };
+        let Some(from_ns) = thread.computes_from_ns.take() else { return };
+        let ns = thread.tracee.processor_ns().saturating_sub(from_ns);
         if ns >= LEAST_COMPUTING_NS {
             self.charge(id, ns);
         }

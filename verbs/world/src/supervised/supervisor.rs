@@ -343,7 +343,6 @@ impl Supervisor {
         let tsc_ns = if self.is_exact() { 0 } else { TSC_NS };
         let mut counted = 0;
         let mut is_stopped = true;
-        let computed_ns = self.processor_ns(tracee);
         let mut stepping = self.begin_preemption(id)?;
         loop {
             if is_stopped {
@@ -368,10 +367,7 @@ impl Supervisor {
                 self.reclaim_clock(id);
             }
             match stop {
-                Stop::Call(call) => {
-                    self.charge_computing(id, computed_ns);
-                    return self.called(id, *call);
-                }
+                Stop::Call(call) => return self.called(id, *call),
                 Stop::Signal(Signal::SIGSEGV) if super::tsc::answer(tracee, self.clock.cycles())? => {
                     self.clock.pass(tsc_ns);
                     counted += 1;
@@ -389,16 +385,12 @@ impl Supervisor {
                     signal = Some(one);
                 }
                 Stop::Preempted => {
-                    self.charge_computing(id, computed_ns);
                     self.preempt(id);
                     return Ok(());
                 }
                 Stop::Exited(exit) => return self.thread_exited(id, exit),
                 // Other threads go first, because this one may wait for a value that one of them writes.
-                Stop::Spinning | Stop::Stuck => {
-                    self.charge_computing(id, computed_ns);
-                    return self.interrupt(id);
-                }
+                Stop::Spinning | Stop::Stuck => return self.interrupt(id),
                 Stop::CallEnd | Stop::NewChild(..) | Stop::Exec | Stop::NoEvent => {}
             }
         }

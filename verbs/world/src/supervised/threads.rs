@@ -133,6 +133,8 @@ pub(crate) struct Thread {
     pub(crate) calls_in_row: u32,
     /// The thread has hinted that it waits without end, although its waits have time-outs.
     pub(crate) endless: Option<EndlessWait>,
+    /// Processor time that it had used when it began to run, in ns, if computing is measured.
+    pub(crate) computes_from_ns: Option<u64>,
     /// Time until which it rests, in ns.
     pub(crate) rests_until_ns: u64,
     /// Digest of its last point.
@@ -196,6 +198,7 @@ impl Threads {
             look: Look::Active,
             calls_in_row: 0,
             endless: None,
+            computes_from_ns: None,
             rests_until_ns: 0,
             last_point: 0,
             preemption: None,
