@@ -165,7 +165,7 @@ pub(crate) struct SearchWorldOptions {
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: u64,
     /// End a run that takes longer than so many seconds of the world's time
-    /// [default: ten times that of the plain order, and 20 more]
+    /// [default: ten times that of the plain order, 10 more, and 2 ms for each event]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) world_time: Option<u64>,
     /// Keep the recordings of failures in this folder

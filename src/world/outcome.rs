@@ -31,6 +31,8 @@ pub(super) struct RunOutcome {
     pub(super) places: BTreeMap<u64, Place>,
     /// Pairs of points that followed each other in two threads.
     pub(super) met: BTreeSet<(u32, u32)>,
+    /// Number of events.
+    pub(super) events: u64,
 }
 
 impl RunOutcome {
@@ -51,6 +53,7 @@ impl RunOutcome {
             departures: ended.departures.clone(),
             places: ended.places.clone(),
             met: ended.met.clone(),
+            events: ended.events,
         }
     }
 
@@ -75,6 +78,7 @@ impl RunOutcome {
             departures: departures.clone(),
             places: places.clone(),
             met: BTreeSet::new(),
+            events: 0,
         })
     }
 

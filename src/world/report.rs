@@ -163,9 +163,10 @@ fn failure_text(failure: &SearchFailure) -> String {
     if let Some(end) = &failure.plain_end {
         text.push_str(&format!("  it fails in the plain order, too, in another way: {end}\n"));
     }
-    if failure.needs.is_empty() {
+    // Without a recording it was not reduced.
+    if failure.needs.is_empty() && failure.recording.is_some() {
         text.push_str("  it fails in the plain order, too\n");
-    } else {
+    } else if !failure.needs.is_empty() {
         text.push_str("  it needs these departures from the plain order:\n");
         for words in failure.needs.iter().take(MAX_LISTED_FAILURES) {
             text.push_str(&format!("    {words}\n"));
@@ -189,7 +190,9 @@ struct FailureEvidence<'a> {
 }
 
 fn finding(failure: &SearchFailure) -> Finding {
-    let sentence = if failure.needs.is_empty() {
+    let sentence = if failure.needs.is_empty() && failure.recording.is_none() {
+        "it was not reduced".to_owned()
+    } else if failure.needs.is_empty() {
         "it fails in the plain order, too".to_owned()
     } else {
         let plain =

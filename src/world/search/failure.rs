@@ -90,6 +90,7 @@ mod tests {
                 departures: BTreeMap::new(),
                 places: BTreeMap::new(),
                 met: BTreeSet::new(),
+                events: 0,
             };
             groups.add(seed, outcome);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use pumice_world::Departure;
+use pumice_world::{Departure, POINT};
 
 use super::super::result::SearchFailure;
 use super::failure::RepeatedFailure;
@@ -18,6 +18,9 @@ const MAX_RUNS: u32 = 300;
 const MAX_TIME: Duration = Duration::from_secs(120);
 /// Rests with which fewer departures may be enough, in ns.
 const LONGER_RESTS_NS: [u64; 3] = [1_000_000, 10_000_000, 100_000_000];
+/// Numbers of points by which a departure is moved when it is tried alone, and its rest then, in ns.
+const SHIFTS: [i64; 10] = [1, -1, 2, -2, 3, -3, 4, -4, 5, -5];
+const SHIFTED_REST_NS: u64 = 10_000_000;
 /// Number of departures that need not be fewer.
 const FEW: usize = 3;
 
@@ -83,6 +86,18 @@ fn with_longer_rests<E>(
         let all: Departures = needed.iter().map(|(number, what)| (*number, longer(*what, rest_ns))).collect();
         if needed.len() > FEW && fails(&all)? {
             needed = smallest(all, fails)?;
+        }
+    }
+    if needed.len() > FEW {
+        // Without the others, a thread may have made some calls more or less before.
+        for (number, what) in needed.iter().filter(|(_, what)| !matches!(what, Departure::Switch(_))) {
+            for shift in SHIFTS {
+                let moved = number.checked_add_signed(shift * POINT as i64).unwrap_or(*number);
+                let alone: Departures = [(moved, longer(*what, SHIFTED_REST_NS))].into();
+                if fails(&alone)? {
+                    return Ok(alone);
+                }
+            }
         }
     }
     Ok(needed)

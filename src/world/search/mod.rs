@@ -31,9 +31,12 @@ use runner::{ScheduleOrder, SeedRunner};
 
 /// Number of times that a failure is run again to see whether it recurs.
 const CONFIRMING_RUNS: u32 = 3;
-/// Time of the world that a run may take: this many times that of the plain order, and some seconds.
+/// Time of the world that a run may take: this many times that of the plain order, some seconds, and for each
+/// event four times the rest that the kind of order with the longest ones draws.
 const PLAIN_TIMES: u64 = 10;
-const MORE_SECONDS: u64 = 20;
+const MORE_SECONDS: u64 = 10;
+const REST_NS: u64 = 2_000_000;
+const NS_PER_S: u64 = 1_000_000_000;
 /// Maximum number of groups that are reduced: a program that ends with other words each time has as many as
 /// runs.
 const MAX_REDUCED: usize = 32;
@@ -110,7 +113,9 @@ fn limit_runs(options: &SearchWorldOptions, runner: &SeedRunner<'_>) -> Result<(
     let plain = runner.run(first, &ScheduleOrder::Listed(BTreeMap::new()), None)?;
     // A run that has no end in the plain order either takes as long as --timeout says.
     if let Some(plain) = plain.filter(|plain| plain.virtual_ns > 0) {
-        runner.limit(PLAIN_TIMES * plain.virtual_ns.div_ceil(1_000_000_000) + MORE_SECONDS);
+        let of_rests_s = plain.events.saturating_mul(REST_NS) / NS_PER_S;
+        let plain_s = plain.virtual_ns.saturating_mul(PLAIN_TIMES).div_ceil(NS_PER_S);
+        runner.limit(plain_s.saturating_add(of_rests_s).saturating_add(MORE_SECONDS));
     }
     Ok(())
 }

@@ -250,6 +250,7 @@ fn timed_out(seconds: u64) -> RunOutcome {
         departures: BTreeMap::new(),
         places: BTreeMap::new(),
         met: BTreeSet::new(),
+        events: 0,
     }
 }
 

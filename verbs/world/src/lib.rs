@@ -23,7 +23,7 @@ mod supervised;
 pub use certificate::{Certificate, Doubt};
 pub use ended::{Ended, Exit, Place};
 pub use error::WorldError;
-pub use options::{Departure, Draws, WorldOptions};
+pub use options::{Departure, Draws, POINT, WorldOptions};
 pub use recording::{Header, Recording};
 
 /// Reports whether a folder is in one that is empty in each world, where the world makes it.

@@ -27,8 +27,8 @@ pub struct WorldOptions {
     /// File for standard output and standard error of the processes; `None` for those of this process.
     pub output: Option<PathBuf>,
     /// Departures of the schedule from the plain order, by the numbers of decisions; `None` if the seed draws
-    /// them. The number of a decision has the thread that ran last, the number of that thread's point, and the
-    /// number of the choice at this point.
+    /// them. The number of a decision has the thread that ran last, the number of that thread's point, and
+    /// the number of the choice at this point.
     pub departures: Option<BTreeMap<u64, Departure>>,
     /// Event at which the run stops: all its processes are stopped for a debugger.
     pub stop_at: Option<u64>,
@@ -90,6 +90,9 @@ pub struct Draws {
     #[serde(default)]
     pub priorities: bool,
 }
+
+/// Difference between the numbers of the decisions at two points of a thread in a row.
+pub const POINT: u64 = 1 << 12;
 
 /// Maximum number of instructions between a point and a rest behind it.
 pub(crate) const MAX_PREEMPTION_STEPS: u64 = 1 << 12;

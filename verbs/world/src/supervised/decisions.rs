@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use super::threads::ThreadId;
+use crate::options::POINT;
 
 /// Number of bits of a decision's number for the choice at a point, and for the point.
-const CHOICE_BITS: u32 = 12;
+const CHOICE_BITS: u32 = POINT.ilog2();
 const POINT_BITS: u32 = 32;
 /// Number of choices at a point that have a number.
 const MAX_CHOICES: u64 = (1 << CHOICE_BITS) - 1;

@@ -14,8 +14,8 @@ const SPIN_IDLE_POLLS: u32 = 64;
 const SPIN_NS: u64 = 1_000_000;
 
 impl Supervisor {
-    /// Stops a thread that runs for long, and finds whether it loops until memory changes. Returns `None` if it
-    /// does.
+    /// Stops a thread that runs for long, and finds whether it loops until memory changes. Returns `None` if
+    /// it does.
     pub(crate) fn examine_long_run(
         &mut self,
         id: ThreadId,
