@@ -71,6 +71,9 @@ impl MergedResults {
                 all.failed = all.failed.saturating_add(result.failed);
                 all.seconds += result.seconds;
                 all.end = all.end.max(result.end);
+                all.orders = all.orders.max(result.orders);
+                all.pairs_in_both_orders_percent =
+                    all.pairs_in_both_orders_percent.max(result.pairs_in_both_orders_percent);
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ mod ci_engines;
 mod merge;
 mod options;
 mod outcome;
+mod private;
 mod replay;
 mod report;
 mod result;
@@ -54,13 +55,16 @@ fn run_one(options: &WorldCommandOptions, run: &RunOptions) -> CommandResult {
     let switch = options.order.switch.unwrap_or(if world.exact_time { 0 } else { DEFAULT_SWITCH });
     world.record.clone_from(&options.save);
     world.strict = options.order.strict;
+    private::check(&options.order.private)?;
     world.private_folders.extend(options.order.private.iter().cloned());
+    world.longest_s = options.inner.longest;
     world.output.clone_from(&options.inner.output);
     world.draws = Draws {
         switch_ppm: u32::from(switch) * (PARTS / 100),
         stall_ppm: PARTS.checked_div(options.order.stall).unwrap_or(0),
         longest_stall_ns: options.order.longest_stall * 1_000,
         preempt_ppm: PARTS.checked_div(options.order.preempt).unwrap_or(0),
+        priorities: options.order.priorities,
     };
     if let Some(file) = &options.inner.departures {
         let failed = |error: std::io::Error| CommandError::Failed(format!("{}: {error}", file.display()));

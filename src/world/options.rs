@@ -65,6 +65,9 @@ pub(crate) struct OrderOptions {
     /// Let a thread rest between two instructions of its program behind one of so many calls; 0: never
     #[arg(long, value_name = "CALLS", default_value_t = 0)]
     pub(crate) preempt: u32,
+    /// Give threads priorities: the one with the highest goes on, and falls where --switch draws it
+    #[arg(long)]
+    pub(crate) priorities: bool,
     /// The longest of these rests, in microseconds of the world
     #[arg(long, value_name = "US", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
@@ -87,6 +90,9 @@ pub(crate) struct InnerOptions {
     /// Depart from the plain order as this file says, and nowhere else
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) departures: Option<PathBuf>,
+    /// End the run after so many seconds of the world
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    pub(crate) longest: Option<u64>,
     /// Write what the program prints to this file
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) output: Option<PathBuf>,
@@ -135,6 +141,10 @@ pub(crate) struct SearchWorldOptions {
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: u64,
+    /// End a run that takes longer than so many seconds of the world's time
+    /// [default: ten times that of the plain order, 10 more, and 2 ms for each event]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) world_time: Option<u64>,
     /// Keep the recordings of failures in this folder
     #[arg(long, value_name = "FOLDER", default_value = "world-failures")]
     pub(crate) keep: PathBuf,

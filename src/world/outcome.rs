@@ -1,10 +1,10 @@
 //! The outcome of a run in a world, as a sentence, and as a file that a search reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pumice_device::outside::output_file::write_private;
-use pumice_world::{Departure, Ended, Exit, WorldError};
+use pumice_world::{Departure, Ended, Exit, Place, WorldError};
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{BAD, CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome, SIGNAL};
@@ -25,6 +25,13 @@ pub(super) struct RunOutcome {
     pub(super) digest: u64,
     /// Departures from the plain order, each with a description.
     pub(super) departures: BTreeMap<u64, (Departure, String)>,
+    /// Places of departures in the program, in a run with listed departures.
+    pub(super) places: BTreeMap<u64, Place>,
+    /// Pairs of points that followed each other in two threads.
+    pub(super) met: BTreeSet<(u32, u32)>,
+    /// Duration by the clock of the world, in ns.
+    pub(super) virtual_ns: u64,
+    pub(super) events: u64,
 }
 
 impl RunOutcome {
@@ -42,19 +49,35 @@ impl RunOutcome {
             said: ended.certificate.to_string(),
             digest: ended.certificate.digest,
             departures: ended.departures.clone(),
+            places: ended.places.clone(),
+            met: ended.met.clone(),
+            virtual_ns: ended.virtual_ns,
+            events: ended.events,
         }
     }
 
     /// Returns the outcome of a run that cannot continue; `None` if it did not begin, or has no outcome.
     pub(super) fn of_error(error: &WorldError) -> Option<RunOutcome> {
-        let WorldError::Deadlock { departures, .. } = error else { return None };
+        let (end, departures, places) = match error {
+            WorldError::Deadlock { departures, places, .. } => {
+                ("all threads wait for ever".to_owned(), departures, places)
+            }
+            WorldError::Long { seconds, departures, places } => {
+                (format!("no end within {seconds} s of the world's time"), departures, places)
+            }
+            _ => return None,
+        };
         Some(RunOutcome {
-            end: "all threads wait for ever".to_owned(),
+            end,
             is_failure: true,
             is_certified: true,
             said: error.to_string(),
             digest: 0,
             departures: departures.clone(),
+            places: places.clone(),
+            met: BTreeSet::new(),
+            virtual_ns: 0,
+            events: 0,
         })
     }
 

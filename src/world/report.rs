@@ -98,6 +98,13 @@ fn text(result: &SearchResult) -> String {
         result.failed,
         counted(result.failures.len() as u64, "way")
     );
+    if result.orders > 0 {
+        text.push_str(&format!(
+            "{} of two points met; {} % of the pairs in both orders\n",
+            counted(result.orders, "order"),
+            result.pairs_in_both_orders_percent
+        ));
+    }
     for line in rest(result) {
         text.push_str(&format!("{line}\n"));
     }
@@ -156,9 +163,10 @@ fn failure_text(failure: &SearchFailure) -> String {
     if let Some(end) = &failure.plain_end {
         text.push_str(&format!("  it fails in the plain order, too, in another way: {end}\n"));
     }
-    if failure.needs.is_empty() {
+    // Without a recording it was not reduced.
+    if failure.needs.is_empty() && failure.recording.is_some() {
         text.push_str("  it fails in the plain order, too\n");
-    } else {
+    } else if !failure.needs.is_empty() {
         text.push_str("  it needs these departures from the plain order:\n");
         for words in failure.needs.iter().take(MAX_LISTED_FAILURES) {
             text.push_str(&format!("    {words}\n"));
@@ -182,7 +190,9 @@ struct FailureEvidence<'a> {
 }
 
 fn finding(failure: &SearchFailure) -> Finding {
-    let sentence = if failure.needs.is_empty() {
+    let sentence = if failure.needs.is_empty() && failure.recording.is_none() {
+        "it was not reduced".to_owned()
+    } else if failure.needs.is_empty() {
         "it fails in the plain order, too".to_owned()
     } else {
         let plain =

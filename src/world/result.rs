@@ -56,6 +56,13 @@ pub(crate) struct SearchResult {
     pub(crate) seconds: f64,
     /// Number of runs that failed.
     pub(crate) failed: u64,
+    /// Number of orders of two points that its runs met; for several machines, the largest.
+    #[serde(default)]
+    pub(crate) orders: u64,
+    /// Share of the pairs of points that were met in both orders, in percent; for several machines, the
+    /// largest.
+    #[serde(default)]
+    pub(crate) pairs_in_both_orders_percent: u64,
     /// Failures, grouped by the way in which the runs ended.
     pub(crate) failures: Vec<SearchFailure>,
 }
@@ -98,6 +105,8 @@ impl SearchResult {
             runs: 0,
             seconds: 0.0,
             failed: 0,
+            orders: 0,
+            pairs_in_both_orders_percent: 0,
             failures: Vec::new(),
         }
     }
@@ -207,7 +216,7 @@ mod tests {
     fn good() -> serde_json::Value {
         serde_json::json!({
             "version": 1, "command": ["./my_test"], "seeds": "1..10", "shard": "2/3", "end": "all",
-            "runs": 4, "seconds": 0.5, "failed": 2,
+            "runs": 4, "seconds": 0.5, "failed": 2, "orders": 9, "pairs_in_both_orders_percent": 40,
             "failures": [{
                 "end": "exit code 1", "count": 2, "seeds": [4, 7], "run_again": 3, "the_same": 3,
                 "doubts": null, "needs": ["p1.t2 rested 5 us after read"], "recording": "a/seed-4.world",

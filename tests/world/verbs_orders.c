@@ -1,9 +1,11 @@
 /*
- * verbs_orders count | signal | datagrams: mistakes that only some orders show, on a device that talks to itself.
+ * verbs_orders count | signal | datagrams | create | event: mistakes that only some orders show, on a device that talks to itself.
  *
  *   count      counts a request after it was posted, so that its completion may come before
  *   signal     looks at what another thread did without the lock of the condition that it then waits for
  *   datagrams  takes datagrams in the order in which they come for the order in which they were sent
+ *   create     two threads look whether there is a domain, and make one
+ *   event      notes that a queue pair is to end after it has ended it, so that its event may come before
  *
  * With FIXED each of them is right.
  */
@@ -226,6 +228,74 @@ static int check_datagrams(void)
 	return wrong;
 }
 
+static struct ibv_pd *shared_domain;
+static atomic_int domains_made;
+
+static void *use_shared_domain(void *argument)
+{
+#ifdef FIXED
+	pthread_mutex_lock(&lock);
+#endif
+	if (!shared_domain) {
+		MUST((shared_domain = ibv_alloc_pd(context)));
+		domains_made++;
+	}
+#ifdef FIXED
+	pthread_mutex_unlock(&lock);
+#endif
+	return argument;
+}
+
+static int check_creation(void)
+{
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++)
+		MUST(!pthread_create(&threads[i], NULL, use_shared_domain, NULL));
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	if (domains_made != 1)
+		puts("two domains were made");
+	return domains_made != 1;
+}
+
+static atomic_int is_ending;
+
+static void *take_event(void *argument)
+{
+	struct ibv_async_event event;
+
+	MUST(!ibv_get_async_event(context, &event));
+	MUST(event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED);
+	is_early = !is_ending;
+	ibv_ack_async_event(&event);
+	return argument;
+}
+
+static int check_event(void)
+{
+	struct ibv_srq_init_attr shared = {.attr = {.max_wr = 4, .max_sge = 1}};
+	struct ibv_qp_init_attr attributes = {.qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 1, .max_send_sge = 1}};
+	struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+	struct ibv_qp *pair;
+	pthread_t thread;
+
+	attributes.send_cq = attributes.recv_cq = new_queue();
+	MUST((attributes.srq = ibv_create_srq(domain, &shared)));
+	MUST((pair = ibv_create_qp(domain, &attributes)));
+	connect_to(pair, pair);
+	MUST(!pthread_create(&thread, NULL, take_event, NULL));
+#ifdef FIXED
+	is_ending = 1;
+#endif
+	MUST(!ibv_modify_qp(pair, &error, IBV_QP_STATE));
+	is_ending = 1;
+	pthread_join(thread, NULL);
+	if (is_early)
+		puts("an event came before the program noted its cause");
+	return is_early;
+}
+
 int main(int count, char **arguments)
 {
 	const char *mistake = count > 1 ? arguments[1] : "";
@@ -233,5 +303,9 @@ int main(int count, char **arguments)
 	open_device();
 	if (!strcmp(mistake, "count"))
 		return check_counts();
+	if (!strcmp(mistake, "create"))
+		return check_creation();
+	if (!strcmp(mistake, "event"))
+		return check_event();
 	return strcmp(mistake, "signal") ? check_datagrams() : check_signal();
 }

@@ -72,6 +72,8 @@ impl RepeatedFailure {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -85,6 +87,10 @@ mod tests {
                 said: format!("of {seed}"),
                 digest: seed,
                 departures: BTreeMap::new(),
+                places: BTreeMap::new(),
+                met: BTreeSet::new(),
+                virtual_ns: 0,
+                events: 0,
             };
             groups.add(seed, outcome);
         }

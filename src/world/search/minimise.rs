@@ -1,17 +1,28 @@
 //! Finds the departures from the plain order that a failure needs.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use pumice_world::Departure;
+use pumice_world::{Departure, POINT};
 
 use super::super::result::SearchFailure;
 use super::failure::RepeatedFailure;
+use super::lines::line_of;
 use super::runner::{ScheduleOrder, SeedRunner};
 use crate::outcome::CommandError;
 
 /// Maximum number of runs for one failure.
 const MAX_RUNS: u32 = 300;
+/// Maximum time for one failure.
+const MAX_TIME: Duration = Duration::from_secs(120);
+/// Rests with which fewer departures may be enough, in ns.
+const LONGER_RESTS_NS: [u64; 3] = [1_000_000, 10_000_000, 100_000_000];
+/// Numbers of points by which a departure is moved when it is tried alone, and its rest then, in ns.
+const SHIFTS: [i64; 10] = [1, -1, 2, -2, 3, -3, 4, -4, 5, -5];
+const SHIFTED_REST_NS: u64 = 10_000_000;
+/// Number of departures that need not be fewer.
+const FEW: usize = 3;
 
 type Departures = BTreeMap<u64, Departure>;
 
@@ -22,14 +33,15 @@ pub(super) fn reduce(
     group: &RepeatedFailure,
     failure: &mut SearchFailure,
 ) -> Result<(), CommandError> {
-    let all: Departures = group.first.departures.iter().map(|(point, (what, _))| (*point, *what)).collect();
+    let all: Departures = group.first.departures.iter().map(|(number, (what, _))| (*number, *what)).collect();
+    let begun = Instant::now();
     let (mut runs, end) = (0, failure.end.clone());
     let mut fails = |departures: &Departures| -> Result<bool, CommandError> {
         runs += 1;
-        if runs > MAX_RUNS {
+        if runs > MAX_RUNS || begun.elapsed() > MAX_TIME {
             return Ok(false);
         }
-        let outcome = runner.run(group.seed, &ScheduleOrder::Listed(moved(&all, departures)), None)?;
+        let outcome = runner.run(group.seed, &ScheduleOrder::Listed(departures.clone()), None)?;
         bar.inc(1);
         Ok(outcome.is_some_and(|outcome| outcome.is_failure && outcome.end == end))
     };
@@ -38,29 +50,68 @@ pub(super) fn reduce(
         plain.filter(|plain| plain.is_failure && plain.end != failure.end).map(|plain| plain.end);
     // If the list alone does not reproduce the failure, the seed does.
     let order = match fails(&all)? {
-        true => ScheduleOrder::Listed(moved(&all, &smallest(all.clone(), &mut fails)?)),
+        true => ScheduleOrder::Listed(with_longer_rests(smallest(all, &mut fails)?, &mut fails)?),
         false => ScheduleOrder::Drawn,
     };
     let file = runner.keep()?.join(format!("seed-{}.world", group.seed));
     if let Some(last) = runner.run(group.seed, &order, Some(&file))? {
-        failure.needs = last.departures.into_values().map(|(_, words)| words).collect();
+        let places = &last.places;
+        let needs = last.departures.into_iter().map(|(number, (_, words))| match places.get(&number) {
+            Some(place) => format!("{words} at {}", line_of(place)),
+            None => words,
+        });
+        failure.needs = needs.collect();
         failure.recording = Some(file.display().to_string());
     }
     Ok(())
 }
 
-/// Renumbers the departures that are kept for a run without the others: after each rest, the choice of the
-/// next thread takes one more number.
-fn moved(all: &Departures, reduced: &Departures) -> Departures {
-    let (mut moved, mut removed) = (Departures::new(), 0);
-    for (point, what) in all {
-        if reduced.contains_key(point) {
-            moved.entry(point.saturating_sub(removed)).or_insert(*what);
-        } else if matches!(what, Departure::Stall(_) | Departure::Preempt { .. }) {
-            removed += 1;
+/// Returns fewer departures, if the failure needs fewer with longer rests: several short ones often stand for
+/// one.
+fn with_longer_rests<E>(
+    mut needed: Departures,
+    fails: &mut impl FnMut(&Departures) -> Result<bool, E>,
+) -> Result<Departures, E> {
+    for rest_ns in LONGER_RESTS_NS {
+        // One alone, those between two instructions first.
+        let mut one_by_one: Vec<(u64, Departure)> =
+            needed.iter().map(|(number, what)| (*number, *what)).collect();
+        one_by_one.sort_by_key(|(_, what)| !matches!(what, Departure::Preempt { .. }));
+        for (number, what) in one_by_one.into_iter().filter(|_| needed.len() > 1) {
+            let alone: Departures = [(number, longer(what, rest_ns))].into();
+            if fails(&alone)? {
+                return Ok(alone);
+            }
+        }
+        let all: Departures = needed.iter().map(|(number, what)| (*number, longer(*what, rest_ns))).collect();
+        if needed.len() > FEW && fails(&all)? {
+            needed = smallest(all, fails)?;
         }
     }
-    moved
+    if needed.len() > FEW {
+        // Without the others, a thread may have made some calls more or less before.
+        for (number, what) in needed.iter().filter(|(_, what)| !matches!(what, Departure::Switch(_))) {
+            for shift in SHIFTS {
+                let moved = number.checked_add_signed(shift * POINT as i64).unwrap_or(*number);
+                let alone: Departures = [(moved, longer(*what, SHIFTED_REST_NS))].into();
+                if fails(&alone)? {
+                    return Ok(alone);
+                }
+            }
+        }
+    }
+    Ok(needed)
+}
+
+/// Returns the departure with a rest of at least this time.
+fn longer(what: Departure, at_least_ns: u64) -> Departure {
+    match what {
+        Departure::Switch(_) => what,
+        Departure::Stall(ns) => Departure::Stall(ns.max(at_least_ns)),
+        Departure::Preempt { steps, rest_ns } => {
+            Departure::Preempt { steps, rest_ns: rest_ns.max(at_least_ns) }
+        }
+    }
 }
 
 /// Returns a minimal part of these departures with which a run still fails: none can be left out (delta
@@ -115,24 +166,19 @@ mod tests {
             smallest((0..9).map(|point| (point, Departure::Stall(1))).collect(), always).unwrap().is_empty()
         );
     }
+
     #[test]
-    fn what_is_behind_a_rest_that_is_left_out_moves() {
-        let all: Departures = [
-            (4, Departure::Switch(1)),
-            (5, Departure::Stall(10)),
-            (6, Departure::Switch(0)),
-            (9, Departure::Stall(20)),
-            (20, Departure::Switch(2)),
-        ]
-        .into();
-        assert_eq!(moved(&all, &all), all);
-        let mut reduced = all.clone();
-        reduced.remove(&9);
-        let wanted = [(4, Departure::Switch(1)), (5, Departure::Stall(10)), (6, Departure::Switch(0))];
-        let wanted: Departures = wanted.into_iter().chain([(19, Departure::Switch(2))]).collect();
-        assert_eq!(moved(&all, &reduced), wanted);
-        reduced.remove(&5);
-        let wanted = [(4, Departure::Switch(1)), (5, Departure::Switch(0)), (18, Departure::Switch(2))];
-        assert_eq!(moved(&all, &reduced), wanted.into());
+    fn several_short_rests_become_one() {
+        let needed: Departures =
+            [(1, Departure::Stall(900)), (2, Departure::Switch(0)), (3, Departure::Stall(700))].into();
+        let mut fails = |departures: &Departures| -> Result<bool, ()> {
+            let rested = departures.values().filter_map(|what| match what {
+                Departure::Stall(ns) => Some(*ns),
+                _ => None,
+            });
+            Ok(rested.sum::<u64>() > 1_500)
+        };
+        let one = with_longer_rests(needed, &mut fails).unwrap();
+        assert_eq!(one, [(1, Departure::Stall(1_000_000))].into());
     }
 }

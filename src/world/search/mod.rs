@@ -3,10 +3,13 @@
 //! Each seed is a run of "pumice world". Failures that end alike form a group; the first run of each group is
 //! run again, reduced, and stored.
 
+mod coverage;
 mod failure;
+mod lines;
 mod minimise;
 mod runner;
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,16 +19,24 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ci_engines;
 use super::options::SearchWorldOptions;
+use super::private;
 use super::report;
 use super::result::{SearchEnd, SearchFailure, SearchResult};
 use super::seeds::Shard;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
+use coverage::{Coverage, SeedQueue};
 use failure::{FailureGroups, RepeatedFailure};
 use runner::{ScheduleOrder, SeedRunner};
 
 /// Number of times that a failure is run again to see whether it recurs.
 const CONFIRMING_RUNS: u32 = 3;
+/// Time of the world that a run may take: this many times that of the plain order, some seconds, and for each
+/// event four times the rest that the kind of order with the longest ones draws.
+const PLAIN_TIMES: u64 = 10;
+const MORE_SECONDS: u64 = 10;
+const REST_NS: u64 = 2_000_000;
+const NS_PER_S: u64 = 1_000_000_000;
 /// Maximum number of groups that are reduced: a program that ends with other words each time has as many as
 /// runs.
 const MAX_REDUCED: usize = 32;
@@ -36,8 +47,10 @@ pub(super) fn run(options: &SearchWorldOptions, out: &mut dyn Write) -> CommandR
     if let Some(variable) = variable {
         complain(&format!("{variable} says that this is shard {shard} of the seeds"));
     }
+    private::check(&options.private)?;
     let runner = SeedRunner::new(options)?;
     let begun = Instant::now();
+    limit_runs(options, &runner)?;
     let found = run_seeds(options, shard, &runner, begun)?;
     let mut failures = Vec::new();
     let bar = bar(0, "{spinner} reducing failure {msg}: {pos} runs");
@@ -55,6 +68,8 @@ pub(super) fn run(options: &SearchWorldOptions, out: &mut dyn Write) -> CommandR
     let mut result = SearchResult::new(command, options.seeds.clone(), shard);
     (result.runs, result.failed, result.failures) = (found.runs, found.groups.failed, failures);
     result.seconds = begun.elapsed().as_secs_f64();
+    (result.orders, result.pairs_in_both_orders_percent) =
+        (found.coverage.orders(), found.coverage.percent());
     result.end = if runner.is_interrupted() { SearchEnd::Interrupted } else { found.end };
     save(options, &runner, &result)?;
     report::write(&result, &options.report, "world search", out)?;
@@ -84,7 +99,25 @@ fn save(
 struct SearchTotals {
     runs: u64,
     groups: FailureGroups,
+    coverage: Coverage,
     end: SearchEnd,
+}
+
+/// Limits the runs to a time of the world that is long beside that of the plain order.
+fn limit_runs(options: &SearchWorldOptions, runner: &SeedRunner<'_>) -> Result<(), CommandError> {
+    if let Some(seconds) = options.world_time {
+        runner.limit(seconds);
+        return Ok(());
+    }
+    let first = *options.seeds.0.start();
+    let plain = runner.run(first, &ScheduleOrder::Listed(BTreeMap::new()), None)?;
+    // A run that has no end in the plain order either takes as long as --timeout says.
+    if let Some(plain) = plain.filter(|plain| plain.virtual_ns > 0) {
+        let of_rests_s = plain.events.saturating_mul(REST_NS) / NS_PER_S;
+        let plain_s = plain.virtual_ns.saturating_mul(PLAIN_TIMES).div_ceil(NS_PER_S);
+        runner.limit(plain_s.saturating_add(of_rests_s).saturating_add(MORE_SECONDS));
+    }
+    Ok(())
 }
 
 fn run_seeds(
@@ -96,7 +129,7 @@ fn run_seeds(
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let bar = bar(shard.count_of(&options.seeds), "{bar:30} {pos}/{len} seeds, {eta} left{msg}");
-    let seeds = Mutex::new(shard.of(&options.seeds));
+    let seeds = Mutex::new(SeedQueue::new(shard, &options.seeds));
     let (groups, trouble) = (Mutex::new(FailureGroups::default()), Mutex::new(None));
     let (runs, is_late) = (AtomicU64::new(0), AtomicBool::new(false));
     let is_over = || {
@@ -111,7 +144,11 @@ fn run_seeds(
             scope.spawn(|| {
                 while !is_over() {
                     let Some(seed) = lock(&seeds).next() else { break };
-                    match runner.run(seed, &ScheduleOrder::Drawn, None) {
+                    let outcome = runner.run(seed, &ScheduleOrder::Drawn, None);
+                    if let Ok(Some(outcome)) = &outcome {
+                        lock(&seeds).ran(seed, &outcome.met);
+                    }
+                    match outcome {
                         Ok(Some(outcome)) if outcome.is_failure => {
                             lock(&groups).add(seed, outcome);
                             bar.set_message(format!(", {} failed", lock(&groups).failed));
@@ -138,7 +175,8 @@ fn run_seeds(
     } else {
         SearchEnd::First
     };
-    Ok(SearchTotals { runs, groups, end })
+    let coverage = seeds.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).coverage;
+    Ok(SearchTotals { runs, groups, coverage, end })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -1,6 +1,6 @@
 //! Runs one seed of a search in a process of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -27,19 +27,48 @@ pub(super) enum ScheduleOrder {
     Listed(BTreeMap<u64, Departure>),
 }
 
-/// Wildness of the order of a seed: thread switches in a hundred calls, a rest at one of this many calls, the
-/// longest rest in us, and a rest between two instructions behind one of this many calls. Rests find more
-/// failures than switches do.
-const SCHEDULE_PROFILES: [(u8, u32, u64, u32); 8] = [
-    (25, 0, 100, 0),
-    (10, 100, 100_000, 0),
-    (5, 30, 10_000, 30),
-    (25, 300, 100_000, 10),
-    (60, 100, 1_000, 0),
-    (2, 30, 1_000, 5),
-    (10, 1_000, 100_000, 30),
-    (40, 30, 100, 10),
+/// The order of a seed.
+struct ScheduleProfile {
+    /// Number of calls in a hundred at which another thread continues.
+    switch: u8,
+    /// Threads have priorities, and that of the running one falls at these calls.
+    priorities: bool,
+    /// A thread rests at one of this many calls; 0: never.
+    stall: u32,
+    longest_us: u64,
+    /// A thread rests between two instructions behind one of this many calls; 0: never.
+    preempt: u32,
+}
+
+const fn profile(switch: u8, stall: u32, longest_us: u64, preempt: u32) -> ScheduleProfile {
+    ScheduleProfile { switch, priorities: false, stall, longest_us, preempt }
+}
+
+const fn with_priorities(switch: u8, stall: u32, longest_us: u64, preempt: u32) -> ScheduleProfile {
+    ScheduleProfile { switch, priorities: true, stall, longest_us, preempt }
+}
+
+/// How wild the orders of seeds are, one after the other. Rests find more failures than switches do.
+const SCHEDULE_PROFILES: [ScheduleProfile; 10] = [
+    profile(25, 0, 100, 0),
+    profile(10, 100, 100_000, 0),
+    profile(5, 30, 10_000, 8),
+    profile(25, 300, 100_000, 4),
+    with_priorities(5, 0, 100_000, 4),
+    profile(60, 100, 1_000, 0),
+    profile(2, 30, 1_000, 3),
+    profile(10, 1_000, 100_000, 8),
+    with_priorities(1, 1_000, 100_000, 0),
+    profile(40, 30, 1_000, 10),
 ];
+
+/// Number of profiles.
+pub(super) const PROFILES: usize = SCHEDULE_PROFILES.len();
+
+/// Returns the index of the profile of a seed. Two seeds in a row have the same, and one of them shuffles.
+pub(super) const fn profile_of(seed: u64) -> usize {
+    (seed / 2 % PROFILES as u64) as usize
+}
 
 /// Starts runs.
 pub(super) struct SeedRunner<'a> {
@@ -48,6 +77,8 @@ pub(super) struct SeedRunner<'a> {
     /// Folder with the files of runs, which is removed with the search.
     folder: PathBuf,
     made: AtomicU64,
+    /// Time of the world after which runs end, in s.
+    longest_s: AtomicU64,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -63,7 +94,19 @@ impl<'a> SeedRunner<'a> {
             // Without the handler, ^C ends the search without its report.
             let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
         }
-        Ok(SeedRunner { options, own, folder, made: AtomicU64::new(0), interrupted })
+        Ok(SeedRunner {
+            options,
+            own,
+            folder,
+            made: AtomicU64::new(0),
+            longest_s: AtomicU64::new(u64::MAX),
+            interrupted,
+        })
+    }
+
+    /// Ends all further runs after this time of the world, in s.
+    pub(super) fn limit(&self, longest_s: u64) {
+        self.longest_s.store(longest_s, Ordering::Relaxed);
     }
 
     pub(super) fn is_interrupted(&self) -> bool {
@@ -104,6 +147,10 @@ impl<'a> SeedRunner<'a> {
         let set = self.options.run.variables().map_err(CommandError::Failed)?;
         if seed % 2 == 1 && self.options.run.shuffle.is_none() {
             command.env(pumice_device::settings::SHUFFLE, seed.to_string());
+        }
+        let longest_s = self.longest_s.load(Ordering::Relaxed);
+        if longest_s < u64::MAX {
+            command.arg("--longest").arg(longest_s.to_string());
         }
         self.add_order(&mut command, seed, order, &listed)?;
         for folder in &self.options.private {
@@ -162,12 +209,14 @@ impl<'a> SeedRunner<'a> {
     ) -> Result<(), CommandError> {
         match order {
             ScheduleOrder::Drawn => {
-                let (switch, stall, longest, preempt) =
-                    SCHEDULE_PROFILES[(seed / 2 % SCHEDULE_PROFILES.len() as u64) as usize];
-                command.args(["--switch".to_owned(), switch.to_string()]);
-                command.args(["--stall".to_owned(), stall.to_string()]);
-                command.args(["--longest-stall".to_owned(), longest.to_string()]);
-                command.args(["--preempt".to_owned(), preempt.to_string()]);
+                let profile = &SCHEDULE_PROFILES[profile_of(seed)];
+                command.args(["--switch".to_owned(), profile.switch.to_string()]);
+                command.args(["--stall".to_owned(), profile.stall.to_string()]);
+                command.args(["--longest-stall".to_owned(), profile.longest_us.to_string()]);
+                command.args(["--preempt".to_owned(), profile.preempt.to_string()]);
+                if profile.priorities {
+                    command.arg("--priorities");
+                }
             }
             ScheduleOrder::Listed(departures) => {
                 let text = serde_json::to_vec(departures)
@@ -198,6 +247,10 @@ fn timed_out(seconds: u64) -> RunOutcome {
         said: String::new(),
         digest: 0,
         departures: BTreeMap::new(),
+        places: BTreeMap::new(),
+        met: BTreeSet::new(),
+        virtual_ns: 0,
+        events: 0,
     }
 }
 

@@ -1,6 +1,9 @@
 //! The end of a world.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 
 use crate::certificate::Certificate;
 use crate::options::Departure;
@@ -12,6 +15,15 @@ pub enum Exit {
     Code(i32),
     /// A signal ended the process.
     Signal(i32),
+}
+
+/// A place in a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// File with the program or the library.
+    pub file: PathBuf,
+    /// Offset of the instruction in the file, in bytes.
+    pub offset: u64,
 }
 
 /// The end of a world, and the facts about its run.
@@ -27,4 +39,9 @@ pub struct Ended {
     pub events: u64,
     /// Departures of the schedule from the plain order, each with a description.
     pub departures: BTreeMap<u64, (Departure, String)>,
+    /// Place in the program at which a thread departed, by the number of the departure, if departures were
+    /// listed.
+    pub places: BTreeMap<u64, Place>,
+    /// Pairs of points that followed each other in two threads, each as a digest of both.
+    pub met: BTreeSet<(u32, u32)>,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::ended::Place;
 use crate::options::Departure;
 
 /// The reason why a world cannot begin, or cannot continue.
@@ -39,6 +40,18 @@ pub enum WorldError {
         who: String,
         /// Departures of the schedule from the plain order, each with a description.
         departures: BTreeMap<u64, (Departure, String)>,
+        /// Places of the departures in the program.
+        places: BTreeMap<u64, Place>,
+    },
+    /// The run took longer than it may.
+    #[error("the run is ended after {seconds} s of the world's time")]
+    Long {
+        /// Time that it may take.
+        seconds: u64,
+        /// Departures of the schedule from the plain order, each with a description.
+        departures: BTreeMap<u64, (Departure, String)>,
+        /// Places of the departures in the program.
+        places: BTreeMap<u64, Place>,
     },
     /// The run met something that cannot repeat, and was to be strict.
     #[error("the run is ended, since it would not repeat: {0}")]

@@ -9,6 +9,8 @@
 //! **Invariant**: between two stops exactly one thread of the world runs, and it never waits in the kernel: a
 //! call that would wait is not made until what it waits for is there.
 
+use std::path::Path;
+
 #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
 mod certificate;
 mod ended;
@@ -19,10 +21,18 @@ mod recording;
 mod supervised;
 
 pub use certificate::{Certificate, Doubt};
-pub use ended::{Ended, Exit};
+pub use ended::{Ended, Exit, Place};
 pub use error::WorldError;
-pub use options::{Departure, Draws, WorldOptions};
+pub use options::{Departure, Draws, POINT, WorldOptions};
 pub use recording::{Header, Recording};
+
+/// Reports whether a folder is in one that is empty in each world, where the world makes it.
+pub fn is_in_empty_folder(folder: &Path) -> bool {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    return supervised::is_in_empty_folder(folder);
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    return folder.as_os_str().is_empty();
+}
 
 /// Runs a program, and all that it starts, in a world of its own.
 ///

@@ -26,11 +26,14 @@ pub struct WorldOptions {
     pub expected: Option<PathBuf>,
     /// File for standard output and standard error of the processes; `None` for those of this process.
     pub output: Option<PathBuf>,
-    /// Departures of the schedule from the plain order; `None` if the seed draws them. The n-th scheduling
-    /// point has the number 2 n, and a rest that begins there 2 n + 1. A rest adds a scheduling point.
+    /// Departures of the schedule from the plain order, by the numbers of decisions; `None` if the seed draws
+    /// them. The number of a decision has the thread that ran last, the number of that thread's point, and
+    /// the number of the choice at this point.
     pub departures: Option<BTreeMap<u64, Departure>>,
     /// Event at which the run stops: all its processes are stopped for a debugger.
     pub stop_at: Option<u64>,
+    /// Time of the world after which the run ends, in s; `None` for no limit.
+    pub longest_s: Option<u64>,
     /// The run ends at the first event that may not repeat.
     pub strict: bool,
     /// Frequencies of departures.
@@ -57,6 +60,7 @@ impl WorldOptions {
             output: None,
             departures: None,
             stop_at: None,
+            longest_s: None,
             strict: false,
             draws: Draws::default(),
             exact_time: false,
@@ -78,14 +82,26 @@ pub struct Draws {
     /// Frequency with which the thread rests between two instructions behind the point.
     #[serde(default)]
     pub preempt_ppm: u32,
+    /// Threads have priorities, and that of the running one falls where another thread would continue.
+    #[serde(default)]
+    pub priorities: bool,
 }
+
+/// Difference between the numbers of the decisions at two points of a thread in a row.
+pub const POINT: u64 = 1 << 12;
 
 /// Maximum number of instructions between a point and a rest behind it.
 pub(crate) const MAX_PREEMPTION_STEPS: u64 = 1 << 12;
 
 impl Default for Draws {
     fn default() -> Draws {
-        Draws { switch_ppm: 250_000, stall_ppm: 0, longest_stall_ns: 1_000_000, preempt_ppm: 0 }
+        Draws {
+            switch_ppm: 250_000,
+            stall_ppm: 0,
+            longest_stall_ns: 1_000_000,
+            preempt_ppm: 0,
+            priorities: false,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The recording of a run in a file: what is needed to run it again, and all events.
 //!
-//! The first line is JSON, of version 3; each further line is one event. Files are hostile: one that is too
+//! The first line is JSON, of version 4; each further line is one event. Files are hostile: one that is too
 //! long or has another form is rejected. The end may be missing, because a run may be killed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::options::{Departure, Draws, MAX_PREEMPTION_STEPS, WorldOptions};
 
 /// Version of the format.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Maximum length of a recording, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 /// Maximum length of its first line, in bytes.
@@ -61,6 +61,9 @@ pub struct Header {
     exact_time: bool,
     /// The program is one that starts the program of the run.
     is_starter: bool,
+    /// Time of the world after which the run ends, in s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    longest_s: Option<u64>,
     /// User of the run, by number.
     user: u32,
 }
@@ -91,6 +94,7 @@ impl Header {
             departures: options.departures.clone(),
             exact_time: options.exact_time,
             is_starter: options.is_starter,
+            longest_s: options.longest_s,
             user: own_user(),
         }
     }
@@ -112,6 +116,7 @@ impl Header {
         options.departures.clone_from(&self.departures);
         options.exact_time = self.exact_time;
         options.is_starter = self.is_starter;
+        options.longest_s = self.longest_s;
         options.environment.retain(|(name, _)| {
             !name.to_str().is_some_and(|name| KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
         });
@@ -137,7 +142,7 @@ impl Header {
         if let Some((name, _)) = self.settings.iter().find(|(name, _)| !is_recorded(name)) {
             return Err(format!("it sets {name:?}, which is no variable of pumice"));
         }
-        let Draws { switch_ppm, stall_ppm, longest_stall_ns, preempt_ppm } = self.draws;
+        let Draws { switch_ppm, stall_ppm, longest_stall_ns, preempt_ppm, priorities: _ } = self.draws;
         let is_long = |one: &Departure| match one {
             Departure::Switch(_) => false,
             Departure::Stall(ns) => *ns > MAX_STALL_NS,
@@ -376,7 +381,7 @@ mod tests {
         assert!(refused.contains("its first line: ") && refused.lines().count() == 1, "{refused}");
         let far = serde_json::json!({"7": {"stall": u64::MAX}});
         let cases: [(&str, serde_json::Value, &str); 10] = [
-            ("version", 1.into(), "of version 1; this pumice reads version 3"),
+            ("version", 1.into(), "of version 1; this pumice reads version 4"),
             ("version", u64::MAX.into(), "its first line: "),
             ("more\n", 1.into(), "its first line: unknown field `more `"),
             ("arguments", serde_json::json!([]), "it names no program"),

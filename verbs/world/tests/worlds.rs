@@ -358,3 +358,65 @@ fn listed_departures_are_the_only_ones() {
     options.output = Some(scratch.file("other"));
     assert_eq!(printed(&options).1, plain.1, "without departures all seeds have the plain order");
 }
+
+#[test]
+fn a_rest_between_two_instructions_finds_what_no_point_is_between() {
+    let scratch = ScratchFolder::new("race");
+    let Some(program) = scratch.program("race") else { return };
+    let with = |seed: u64, preempt_ppm: u32| {
+        let mut options = world(&scratch, seed, &[program.to_str().unwrap()]);
+        options.draws = Draws { preempt_ppm, ..options.draws };
+        options
+    };
+    for seed in 1..=10 {
+        let ended = printed(&with(seed, 0)).0;
+        assert_eq!(ended.exit, Exit::Code(0), "the accesses are never interleaved without");
+    }
+    let found = (1..=60).find(|seed| printed(&with(*seed, 200_000)).0.exit == Exit::Code(1));
+    let mut options = with(found.expect("a seed interleaves them"), 200_000);
+    options.record = Some(scratch.file("recorded.world"));
+    let (drawn, counter) = printed(&options);
+    assert!(drawn.certificate.doubts.is_empty(), "{}", drawn.certificate);
+    let is_preemption = |what: &Departure| matches!(what, Departure::Preempt { .. });
+    assert!(drawn.departures.values().any(|(what, _)| is_preemption(what)));
+    (options.record, options.expected) = (None, options.record);
+    assert_eq!(printed(&options), (drawn.clone(), counter.clone()), "the run is that of its recording");
+    options.expected = None;
+    options.departures = Some(drawn.departures.iter().map(|(number, (what, _))| (*number, *what)).collect());
+    let (listed, same) = printed(&options);
+    assert_eq!((listed.exit, listed.certificate, same), (drawn.exit, drawn.certificate, counter));
+    for (number, (what, _)) in &listed.departures {
+        let place = listed.places.get(number);
+        assert!(!is_preemption(what) || place.is_some_and(|place| place.file == program), "{place:?}");
+    }
+}
+
+#[test]
+fn threads_with_priorities_repeat_in_many_orders() {
+    let scratch = ScratchFolder::new("priorities");
+    let Some(program) = scratch.program("threads") else { return };
+    let mut orders = BTreeSet::new();
+    for seed in 1..=10 {
+        let mut options = world(&scratch, seed, &[program.to_str().unwrap()]);
+        options.draws = Draws { priorities: true, switch_ppm: 50_000, ..options.draws };
+        let (first, second) = (printed(&options), printed(&options));
+        assert_eq!(first, second, "seed {seed}");
+        assert!(first.0.certificate.doubts.is_empty(), "seed {seed}: {}", first.0.certificate);
+        let listed = first.0.departures.iter().map(|(number, (what, _))| (*number, *what)).collect();
+        options.departures = Some(listed);
+        assert_eq!(printed(&options).1, first.1, "seed {seed}: what the priorities decided is listed");
+        orders.insert(first.1);
+    }
+    assert!(orders.len() >= 3, "{} orders", orders.len());
+}
+
+#[test]
+fn a_run_ends_when_it_takes_longer_than_it_may() {
+    let scratch = ScratchFolder::new("long");
+    let mut options = world(&scratch, 1, &["sleep", "100"]);
+    options.longest_s = Some(99);
+    let ended = run(&options).unwrap_err();
+    assert!(matches!(ended, WorldError::Long { seconds: 99, .. }), "{ended}");
+    options.longest_s = Some(101);
+    assert_eq!(run(&options).unwrap().exit, Exit::Code(0));
+}

@@ -117,7 +117,7 @@ impl Supervisor {
             return;
         }
         let taken = ClockPageWords::of_bytes(&bytes);
-        self.reclaim_points(u32::try_from(taken.points_left).unwrap_or(u32::MAX));
+        self.reclaim_points(id, u32::try_from(taken.points_left).unwrap_or(u32::MAX));
         // A program may write to the page: the clock never goes back, or further ahead than one stop can be
         // from the next.
         let most_ns = self.clock.now_ns().saturating_add(MAX_ADVANCE_NS);

@@ -52,6 +52,7 @@ impl Supervisor {
                 ["1", "maps"] => return None,
                 [_, "stat"] | [_, "task", _, "stat"] => |_, text| stat(text),
                 ["cpuinfo"] => |_, _| processors(),
+                ["stat"] => |_, _| processor_times(),
                 [_, "status"] | [_, "task", _, "status"] => |_, text| status(text),
                 [_, "maps"] => |_, text| maps(text),
                 ["thread-self" | "self", "net", "udp" | "udp6" | "tcp" | "tcp6"]
@@ -82,6 +83,21 @@ impl Supervisor {
         }
         Some(random_uuid(bytes))
     }
+}
+
+/// Returns the contents of `/proc/stat`: processors that were idle until the world began.
+fn processor_times() -> String {
+    /// Ticks for which a machine has been up when a world begins, and when it was started, in s since 1970.
+    const UP: u64 = 1_000 * TICKS;
+    const STARTED_S: u64 = 1_790_077_400;
+    let mut text = format!("cpu  0 0 0 {} 0 0 0 0 0 0\n", UP * u64::from(PROCESSORS));
+    for number in 0..PROCESSORS {
+        text.push_str(&format!("cpu{number} 0 0 0 {UP} 0 0 0 0 0 0\n"));
+    }
+    text.push_str(&format!(
+        "intr 0\nctxt 0\nbtime {STARTED_S}\nprocesses 1\nprocs_running 1\nprocs_blocked 0\nsoftirq 0\n"
+    ));
+    text
 }
 
 /// Formats a universally unique identifier of version 4.

@@ -52,7 +52,11 @@ impl Supervisor {
         if self.checked_at_change != self.changes || !is_active || self.is_preparing || self.is_exact() {
             return 0;
         }
-        let mut count = MAX_POINTS.min(self.departures_ahead());
+        // A thread of higher priority may be ready.
+        if self.options.draws.priorities && active > 1 && self.options.departures.is_none() {
+            return 0;
+        }
+        let mut count = MAX_POINTS.min(self.departures_ahead(id));
         if self.point_budget.skips_idle_threads {
             count = count.min(MAX_IDLE_SKIPS.saturating_sub(self.idle_threads_skipped + 1));
         }
@@ -61,13 +65,9 @@ impl Supervisor {
     }
 
     /// Returns the number of points up to the next departure from the plain order, as far as it is known.
-    fn departures_ahead(&mut self) -> u32 {
+    fn departures_ahead(&mut self, id: ThreadId) -> u32 {
         if let Some(listed) = &self.options.departures {
-            // Each point has two numbers: one for whether the thread rests, and one for which thread
-            // continues.
-            let next = listed.range(self.points + 1..).next();
-            let ahead = next.map_or(u64::MAX, |(next, _)| (next - self.points - 1) / 2);
-            return u32::try_from(ahead).unwrap_or(u32::MAX);
+            return u32::try_from(self.decisions.points_before(id, listed)).unwrap_or(u32::MAX);
         }
         let draws = self.options.draws;
         let switches = match self.point_budget.has_choice {
@@ -80,13 +80,13 @@ impl Supervisor {
     }
 
     /// Takes back the `left` points that a thread did not use before it stopped.
-    pub(crate) fn reclaim_points(&mut self, left: u32) {
+    pub(crate) fn reclaim_points(&mut self, id: ThreadId, left: u32) {
         let PointBudget { count, has_choice, skips_idle_threads } = std::mem::take(&mut self.point_budget);
         let used = count.saturating_sub(left);
         if used == 0 {
             return;
         }
-        self.points += 2 * u64::from(used);
+        self.decisions.pass(id, used);
         if self.options.departures.is_none() {
             self.stalls.pass(used);
             self.preemptions.pass(used);

@@ -401,6 +401,8 @@ pub(crate) const ROWS: &[SyscallRow] = &[
     (Sysno::io_uring_setup, Refuses(libc::ENOSYS)),
     (Sysno::futex_waitv, Refuses(libc::ENOSYS)),
     (Sysno::userfaultfd, Refuses(libc::ENOSYS)),
+    // Each process of a world has the supervisor as its tracer.
+    (Sysno::ptrace, Refuses(libc::EPERM)),
     (Sysno::perf_event_open, Refuses(libc::EACCES)),
 ];
 

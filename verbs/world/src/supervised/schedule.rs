@@ -16,6 +16,9 @@ pub(crate) const IDLE_ROUND_NS: u64 = 1_000;
 /// Maximum number of times that this cost is doubled.
 pub(crate) const MAX_IDLE_SHIFT: u32 = 8;
 
+/// Maximum number of pairs of points that a run notes.
+const MAX_MEETINGS: usize = 1 << 12;
+
 /// Time for which threads that wait without end wait until the run ends, in ns of the world: longer than the
 /// library needs to find out that another process has ended.
 const LONG_REST_NS: u64 = 10_000_000_000;
@@ -40,6 +43,7 @@ impl Supervisor {
     pub(crate) fn choose(&mut self) -> Result<ThreadId, WorldError> {
         loop {
             self.refresh_groups()?;
+            self.end_if_long()?;
             self.wake();
             if self.is_exact() {
                 match self.choose_exactly()? {
@@ -107,7 +111,16 @@ impl Supervisor {
 
     /// Returns the error for a run that cannot continue.
     pub(crate) fn deadlock_error(&self, who: String) -> WorldError {
-        WorldError::Deadlock { who, departures: self.departures.clone() }
+        WorldError::Deadlock { who, departures: self.departures.clone(), places: self.places.clone() }
+    }
+
+    /// Ends a run that has taken longer than it may.
+    fn end_if_long(&self) -> Result<(), WorldError> {
+        let Some(seconds) = self.options.longest_s else { return Ok(()) };
+        if self.is_preparing || self.clock.now_ns() / 1_000_000_000 < seconds {
+            return Ok(());
+        }
+        Err(WorldError::Long { seconds, departures: self.departures.clone(), places: self.places.clone() })
     }
 
     /// Draws one of these: the one that ran last, unless the seed switches to another one.
@@ -115,13 +128,15 @@ impl Supervisor {
         if self.is_preparing {
             return runnable.first().copied().unwrap_or(ThreadId(0));
         }
-        self.points += 1;
+        let choice = self.decisions.at_choice(self.last);
         let plain = self.last.filter(|last| runnable.contains(last)).or(runnable.first().copied());
         let switch = match &self.options.departures {
-            Some(listed) => match listed.get(&self.points) {
+            Some(listed) => match choice.and_then(|choice| listed.get(&choice)) {
                 Some(Departure::Switch(index)) => Some(*index),
                 _ => None,
             },
+            None if choice.is_none() => None,
+            None if self.options.draws.priorities => self.highest_priority(runnable),
             None if runnable.len() < 2
                 || !self.switches.hits(&mut self.order, self.options.draws.switch_ppm) =>
             {
@@ -137,16 +152,37 @@ impl Supervisor {
         let switched = switch.and_then(|index| runnable.get(index as usize).copied().zip(Some(index)));
         let chosen = match (switched, plain) {
             (Some((chosen, index)), plain) if Some(chosen) != plain => {
+                let number = choice.unwrap_or_default();
                 let name = |id: ThreadId| self.threads.get(id).map_or("", |thread| thread.name.as_str());
                 let instead = plain.map_or("", name);
                 let words = format!("{} went on instead of {instead} (event {})", name(chosen), self.events);
-                self.departures.insert(self.points, (Departure::Switch(index), words));
+                self.departures.insert(number, (Departure::Switch(index), words));
+                self.locate(plain.unwrap_or(chosen), number);
                 chosen
             }
             _ => plain.unwrap_or(ThreadId(0)),
         };
+        self.note_meeting(chosen);
         self.last = Some(chosen);
         chosen
+    }
+
+    /// Returns the index of the thread with the highest priority. At points that the seed draws, the thread
+    /// that ran last falls below all others before.
+    fn highest_priority(&mut self, runnable: &[ThreadId]) -> Option<u32> {
+        let falls = runnable.len() > 1 && self.switches.hits(&mut self.order, self.options.draws.switch_ppm);
+        if let Some(last) = self.last.filter(|_| falls) {
+            self.priorities.lower(last);
+        }
+        self.priorities.highest(runnable).and_then(|index| u32::try_from(index).ok())
+    }
+
+    /// Notes that a thread continues after another one, with the last point of each.
+    fn note_meeting(&mut self, chosen: ThreadId) {
+        let point = |id: ThreadId| self.threads.get(id).map_or(0, |thread| thread.last_point);
+        if let Some(last) = self.last.filter(|last| *last != chosen && self.met.len() < MAX_MEETINGS) {
+            self.met.insert((point(last), point(chosen)));
+        }
     }
 
     /// Returns the next of these in turn after the one that ran last.

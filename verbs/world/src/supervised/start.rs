@@ -237,6 +237,11 @@ fn wait_for(child: Pid) {
     }
 }
 
+/// Reports whether a folder is in one that is empty in each world.
+pub(crate) fn is_in_empty_folder(folder: &Path) -> bool {
+    !add_empty_folders(folder).is_empty()
+}
+
 /// Returns a folder and its ancestors within a folder that is empty in every world, outer ones first; empty
 /// if it is in none of these.
 fn add_empty_folders(folder: &Path) -> Vec<&Path> {

@@ -1,6 +1,8 @@
 //! The supervisor: lets the threads of the world run, one at a time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
@@ -10,25 +12,26 @@ use nix::unistd::Pid;
 
 use super::alarms::Alarms;
 use super::clock::Clock;
+use super::decisions::Decisions;
 use super::delivery::Delivery;
 use super::devices::DeviceNumbers;
 use super::filter;
 use super::memory::MappingKey;
 use super::point_budget::PointBudget;
-use super::preemption::{self, await_stop_or_preemption};
+use super::priorities::Priorities;
 use super::processor::PinnedThread;
 use super::random::{DrawsAhead, SeededRandom};
 use super::readiness::Descriptors;
 use super::shared_ports::{FIRST_PORT, PortGroups};
-use super::spin::{SpinProof, prove_spin};
 use super::start::{NO_FILTER, NOT_FOUND, NOT_STARTED, start};
+use super::stepper::{self, MAX_RUN_STEPS, await_stop_or_preemption};
 use super::stop::{Stop, TICK_US, await_stop};
 use super::system::TickTimer;
-use super::threads::{Activity, Call, IDLE_THRESHOLD, ThreadId, Threads};
+use super::threads::{Activity, Call, ThreadId, Threads};
 use super::timers::Timers;
 use super::tracee::Tracee;
 use crate::certificate::{Doubt, Record};
-use crate::ended::{Ended, Exit};
+use crate::ended::{Ended, Exit, Place};
 use crate::error::WorldError;
 use crate::options::{Departure, WorldOptions};
 use crate::recording::{Recorder, Recording};
@@ -39,10 +42,6 @@ const FIRST_SPIN_NS: u64 = 500_000;
 const MAX_SPIN_NS: u64 = 500_000_000;
 /// Limit of this time in a replay: the recorded thread made its call, perhaps on a much faster machine.
 const MAX_REPLAYED_SPIN_NS: u64 = 8_000_000_000;
-/// Number of idle polls for which a long run without a call counts.
-const SPIN_IDLE_POLLS: u32 = 64;
-/// Time that a long run without a call costs, in ns of the world.
-const SPIN_NS: u64 = 1_000_000;
 /// Number of readings of the time stamp counter in a row, without a call, after which other threads go first.
 const MAX_TSC_READS: u32 = 64;
 /// Time that a reading of the time stamp counter takes, in ns of the world.
@@ -82,6 +81,13 @@ pub(crate) fn run(options: &WorldOptions) -> Result<Ended, WorldError> {
     ended
 }
 
+/// Returns a digest of a point: the thread, and what it did.
+fn digest_of_point(thread: &str, what: &str) -> u32 {
+    let bytes = thread.bytes().chain([0]).chain(what.bytes());
+    // FNV-1a.
+    bytes.fold(0x811c_9dc5_u32, |digest, byte| (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 /// The state of a world.
 pub(crate) struct Supervisor {
     pub(crate) options: WorldOptions,
@@ -101,6 +107,8 @@ pub(crate) struct Supervisor {
     pub(crate) preemptions: DrawsAhead,
     /// Random numbers that decide after how many instructions a thread rests.
     pub(crate) instructions: SeededRandom,
+    /// Priorities of threads, if the seed decides by them.
+    pub(crate) priorities: Priorities,
     /// Points that the running thread may pass without a stop.
     pub(crate) point_budget: PointBudget,
     /// Thread that ran last.
@@ -139,11 +147,16 @@ pub(crate) struct Supervisor {
     expected: Option<Recording>,
     /// The last events, which explain a departure from a recording.
     latest: VecDeque<String>,
-    /// Number of decisions of the schedule so far: whether a thread rests, and which one continues.
-    /// Departures are identified by it.
-    pub(crate) points: u64,
+    /// Numbers of the decisions of the schedule so far: whether a thread rests, and which one continues.
+    pub(crate) decisions: Decisions,
+    /// Single steps that the run may still make on the way to preemptions that the seed draws.
+    pub(crate) steps_left: Rc<Cell<u64>>,
     /// Departures of the schedule from the plain order, each with a description.
     pub(crate) departures: BTreeMap<u64, (Departure, String)>,
+    /// Places of these departures, if they are listed.
+    pub(crate) places: BTreeMap<u64, Place>,
+    /// Pairs of points that followed each other in two threads.
+    pub(crate) met: BTreeSet<(u32, u32)>,
     /// Random numbers of the costs of calls.
     costs: SeededRandom,
     pub(crate) events: u64,
@@ -193,8 +206,12 @@ impl Supervisor {
             recorder,
             expected,
             latest: VecDeque::new(),
-            points: 0,
+            decisions: Decisions::default(),
+            steps_left: Rc::new(Cell::new(MAX_RUN_STEPS)),
             departures: BTreeMap::new(),
+            places: BTreeMap::new(),
+            met: BTreeSet::new(),
+            priorities: Priorities::new(options.seed),
             costs: SeededRandom::new(options.seed, 2),
             events: 0,
             exit: None,
@@ -222,6 +239,8 @@ impl Supervisor {
             virtual_ns: self.clock.now_ns(),
             events: self.events,
             departures: std::mem::take(&mut self.departures),
+            places: std::mem::take(&mut self.places),
+            met: std::mem::take(&mut self.met),
         })
     }
 
@@ -321,40 +340,24 @@ impl Supervisor {
         let tsc_ns = if self.is_exact() { 0 } else { TSC_NS };
         let mut counted = 0;
         let mut is_stopped = true;
-        let mut stepper = self.begin_preemption(id)?;
+        let mut stepping = self.begin_preemption(id)?;
         loop {
             if is_stopped {
                 self.publish_clock(id);
-                match preemption::resume(tracee, stepper.as_mut(), signal.take()) {
+                match stepper::resume(tracee, stepping.as_mut(), signal.take()) {
                     // The thread was killed meanwhile, and its end follows.
                     Ok(()) | Err(Errno::ESRCH) => {}
                     Err(errno) => return Err(errno.into()),
                 }
             }
-            let mut stop = await_stop_or_preemption(tracee, &mut stepper, spin_ns)?;
+            let mut stop = await_stop_or_preemption(tracee, &mut stepping, spin_ns)?;
             is_stopped = !matches!(stop, Stop::Spinning | Stop::Stuck);
-            if !is_stopped && (spin_ns < longest_ns && matches!(stop, Stop::Spinning) || stepper.is_some()) {
-                // The thread is stopped at an arbitrary instruction.
-                tracee.interrupt()?;
+            if !is_stopped && (spin_ns < longest_ns && matches!(stop, Stop::Spinning) || stepping.is_some()) {
                 is_stopped = true;
-                stop = match await_stop_or_preemption(tracee, &mut stepper, u64::MAX)? {
-                    Stop::NoEvent => match prove_spin(tracee)? {
-                        SpinProof::Loops => {
-                            preemption::cancel(tracee, &mut stepper);
-                            self.reclaim_clock(id);
-                            return self.loops(id);
-                        }
-                        SpinProof::Unproven => {
-                            self.end_long_way(id, &mut stepper, spin_ns >= longest_ns)?;
-                            Stop::NoEvent
-                        }
-                        SpinProof::Stopped(stop) => {
-                            preemption::cancel(tracee, &mut stepper);
-                            stop
-                        }
-                    },
-                    other => other,
-                };
+                match self.examine_long_run(id, &mut stepping, spin_ns >= longest_ns)? {
+                    Some(found) => stop = found,
+                    None => return self.loops(id),
+                }
                 spin_ns *= 4;
             }
             if is_stopped {
@@ -392,62 +395,13 @@ impl Supervisor {
 
     /// Notes the call of a thread, which is served at its turn. A hint is served at once: a point is followed
     /// by one turn, with a stop as without one.
-    fn called(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+    pub(crate) fn called(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         if call.is_hint() {
             return self.take_hint(id, call);
         }
         if let Some(thread) = self.threads.get_mut(id) {
             thread.activity = Activity::Call(call);
         }
-        Ok(())
-    }
-
-    /// Lets other threads go first, because a thread has long done nothing but read the time stamp counter.
-    fn reads_tsc(&mut self, id: ThreadId) -> Result<(), WorldError> {
-        if let Some(thread) = self.threads.get_mut(id) {
-            thread.activity = Activity::Program;
-            thread.idle_polls = thread.idle_polls.saturating_add(IDLE_THRESHOLD);
-        }
-        self.park_if_idle(id);
-        self.note(id, "rdtsc", 0)
-    }
-
-    /// Lets other threads go first, because a thread loops until memory changes.
-    fn loops(&mut self, id: ThreadId) -> Result<(), WorldError> {
-        if let Some(thread) = self.threads.get_mut(id) {
-            thread.activity = Activity::Program;
-            thread.idle_polls = match self.options.exact_time {
-                true => thread.idle_polls.max(IDLE_THRESHOLD),
-                false => thread.idle_polls.max(SPIN_IDLE_POLLS),
-            };
-        }
-        self.park_if_idle(id);
-        self.note(id, "loops", 0)
-    }
-
-    /// Stops a thread that runs for long without a call. The instruction at which it stops differs in the
-    /// next run.
-    fn interrupt(&mut self, id: ThreadId) -> Result<(), WorldError> {
-        self.doubt(id, "ran for long without a call")?;
-        let tracee = self.tracee(id)?;
-        tracee.interrupt()?;
-        loop {
-            match await_stop(tracee)? {
-                Stop::NoEvent => break,
-                Stop::Exited(exit) => return self.thread_exited(id, exit),
-                Stop::Call(call) => {
-                    self.reclaim_clock(id);
-                    return self.called(id, *call);
-                }
-                _ => tracee.resume(None)?,
-            }
-        }
-        self.reclaim_clock(id);
-        if let Some(thread) = self.threads.get_mut(id) {
-            thread.activity = Activity::Program;
-            thread.idle_polls = SPIN_IDLE_POLLS;
-        }
-        self.clock.pass(SPIN_NS);
         Ok(())
     }
 
@@ -462,11 +416,14 @@ impl Supervisor {
         self.instructions = SeededRandom::new(seed, 3);
         (self.switches, self.stalls) = (DrawsAhead::default(), DrawsAhead::default());
         self.preemptions = DrawsAhead::default();
+        self.priorities = Priorities::new(seed);
         self.point_budget = PointBudget::default();
         self.next_port = FIRST_PORT;
         self.files.clear();
         self.sleeps.clear();
-        (self.idle_threads_skipped, self.points, self.sent, self.turn) = (0, 0, 0, 0);
+        (self.idle_threads_skipped, self.sent, self.turn) = (0, 0, 0);
+        self.decisions = Decisions::default();
+        self.steps_left.set(MAX_RUN_STEPS);
         self.threads.restart_call(id, seed);
     }
 
@@ -555,13 +512,18 @@ impl Supervisor {
             return;
         }
         let draws = self.options.draws;
-        self.points += 1;
+        let point = self.decisions.at_point(id);
+        if let Some(thread) = self.threads.get_mut(id) {
+            thread.last_point = digest_of_point(&thread.name, what);
+        }
         let rest_ns = match &self.options.departures {
-            Some(listed) => match listed.get(&self.points) {
+            Some(listed) => match listed.get(&point) {
                 Some(Departure::Stall(ns)) => *ns,
-                _ => return self.draw_preemption(id),
+                _ => return self.draw_preemption(id, point),
             },
-            None if !self.stalls.hits(&mut self.order, draws.stall_ppm) => return self.draw_preemption(id),
+            None if !self.stalls.hits(&mut self.order, draws.stall_ppm) => {
+                return self.draw_preemption(id, point);
+            }
             None => self.order.below(draws.longest_stall_ns),
         };
         let until_ns = self.clock.now_ns().saturating_add(rest_ns);
@@ -569,7 +531,8 @@ impl Supervisor {
             thread.rests_until_ns = until_ns;
             let us = rest_ns / 1_000;
             let words = format!("{} rested {us} us after {what} (event {})", thread.name, self.events);
-            self.departures.insert(self.points, (Departure::Stall(rest_ns), words));
+            self.departures.insert(point, (Departure::Stall(rest_ns), words));
+            self.locate(id, point);
         }
     }
 

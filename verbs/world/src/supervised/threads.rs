@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use nix::unistd::Pid;
 
 use super::look::Look;
-use super::preemption::Preemption;
 use super::random::SeededRandom;
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, Woken};
@@ -35,6 +34,17 @@ pub(crate) struct Process {
     pub(crate) page: Option<u64>,
     /// The process has ended, and its parent has not waited for it yet.
     pub(crate) has_ended: bool,
+}
+
+/// A preemption that the seed, or a list of departures, has decided at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Preemption {
+    /// Number of the point.
+    pub(crate) point: u64,
+    /// Number of instructions of the program that the thread runs before.
+    pub(crate) steps: u64,
+    /// Time for which the thread rests, in ns.
+    pub(crate) rest_ns: u64,
 }
 
 /// A call before which a thread is stopped.
@@ -125,6 +135,8 @@ pub(crate) struct Thread {
     pub(crate) endless: Option<EndlessWait>,
     /// Time until which it rests, in ns.
     pub(crate) rests_until_ns: u64,
+    /// Digest of its last point.
+    pub(crate) last_point: u32,
     /// Rest between two instructions before its next point.
     pub(crate) preemption: Option<Preemption>,
     /// Progress of the call that it makes in parts.
@@ -185,6 +197,7 @@ impl Threads {
             calls_in_row: 0,
             endless: None,
             rests_until_ns: 0,
+            last_point: 0,
             preemption: None,
             partial_call: None,
             clear_child_tid: 0,
