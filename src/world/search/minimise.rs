@@ -18,9 +18,10 @@ const MAX_RUNS: u32 = 300;
 const MAX_TIME: Duration = Duration::from_secs(120);
 /// Rests with which fewer departures may be enough, in ns.
 const LONGER_RESTS_NS: [u64; 3] = [1_000_000, 10_000_000, 100_000_000];
-/// Numbers of points by which a departure is moved when it is tried alone, and its rest then, in ns.
-const SHIFTS: [i64; 10] = [1, -1, 2, -2, 3, -3, 4, -4, 5, -5];
-const SHIFTED_REST_NS: u64 = 10_000_000;
+/// Numbers of points by which a departure is moved when it is tried alone.
+const SHIFTS: [i64; 6] = [1, -1, 2, -2, 3, -3];
+/// Rest of departures that are tried without most others, in ns.
+const SOLE_REST_NS: u64 = 10_000_000;
 /// Number of departures that need not be fewer.
 const FEW: usize = 3;
 
@@ -66,21 +67,17 @@ pub(super) fn reduce(
     Ok(())
 }
 
-/// Returns fewer departures, if the failure needs fewer with longer rests: several short ones often stand for
-/// one.
+/// Returns fewer departures, if the failure needs fewer with longer rests: several short ones, or switches,
+/// often stand for one rest.
 fn with_longer_rests<E>(
     mut needed: Departures,
     fails: &mut impl FnMut(&Departures) -> Result<bool, E>,
 ) -> Result<Departures, E> {
     for rest_ns in LONGER_RESTS_NS {
         // One alone, those between two instructions first.
-        let mut one_by_one: Vec<(u64, Departure)> =
-            needed.iter().map(|(number, what)| (*number, *what)).collect();
-        one_by_one.sort_by_key(|(_, what)| !matches!(what, Departure::Preempt { .. }));
-        for (number, what) in one_by_one.into_iter().filter(|_| needed.len() > 1) {
-            let alone: Departures = [(number, longer(what, rest_ns))].into();
-            if fails(&alone)? {
-                return Ok(alone);
+        for one in rests(&needed, rest_ns, 0).into_iter().filter(|_| needed.len() > 1) {
+            if fails(&[one].into())? {
+                return Ok([one].into());
             }
         }
         let all: Departures = needed.iter().map(|(number, what)| (*number, longer(*what, rest_ns))).collect();
@@ -88,19 +85,42 @@ fn with_longer_rests<E>(
             needed = smallest(all, fails)?;
         }
     }
-    if needed.len() > FEW {
-        // Without the others, a thread may have made some calls more or less before.
-        for (number, what) in needed.iter().filter(|(_, what)| !matches!(what, Departure::Switch(_))) {
-            for shift in SHIFTS {
-                let moved = number.checked_add_signed(shift * POINT as i64).unwrap_or(*number);
-                let alone: Departures = [(moved, longer(*what, SHIFTED_REST_NS))].into();
-                if fails(&alone)? {
-                    return Ok(alone);
-                }
+    if needed.len() <= FEW {
+        return Ok(needed);
+    }
+    // Without the others, a thread may have made some calls more or less before.
+    for shift in SHIFTS {
+        for one in rests(&needed, SOLE_REST_NS, shift) {
+            if fails(&[one].into())? {
+                return Ok([one].into());
+            }
+        }
+    }
+    let each = rests(&needed, SOLE_REST_NS, 0);
+    for (index, one) in each.iter().enumerate() {
+        for other in each.iter().skip(index + 1) {
+            let two: Departures = [*one, *other].into();
+            if fails(&two)? {
+                return Ok(two);
             }
         }
     }
     Ok(needed)
+}
+
+/// Returns the departures, each with a rest of at least this time in place of a switch, and this number of
+/// points later; those between two instructions first.
+fn rests(departures: &Departures, rest_ns: u64, later: i64) -> Vec<(u64, Departure)> {
+    let rest = |(number, what): (&u64, &Departure)| {
+        let number = number.checked_add_signed(later * POINT as i64).unwrap_or(*number);
+        match what {
+            Departure::Switch(_) => (number - number % POINT, Departure::Stall(rest_ns)),
+            rest => (number, longer(*rest, rest_ns)),
+        }
+    };
+    let mut rests: Vec<(u64, Departure)> = departures.iter().map(rest).collect();
+    rests.sort_by_key(|(_, what)| !matches!(what, Departure::Preempt { .. }));
+    rests
 }
 
 /// Returns the departure with a rest of at least this time.
@@ -169,16 +189,35 @@ mod tests {
 
     #[test]
     fn several_short_rests_become_one() {
-        let needed: Departures =
-            [(1, Departure::Stall(900)), (2, Departure::Switch(0)), (3, Departure::Stall(700))].into();
+        let at = |point: u64| point * POINT;
+        let needed: Departures = [
+            (at(1), Departure::Stall(900)),
+            (at(2) + 1, Departure::Switch(0)),
+            (at(3), Departure::Stall(700)),
+        ]
+        .into();
+        let rested = |departures: &Departures| -> u64 {
+            let ns = departures.values().map(|what| if let Departure::Stall(ns) = what { *ns } else { 0 });
+            ns.sum()
+        };
+        let mut fails = |departures: &Departures| Ok::<bool, ()>(rested(departures) > 1_500);
+        let one = with_longer_rests(needed.clone(), &mut fails).unwrap();
+        assert_eq!(one, [(at(1), Departure::Stall(1_000_000))].into());
+        // A switch becomes a rest at its point.
+        let mut fails = |departures: &Departures| Ok::<bool, ()>(departures.contains_key(&at(2)));
+        let one = with_longer_rests(needed, &mut fails).unwrap();
+        assert_eq!(one, [(at(2), Departure::Stall(1_000_000))].into());
+    }
+
+    #[test]
+    fn a_rest_is_found_some_points_later() {
+        let mut needed: Departures = (1..=4).map(|point| (point * POINT, Departure::Stall(5))).collect();
+        needed.insert(9 * POINT, Departure::Preempt { steps: 3, rest_ns: 5 });
         let mut fails = |departures: &Departures| -> Result<bool, ()> {
-            let rested = departures.values().filter_map(|what| match what {
-                Departure::Stall(ns) => Some(*ns),
-                _ => None,
-            });
-            Ok(rested.sum::<u64>() > 1_500)
+            Ok(departures.len() == 5 || departures.contains_key(&(11 * POINT)))
         };
         let one = with_longer_rests(needed, &mut fails).unwrap();
-        assert_eq!(one, [(1, Departure::Stall(1_000_000))].into());
+        let rest = Departure::Preempt { steps: 3, rest_ns: SOLE_REST_NS };
+        assert_eq!(one, [(11 * POINT, rest)].into());
     }
 }
