@@ -46,8 +46,8 @@ impl RequireOptions {
             return Ok(());
         }
         Err(CommandError::Usage(format!(
-            "--require is of \"pumice run\", \"pumice check\" and \"pumice world\": give {what} --trace FILE, and \
-             then \"pumice trace require FILE\""
+            "--require is of \"pumice run\", \"pumice check\" and \"pumice world\": give {what} --trace \
+             FILE, and then \"pumice trace require FILE\""
         )))
     }
 

@@ -2,9 +2,9 @@
 //!
 //! A [`TraceReader`] reads a file of records ([`format`](mod@format)). A [`Timeline`] combines one or several
 //! traces: processes, their queue pairs, and the events of each work request, on one clock.
-//! [`MessageStories`] says where the time of slow messages went, [`Causes`] what caused it, [`RunBounds`] what
-//! bounds a run, [`RunDifferences`] how two runs differ, [`RunComparison`] what became slower, and requirements
-//! ([`require`]) are checked against a timeline.
+//! [`MessageStories`] says where the time of slow messages went, [`Causes`] what caused it, [`RunBounds`]
+//! what bounds a run, [`RunDifferences`] how two runs differ, [`RunComparison`] what became slower, and
+//! requirements ([`require`]) are checked against a timeline.
 //!
 //! The crate `pumice-analysis` records the traces of a running device.
 

@@ -118,19 +118,23 @@ impl QpBuilder {
             _ => self.note_paths(at_ns, record),
         }
         self.setback(at_ns, record);
-        if let Record::StateChanged { connection, peer, peer_qpn, .. } = *record {
-            if std::mem::replace(&mut self.connection, connection) != connection {
-                // A reset drops the requests that were posted.
-                (self.qp.unseen, self.unseen_receives) = (0, 0);
-            }
-            self.qp.peer = peer.map(|peer| (peer, peer_qpn)).or(self.qp.peer);
-        }
+        self.state_changed(record);
         if let Some((kind, text)) = about_queue_pair(record)
             && budget.take()
         {
             self.qp.moments.push(TimelineEvent { at_ns, kind, text });
         }
         None
+    }
+
+    /// Follows the connection and the peer, if the record is of a change of state.
+    fn state_changed(&mut self, record: &Record<'_>) {
+        let Record::StateChanged { connection, peer, peer_qpn, .. } = *record else { return };
+        if std::mem::replace(&mut self.connection, connection) != connection {
+            // A reset drops the requests that were posted.
+            (self.qp.unseen, self.unseen_receives) = (0, 0);
+        }
+        self.qp.peer = peer.map(|peer| (peer, peer_qpn)).or(self.qp.peer);
     }
 
     /// Adds a record about paths to those of an MRC queue pair.
