@@ -414,8 +414,8 @@ impl MrcQueuePair {
         requester.and_then(MrcRequester::deadline_ns)
     }
 
-    /// Returns the time since which the peer has been silent, if the acknowledgement timer has expired and its
-    /// last retry, or the request itself, is about to be spent on it; and the time at which it expired.
+    /// Returns the time since which the peer has been silent, if the acknowledgement timer has expired and
+    /// its last retry, or the request itself, is about to be spent on it; and the time at which it expired.
     pub fn peer_silent_since_ns(&self, now_ns: u64) -> Option<(u64, u64)> {
         let requester = self.requester.as_ref().filter(|_| self.state == QpState::Rts)?;
         Some((requester.peer_silent_since_ns(now_ns)?, requester.timer_ns()?))

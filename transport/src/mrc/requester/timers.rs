@@ -26,8 +26,8 @@ impl MrcRequester {
     }
 
     /// Returns the time at which the acknowledgement timer expires. It runs from the oldest transmission, and
-    /// begins again when the peer tells of packets that have arrived: a round trip through the queues of a busy
-    /// host may be longer than the timer, and what is lost while others arrive is found by holes.
+    /// begins again when the peer tells of packets that have arrived: a round trip through the queues of a
+    /// busy host may be longer than the timer, and what is lost while others arrive is found by holes.
     pub(crate) fn timer_ns(&self) -> Option<u64> {
         Some(self.silent_since_ns()?.saturating_add(self.retry.next_ns()))
     }

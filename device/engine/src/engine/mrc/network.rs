@@ -146,8 +146,8 @@ const fn side_of(opcode: MrcOpcode) -> PacketSide {
     }
 }
 
-/// Returns the identity of a packet for fault plans. Each transmission of data is a packet of its own, because
-/// lost ones are sent again one by one; `controls` counts the other packets.
+/// Returns the identity of a packet for fault plans. Each transmission of data is a packet of its own,
+/// because lost ones are sent again one by one; `controls` counts the other packets.
 fn identity_of(sent: &MrcSent, controls: u64) -> PacketIdentity {
     let is_data = sent.opcode.is_write();
     let number = if is_data { sent.order } else { controls };
