@@ -25,6 +25,8 @@ pub(super) enum ScheduleOrder {
     Drawn,
     /// The run departs from the plain order here, and nowhere else.
     Listed(BTreeMap<u64, Departure>),
+    /// The run is in the plain order, and does not shuffle what the specification leaves open.
+    Unshuffled,
 }
 
 /// The order of a seed.
@@ -124,6 +126,11 @@ impl<'a> SeedRunner<'a> {
         Ok(keep)
     }
 
+    /// Reports whether the runs of a seed shuffle what the specification leaves open, as every second seed's do.
+    pub(super) fn shuffles(&self, seed: u64) -> bool {
+        seed % 2 == 1 && self.options.run.shuffle.is_none()
+    }
+
     /// Runs the program with a seed, and records that if requested. Returns `None` if the search was
     /// interrupted.
     ///
@@ -145,7 +152,7 @@ impl<'a> SeedRunner<'a> {
         command.arg("--outcome").arg(&outcome).arg("--output").arg(&output);
         // Every second seed also shuffles what the specification leaves open.
         let set = self.options.run.variables().map_err(CommandError::Failed)?;
-        if seed % 2 == 1 && self.options.run.shuffle.is_none() {
+        if self.shuffles(seed) && !matches!(order, ScheduleOrder::Unshuffled) {
             command.env(pumice_device::settings::SHUFFLE, seed.to_string());
         }
         let longest_s = self.longest_s.load(Ordering::Relaxed);
@@ -218,13 +225,21 @@ impl<'a> SeedRunner<'a> {
                     command.arg("--priorities");
                 }
             }
-            ScheduleOrder::Listed(departures) => {
-                let text = serde_json::to_vec(departures)
-                    .map_err(|error| CommandError::Failed(error.to_string()))?;
-                write_private(listed, &text).map_err(|error| self.cannot_write(listed, &error))?;
-                command.arg("--departures").arg(listed);
-            }
+            ScheduleOrder::Listed(departures) => self.list(command, departures, listed)?,
+            ScheduleOrder::Unshuffled => self.list(command, &BTreeMap::new(), listed)?,
         }
+        Ok(())
+    }
+
+    fn list(
+        &self,
+        command: &mut Command,
+        departures: &BTreeMap<u64, Departure>,
+        listed: &Path,
+    ) -> Result<(), CommandError> {
+        let text = serde_json::to_vec(departures).map_err(|error| CommandError::Failed(error.to_string()))?;
+        write_private(listed, &text).map_err(|error| self.cannot_write(listed, &error))?;
+        command.arg("--departures").arg(listed);
         Ok(())
     }
 
