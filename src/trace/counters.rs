@@ -67,9 +67,12 @@ pub(super) fn of_queue_pair(qp: &TracedQueuePair) -> [CounterSeries; 6] {
     ]
 }
 
+/// A counter: its name, its unit, and its values with their times in ns.
+type PlaneCounter = (String, CounterUnit, Vec<(u64, i64)>);
+
 /// Returns the number of GOOD paths of each plane of an MRC queue pair, and of skipped ones where there are
 /// any, with the plane's name.
-pub(super) fn of_planes(qp: &TracedQueuePair) -> Vec<(String, CounterUnit, Vec<(u64, i64)>)> {
+pub(super) fn of_planes(qp: &TracedQueuePair) -> Vec<PlaneCounter> {
     let values = |all: &[(u64, u32)]| all.iter().map(|(at_ns, count)| (*at_ns, i64::from(*count))).collect();
     let mut counters = Vec::new();
     for (plane, found) in qp.multipath.iter().flat_map(|paths| &paths.planes) {
