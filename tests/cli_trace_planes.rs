@@ -147,7 +147,7 @@ fn requests_of_mrc_are_judged_as_those_of_rc() {
     }
     assert!(causes.contains("until a lost packet was missed"), "{causes}");
     let listed = text(&pumice().args(["trace", "list", &trace]).output().expect("it runs"));
-    for words in ["RTR to RTS by the program", "and the peer refuses it", "is SKIP"] {
+    for words in ["StateChanged { qp: 0, from: 2, to: 3, by: 0,", "proof: 3 }", "state: 1 }"] {
         assert!(listed.contains(words), "{words}: {listed}");
     }
     std::fs::remove_dir_all(&folder).expect("a folder of ours");
