@@ -12,22 +12,14 @@ use kit::{Scratch, text};
 
 const MODEL: [&str; 4] = ["--model", "connectx-7", "--addr", "127.0.0.1"];
 
-/// Options with which the program finds pumice's headers.
-fn with_header() -> String {
-    format!("-I{}/verbs/capi/include", env!("CARGO_MANIFEST_DIR"))
-}
-
 /// Compiles the program; `None`: this machine lacks a compiler or headers.
 fn rounds(scratch: &Scratch) -> Option<String> {
     if !Path::new("/usr/include/infiniband/verbs.h").exists() {
         eprintln!("**** SKIPPED: apt-get install libibverbs-dev");
         return None;
     }
-    // The name of the program has no folder, whatever the options are.
-    let program = scratch.program("rounds", &["-DWITH_HEADER", &with_header(), "-libverbs"])?;
-    let found = std::fs::read_dir(&scratch.0).expect("the folder").flatten().next().expect("a program");
-    std::fs::rename(found.path(), scratch.0.join("rounds")).expect("the same folder");
-    let _ = program;
+    let program = scratch.program("rounds", &["-libverbs"])?;
+    std::fs::rename(scratch.0.join(program), scratch.0.join("rounds")).expect("the same folder");
     Some("./rounds".to_owned())
 }
 

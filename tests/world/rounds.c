@@ -6,11 +6,7 @@
 
 #include <stdbool.h>
 
-#ifdef WITH_HEADER
-#include <pumice/world.h>
-#else
-#define PUMICE_COMPUTE(ns) (void)(ns)
-#endif
+#include "../../verbs/capi/include/pumice/world.h"
 
 enum { ROUNDS = 20, REQUESTS = 4, BYTES = 8 };
 
