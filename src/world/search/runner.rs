@@ -126,7 +126,7 @@ impl<'a> SeedRunner<'a> {
         Ok(keep)
     }
 
-    /// Reports whether the runs of a seed shuffle what the specification leaves open, as every second seed's do.
+    /// Reports whether the runs of a seed shuffle what the specification leaves open: every second one does.
     pub(super) fn shuffles(&self, seed: u64) -> bool {
         seed % 2 == 1 && self.options.run.shuffle.is_none()
     }

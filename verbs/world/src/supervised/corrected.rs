@@ -16,9 +16,10 @@ const TRACED: &str = "t";
 /// State that a program reads instead.
 const SLEEPS: &str = "S";
 /// Fields of a process's `stat`, counted from behind its name, that are 0 in every world: times, page faults,
-/// memory, and where arguments and variables lie, which depends on the length of all of them.
-const ZEROED: [usize; 22] =
-    [7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 25, 26, 32, 33, 36, 39, 40, 41, 45, 46, 47, 48];
+/// priority and niceness, which are the user's, memory, and where arguments and variables lie, which depends
+/// on the length of all of them.
+const ZEROED: [usize; 24] =
+    [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 21, 25, 26, 32, 33, 36, 39, 40, 41, 45, 46, 47, 48];
 /// Fields of a socket that depend on the kernel's timers, with their values when none runs: the running timer
 /// and its end, time-outs, and measurements of the other side.
 const TIMER_FIELDS: [(usize, &str); 7] =
