@@ -135,7 +135,9 @@ fn requests_of_mrc_are_judged_as_those_of_rc() {
     ];
     let mut require = pumice();
     require.args(["trace", "require", &trace]);
-    requirements.iter().for_each(|one| drop(require.args(["--require", one])));
+    for one in requirements {
+        require.args(["--require", one]);
+    }
     let output = require.output().expect("it runs");
     assert!(output.status.success(), "{}", text(&output));
     let causes = text(&pumice().args(["trace", "why", &trace]).output().expect("it runs"));
