@@ -208,7 +208,7 @@ mod tests {
     }
 
     /// Commands without `--json`, and why.
-    const WITHOUT_JSON: [(&str, &str); 13] = [
+    const WITHOUT_JSON: [(&str, &str); 15] = [
         ("pumice check", "becomes the program; --check-report FILE --check-format json"),
         ("pumice completions", "a script"),
         ("pumice man", "pages"),
@@ -219,9 +219,11 @@ mod tests {
         ("pumice top", "a screen; pumice stat --watch --json"),
         ("pumice trace to-perfetto", "a file"),
         ("pumice trace view", "a file"),
+        ("pumice world compare", "--format json"),
         ("pumice world merge", "--report FILE --format json"),
         ("pumice world replay", "what the program prints, and sentences"),
         ("pumice world search", "--report FILE --format json"),
+        ("pumice world vary", "--data FILE"),
     ];
 
     #[test]

@@ -96,10 +96,10 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
     })
 }
 
-/// Whether a finding is the note that the fault plan of a run slowed a call.
+/// Whether a finding is the note that the fault plan of a run slowed a call, or applied to a queue pair that
+/// has failed.
 fn is_of_plan(finding: &Value, words: &[&str]) -> bool {
-    let slows = words.iter().any(|word| word.starts_with("slow call="));
-    slows && finding["kind"] == "failure-injected" && finding["level"] == "note"
+    words.contains(&"--fault") && finding["kind"] == "failure-injected" && finding["level"] == "note"
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
@@ -520,7 +520,7 @@ fn reports_are_junit_and_markdown_by_their_names_or_by_the_option() {
     assert_eq!(without(&report("report", &["--check-format", "markdown"])), without(&markdown));
     let output = pumice(&["check", "--check-report", "x", "--check-format", "yaml"], &program);
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("the formats are text, json, sarif, junit and markdown"), "{text}");
+    assert!(text.contains("the formats are text, json, sarif, junit, markdown and github"), "{text}");
 }
 
 /// Asks for more completions than there is room for, by the Rust API.

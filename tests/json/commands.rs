@@ -27,6 +27,7 @@ const COMMANDS_WITH_SERVER: &[(&str, &[&str])] = &[
     ("trace-why", &["trace", "why", "1.trace", "--json"]),
     ("trace-list", &["trace", "list", "1.trace", "--json"]),
     ("trace-diff", &["trace", "diff", "1.trace", "2.trace", "--json"]),
+    ("world-compare", &["world", "compare", "1.trace", "2.trace", "--format", "json"]),
     ("trace-require", &["trace", "require", "--require", "rdma.bytes > 0", "1.trace", "--json"]),
     ("capture", &["capture", "1.pcapng", "--json"]),
     ("sweep", &["sweep", "--call", "ibv_reg_mr", "--json", "--", "./hello"]),
@@ -109,6 +110,14 @@ impl CommandRuns {
                 ["world", "search", "--seeds", "1..2", "--jobs", "1", "--report", "w.json", "--", "true"];
             self.output(&words);
             values.push(serde_json::from_slice(&self.read("w.json")).expect("it is JSON"));
+        }
+        if schema == "world-vary" {
+            let words = [
+                "world", "vary", "--model", "wire", "--delay", "1us..2us", "--points", "2", "--data",
+                "v.json",
+            ];
+            self.output(&[&words[..], &["--", "true"]].concat());
+            values.push(serde_json::from_slice(&self.read("v.json")).expect("it is JSON"));
         }
         values
     }
