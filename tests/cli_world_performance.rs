@@ -49,16 +49,16 @@ fn requirements_on_the_time_of_a_model_are_judged() {
         let report = ["--require-report", "report.xml"];
         scratch.world(&[&MODEL[..], &required, &report, &["--", "./rounds"]].concat())
     };
-    let met = run(&["p99(latency of SEND) <= 2us", "no rnr"]);
+    let met = run(&["p99(latency of SEND) <= 3us", "no rnr"]);
     let said = text(&met.stderr);
     assert!(met.status.success() && said.contains("pumice: certified"), "{said}");
-    assert!(said.contains("met: p99(latency of SEND) <= 2us: p99(latency of send) is 1."), "{said}");
-    // The model is exact: so is the limit. The digest is the same, wherever the traces are.
-    assert_eq!(said, text(&run(&["p99(latency of SEND) <= 2us", "no rnr"]).stderr));
-    let missed = run(&["p99(latency of SEND) <= 1us"]);
+    assert!(said.contains("met: p99(latency of SEND) <= 3us: p99(latency of send) is 2.91 us"), "{said}");
+    // The model is exact: so is the figure. The digest is the same, wherever the traces are.
+    assert_eq!(said, text(&run(&["p99(latency of SEND) <= 3us", "no rnr"]).stderr));
+    let missed = run(&["p99(latency of SEND) <= 2us"]);
     let said = text(&missed.stderr);
     assert_eq!(missed.status.code(), Some(1), "{said}");
-    assert!(said.contains("NOT MET: p99(latency of SEND) <= 1us"), "{said}");
+    assert!(said.contains("NOT MET: p99(latency of SEND) <= 2us"), "{said}");
     assert!(scratch.read("report.xml").contains("<failure"), "{}", scratch.read("report.xml"));
     let wrong = run(&["p99(latency of SENT) <= 1us"]);
     assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));
@@ -74,12 +74,17 @@ fn what_made_a_run_slower_is_said() {
     traced(&scratch, "old", &[]);
     traced(&scratch, "same", &[]);
     assert_eq!(compared(&scratch, &["old", "same", "--tolerance", "0"]).0, 0);
+    // Neither makes this run slower: the first message of a list leaves sooner alone, and the model reads so short
+    // a message from memory in no time.
+    for word in ["each", "copied"] {
+        traced(&scratch, word, &[word]);
+        assert_eq!(compared(&scratch, &["old", word]).0, 0, "{word}");
+    }
     for (word, reason) in [
-        ("each", "80 doorbells for 80 send requests, 20 before"),
-        ("copied", "80 were posted inline before, 0 now"),
         ("late", "waited after an RNR NAK, 0 before"),
         ("registers", "memory is registered 19 times between"),
         ("waits", "60 round trips more one after the other"),
+        ("waits", "80 doorbells for 80 send requests, 20 before"),
     ] {
         traced(&scratch, word, &[word]);
         let (code, said) = compared(&scratch, &["old", word]);
@@ -159,14 +164,14 @@ fn a_program_is_run_at_each_point_of_a_grid() {
     };
     let program = ["--", "sh", "-c", "./rounds waits && echo took 7 rounds"];
     let files = ["--data", "x.json", "--chart", "x.svg"];
-    let grid = ["--delay", "1us..3us", "--points", "3", "--loss", "0,1%"];
+    let grid = ["--delay", "1us,2us,2500ns", "--loss", "0,1%"];
     let (code, table, said) = vary(&[&grid[..], &files, &program].concat());
     assert_eq!(code, Some(0), "{table}{said}");
     let document: serde_json::Value = serde_json::from_str(&scratch.read("x.json")).expect("it is JSON");
     let times: Vec<u64> =
         (0..6).map(|at| document["points"][at]["world_ns"].as_u64().expect("a time")).collect();
     // 80 messages wait for their acknowledgements: each passes two links out, and two back.
-    assert_eq!([times[2] - times[0], times[4] - times[2]], [320_000; 2], "{table}");
+    assert_eq!([times[2] - times[0], times[4] - times[2]], [320_000, 160_000], "{table}");
     assert!(times[1] > times[0], "a lost packet takes time: {table}");
     assert_eq!(scratch.read("x.svg").matches("<polyline").count(), 2);
     let (_, again, _) = vary(&[&grid[..], &program].concat());

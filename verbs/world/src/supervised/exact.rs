@@ -85,6 +85,14 @@ impl Supervisor {
         }
     }
 
+    /// Says that the run does not repeat if computing takes as long as it is measured to take.
+    pub(crate) fn doubt_measured_computing(&mut self, id: ThreadId) -> Result<(), WorldError> {
+        if !self.options.measures_computing {
+            return Ok(());
+        }
+        self.doubt(id, "needs the processor time that its computing is measured to take")
+    }
+
     /// Counts a call of the kernel. Many in a row take time after all.
     pub(crate) fn count_call(&mut self, id: ThreadId) {
         let until_ns = self.clock.now_ns().saturating_add(u64::from(MAX_FREE_CALLS) * CALL_NS);

@@ -45,7 +45,8 @@ impl Supervisor {
                 }
             }
         }
-        if self.is_preparing {
+        let begins = self.is_preparing;
+        if begins {
             self.begin_run(id);
         }
         refuse_other_processor(leader, &path)?;
@@ -61,6 +62,9 @@ impl Supervisor {
         }
         if let Some(process) = self.threads.processes.get_mut(&process) {
             process.program = name;
+        }
+        if begins {
+            self.doubt_measured_computing(id)?;
         }
         self.end_vfork(process)?;
         // If the vector cannot be read, the program cannot begin either.

@@ -288,8 +288,8 @@ impl Supervisor {
         let is_preparing = std::mem::take(&mut self.is_preparing);
         self.became_program(id)?;
         self.is_preparing = is_preparing;
-        if self.options.measures_computing {
-            self.doubt(id, "needs the processor time that its computing is measured to take")?;
+        if !is_preparing {
+            self.doubt_measured_computing(id)?;
         }
         if outer == tracee.0 {
             self.doubt(
