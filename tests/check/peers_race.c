@@ -77,8 +77,8 @@ static int writer(int is_second, int from, int to, int told, int tell)
 		write_to(ends.here, &peer, 0);
 		poll_one(ends.send_cq);
 		poll_one(ends.send_cq);
-#endif
 		put(tell, &word, 1);
+#endif
 		get(told, &word, 1);
 #ifndef FIXED
 		write_to(ends.here, &peer, 0);
@@ -92,6 +92,17 @@ static int writer(int is_second, int from, int to, int told, int tell)
 	close_device(&ends);
 	return 0;
 }
+
+#ifndef FIXED
+/* Waits until all packets before the lost one are there: the expected PSN is that of the lost one, which is the eighth. */
+static void await_begin(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attributes = {0};
+	while (attributes.rq_psn != 7)
+		MUST(!ibv_query_qp(qp, &attributes, IBV_QP_RQ_PSN, &init));
+}
+#endif
 
 int main(void)
 {
@@ -118,6 +129,12 @@ int main(void)
 			get(up[k][0], &word, 1);
 		for (int k = 0; k < 2 && !round; k++)
 			put(down[k][1], &word, 1);
+#ifndef FIXED
+		if (!round) {
+			await_begin(qps[0]);
+			put(across[1][1], &word, 1);
+		}
+#endif
 	}
 	for (int k = 0; k < 2; k++) {
 		int status;
