@@ -18,8 +18,11 @@ const SLEEPS: &str = "S";
 /// Fields of a process's `stat`, counted from behind its name, that are 0 in every world: times, page faults,
 /// priority and niceness, which are the user's, memory, and where arguments and variables lie, which depends
 /// on the length of all of them.
-const ZEROED: [usize; 24] =
-    [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 21, 25, 26, 32, 33, 36, 39, 40, 41, 45, 46, 47, 48];
+const ZEROED: [usize; 23] =
+    [7, 8, 9, 10, 11, 12, 13, 14, 16, 20, 21, 25, 26, 32, 33, 36, 39, 40, 41, 45, 46, 47, 48];
+/// The priority of a process that was not started under nice, and its field.
+const PLAIN_PRIORITY: &str = "20";
+const PRIORITY: usize = 15;
 /// Fields of a socket that depend on the kernel's timers, with their values when none runs: the running timer
 /// and its end, time-outs, and measurements of the other side.
 const TIMER_FIELDS: [(usize, &str); 7] =
@@ -135,6 +138,7 @@ fn stat(text: &str) -> String {
     let fields = rest.split_whitespace().enumerate().map(|(index, field)| match index {
         START => (number * TICKS).to_string(),
         0 if field == TRACED => SLEEPS.to_owned(),
+        PRIORITY if number != 1 => PLAIN_PRIORITY.to_owned(),
         index if ZEROED.contains(&index) || number == 1 && index >= TERMINAL => "0".to_owned(),
         _ => field.to_owned(),
     });
