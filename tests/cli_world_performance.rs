@@ -92,8 +92,9 @@ fn what_made_a_run_slower_is_said() {
         assert!(said.contains("SLOWER: run: ") && said.contains(reason), "{word}: {said}");
         eprintln!("{word}: {said}");
     }
-    let (code, said) = compared(&scratch, &["waits", "old"]);
-    assert_eq!(code, 0, "{said}");
+    // The run is faster, though each message of a list takes longer than one alone.
+    let (_, said) = compared(&scratch, &["waits", "old"]);
+    assert!(said.starts_with("ok: run: "), "{said}");
 }
 
 #[test]
