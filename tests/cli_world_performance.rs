@@ -74,8 +74,8 @@ fn what_made_a_run_slower_is_said() {
     traced(&scratch, "old", &[]);
     traced(&scratch, "same", &[]);
     assert_eq!(compared(&scratch, &["old", "same", "--tolerance", "0"]).0, 0);
-    // Neither makes this run slower: the first message of a list leaves sooner alone, and the model reads so short
-    // a message from memory in no time.
+    // Neither makes this run slower: the first message of a list leaves sooner alone, and the model reads so
+    // short a message from memory in no time.
     for word in ["each", "copied"] {
         traced(&scratch, word, &[word]);
         assert_eq!(compared(&scratch, &["old", word]).0, 0, "{word}");
