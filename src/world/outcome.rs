@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pumice_device::outside::output_file::write_private;
-use pumice_world::{Departure, Ended, Exit, Place, WorldError};
+use pumice_world::{CodeLocation, Departure, Ended, Exit, WorldError};
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{BAD, CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome, SIGNAL};
@@ -28,7 +28,7 @@ pub(super) struct RunOutcome {
     /// Departures from the plain order, each with a description.
     pub(super) departures: BTreeMap<u64, (Departure, String)>,
     /// Places of departures in the program, in a run with listed departures.
-    pub(super) places: BTreeMap<u64, Place>,
+    pub(super) locations: BTreeMap<u64, CodeLocation>,
     /// Pairs of points that followed each other in two threads.
     pub(super) met: BTreeSet<(u32, u32)>,
     /// Number of events.
@@ -51,7 +51,7 @@ impl RunOutcome {
             digest: ended.certificate.digest,
             virtual_ns: ended.virtual_ns,
             departures: ended.departures.clone(),
-            places: ended.places.clone(),
+            locations: ended.locations.clone(),
             met: ended.met.clone(),
             events: ended.events,
         }
@@ -59,12 +59,12 @@ impl RunOutcome {
 
     /// Returns the outcome of a run that cannot continue; `None` if it did not begin, or has no outcome.
     pub(super) fn of_error(error: &WorldError) -> Option<RunOutcome> {
-        let (end, departures, places) = match error {
-            WorldError::Deadlock { departures, places, .. } => {
-                ("all threads wait for ever".to_owned(), departures, places)
+        let (end, departures, locations) = match error {
+            WorldError::Deadlock { departures, locations, .. } => {
+                ("all threads wait for ever".to_owned(), departures, locations)
             }
-            WorldError::Long { seconds, departures, places } => {
-                (format!("no end within {seconds} s of the world's time"), departures, places)
+            WorldError::Long { seconds, departures, locations } => {
+                (format!("no end within {seconds} s of the world's time"), departures, locations)
             }
             _ => return None,
         };
@@ -76,7 +76,7 @@ impl RunOutcome {
             digest: 0,
             virtual_ns: 0,
             departures: departures.clone(),
-            places: places.clone(),
+            locations: locations.clone(),
             met: BTreeSet::new(),
             events: 0,
         })

@@ -88,7 +88,7 @@ mod tests {
                 digest: seed,
                 virtual_ns: 0,
                 departures: BTreeMap::new(),
-                places: BTreeMap::new(),
+                locations: BTreeMap::new(),
                 met: BTreeSet::new(),
                 events: 0,
             };

@@ -1,19 +1,19 @@
-//! Source lines of places in programs, from their debug information.
+//! Source lines of locations in programs, from their debug information.
 
 use std::path::Path;
 
 use addr2line::Context;
 use addr2line::gimli::{Dwarf, EndianSlice, LittleEndian};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
-use pumice_world::Place;
+use pumice_world::CodeLocation;
 
 /// Maximum length of a program that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Returns the source line of a place, or else the file and the address in it.
-pub(super) fn line_of(place: &Place) -> String {
-    let name = place.file.file_name().unwrap_or(place.file.as_os_str()).to_string_lossy();
-    found_line(&place.file, place.offset).unwrap_or_else(|| format!("{name}+{:#x}", place.offset))
+/// Returns the source line of a location, or else the file and the address in it.
+pub(super) fn line_of(location: &CodeLocation) -> String {
+    let name = location.file.file_name().unwrap_or(location.file.as_os_str()).to_string_lossy();
+    found_line(&location.file, location.offset).unwrap_or_else(|| format!("{name}+{:#x}", location.offset))
 }
 
 fn found_line(path: &Path, offset: u64) -> Option<String> {
@@ -44,9 +44,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_without_debug_information_is_an_address() {
-        let place = |file: &str| Place { file: file.into(), offset: 0x1234 };
-        assert_eq!(line_of(&place("/no/such/prog")), "prog+0x1234");
-        assert_eq!(line_of(&place("/proc/self/status")), "status+0x1234");
+    fn a_location_without_debug_information_is_an_address() {
+        let location = |file: &str| CodeLocation { file: file.into(), offset: 0x1234 };
+        assert_eq!(line_of(&location("/no/such/prog")), "prog+0x1234");
+        assert_eq!(line_of(&location("/proc/self/status")), "status+0x1234");
     }
 }

@@ -56,8 +56,8 @@ pub(super) fn reduce(
     };
     let file = runner.keep()?.join(format!("seed-{}.world", group.seed));
     if let Some(last) = runner.run(group.seed, &order, Some(&file))? {
-        let places = &last.places;
-        let needs = last.departures.into_iter().map(|(number, (_, words))| match places.get(&number) {
+        let locations = &last.locations;
+        let needs = last.departures.into_iter().map(|(number, (_, words))| match locations.get(&number) {
             Some(place) => format!("{words} at {}", line_of(place)),
             None => words,
         });

@@ -263,7 +263,7 @@ fn timed_out(seconds: u64) -> RunOutcome {
         digest: 0,
         virtual_ns: 0,
         departures: BTreeMap::new(),
-        places: BTreeMap::new(),
+        locations: BTreeMap::new(),
         met: BTreeSet::new(),
         events: 0,
     }

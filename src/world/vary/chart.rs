@@ -13,15 +13,15 @@ const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 /// Number of numbers at an axis.
 const TICKS: u32 = 5;
 
-/// A line: what it is about, and its places.
+/// A line: what it is about, and its vertices.
 type Line = (String, Vec<(f64, f64)>);
 
 /// Returns the picture. Points without a figure are left out.
 pub(super) fn svg(axes: &[Axis], title: &str, points: &[Point], results: &[PointResult]) -> String {
     let lines = lines(axes, points, results);
-    let all = || lines.iter().flat_map(|(_, places)| places);
-    let (least_x, most_x) = ends(all().map(|place| place.0));
-    let (_, most_y) = ends(all().map(|place| place.1));
+    let all = || lines.iter().flat_map(|(_, vertices)| vertices);
+    let (least_x, most_x) = ends(all().map(|vertex| vertex.0));
+    let (_, most_y) = ends(all().map(|vertex| vertex.1));
     let (left, right, top, bottom) = ROOM;
     let (wide, high) = (SIZE.0 - left - right, SIZE.1 - top - bottom);
     let x_of = |x: f64| left + wide * if most_x > least_x { (x - least_x) / (most_x - least_x) } else { 0.5 };
@@ -53,17 +53,17 @@ pub(super) fn svg(axes: &[Axis], title: &str, points: &[Point], results: &[Point
         let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", axis.name);
     }
     let _ = writeln!(out, "<text x=\"{left:.1}\" y=\"18\">{}</text>", escaped(title));
-    for (number, (name, places)) in lines.iter().enumerate() {
+    for (number, (name, vertices)) in lines.iter().enumerate() {
         let colour = COLOURS.get(number % COLOURS.len()).copied().unwrap_or("#000000");
         let path: Vec<String> =
-            places.iter().map(|(x, y)| format!("{:.1},{:.1}", x_of(*x), y_of(*y))).collect();
+            vertices.iter().map(|(x, y)| format!("{:.1},{:.1}", x_of(*x), y_of(*y))).collect();
         let _ = writeln!(
             out,
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
             path.join(" ")
         );
-        for place in &path {
-            let (x, y) = place.split_once(',').unwrap_or_default();
+        for vertex in &path {
+            let (x, y) = vertex.split_once(',').unwrap_or_default();
             let _ = writeln!(out, "<circle cx=\"{x}\" cy=\"{y}\" r=\"3\" fill=\"{colour}\"/>");
         }
         let (x, y) = (SIZE.0 - right + 12.0, top + 16.0 * (number as f64 + 1.0));
@@ -82,12 +82,12 @@ fn lines(axes: &[Axis], points: &[Point], results: &[PointResult]) -> Vec<Line> 
         let name =
             others.map(|(axis, value)| format!("{} {value}", axis.name)).collect::<Vec<_>>().join(", ");
         match lines.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, places)) => places.push((*x, y)),
+            Some((_, vertices)) => vertices.push((*x, y)),
             None => lines.push((name, vec![(*x, y)])),
         }
     }
-    for (_, places) in &mut lines {
-        places.sort_by(|one, other| one.0.total_cmp(&other.0));
+    for (_, vertices) in &mut lines {
+        vertices.sort_by(|one, other| one.0.total_cmp(&other.0));
     }
     lines
 }

@@ -19,7 +19,7 @@ pub enum Exit {
 
 /// A place in a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct CodeLocation {
     /// File with the program or the library.
     pub file: PathBuf,
     /// Offset of the instruction in the file, in bytes.
@@ -39,9 +39,9 @@ pub struct Ended {
     pub events: u64,
     /// Departures of the schedule from the plain order, each with a description.
     pub departures: BTreeMap<u64, (Departure, String)>,
-    /// Place in the program at which a thread departed, by the number of the departure, if departures were
+    /// Location in the program at which a thread departed, by the number of the departure, if departures were
     /// listed.
-    pub places: BTreeMap<u64, Place>,
+    pub locations: BTreeMap<u64, CodeLocation>,
     /// Pairs of points that followed each other in two threads, each as a digest of both.
     pub met: BTreeSet<(u32, u32)>,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ended::Place;
+use crate::ended::CodeLocation;
 use crate::options::Departure;
 
 /// The reason why a world cannot begin, or cannot continue.
@@ -41,7 +41,7 @@ pub enum WorldError {
         /// Departures of the schedule from the plain order, each with a description.
         departures: BTreeMap<u64, (Departure, String)>,
         /// Places of the departures in the program.
-        places: BTreeMap<u64, Place>,
+        locations: BTreeMap<u64, CodeLocation>,
     },
     /// The run took longer than it may.
     #[error("the run is ended after {seconds} s of the world's time")]
@@ -51,7 +51,7 @@ pub enum WorldError {
         /// Departures of the schedule from the plain order, each with a description.
         departures: BTreeMap<u64, (Departure, String)>,
         /// Places of the departures in the program.
-        places: BTreeMap<u64, Place>,
+        locations: BTreeMap<u64, CodeLocation>,
     },
     /// The run met something that cannot repeat, and was to be strict.
     #[error("the run is ended, since it would not repeat: {0}")]

@@ -21,7 +21,7 @@ mod recording;
 mod supervised;
 
 pub use certificate::{Certificate, Doubt};
-pub use ended::{Ended, Exit, Place};
+pub use ended::{CodeLocation, Ended, Exit};
 pub use error::WorldError;
 pub use options::{Departure, Draws, POINT, WorldOptions};
 pub use recording::{Header, Recording};

@@ -386,8 +386,11 @@ fn a_rest_between_two_instructions_finds_what_no_point_is_between() {
     let (listed, same) = printed(&options);
     assert_eq!((listed.exit, listed.certificate, same), (drawn.exit, drawn.certificate, counter));
     for (number, (what, _)) in &listed.departures {
-        let place = listed.places.get(number);
-        assert!(!is_preemption(what) || place.is_some_and(|place| place.file == program), "{place:?}");
+        let location = listed.locations.get(number);
+        assert!(
+            !is_preemption(what) || location.is_some_and(|location| location.file == program),
+            "{location:?}"
+        );
     }
 }
 

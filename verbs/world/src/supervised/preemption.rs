@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use super::stepper::{Stepper, cancel, place_of};
+use super::stepper::{Stepper, cancel, location_of};
 use super::supervisor::Supervisor;
 use super::threads::{Activity, Preemption, ThreadId};
 use crate::error::WorldError;
@@ -68,8 +68,8 @@ impl Supervisor {
     /// takes time, and in other runs departures are many.
     pub(crate) fn locate(&mut self, id: ThreadId, number: u64) {
         let Some(thread) = self.threads.get(id).filter(|_| self.options.departures.is_some()) else { return };
-        if let Some(place) = place_of(thread.tracee) {
-            self.places.insert(number, place);
+        if let Some(place) = location_of(thread.tracee) {
+            self.locations.insert(number, place);
         }
     }
 

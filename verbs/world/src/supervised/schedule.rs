@@ -111,7 +111,7 @@ impl Supervisor {
 
     /// Returns the error for a run that cannot continue.
     pub(crate) fn deadlock_error(&self, who: String) -> WorldError {
-        WorldError::Deadlock { who, departures: self.departures.clone(), places: self.places.clone() }
+        WorldError::Deadlock { who, departures: self.departures.clone(), locations: self.locations.clone() }
     }
 
     /// Ends a run that has taken longer than it may.
@@ -120,7 +120,11 @@ impl Supervisor {
         if self.is_preparing || self.clock.now_ns() / 1_000_000_000 < seconds {
             return Ok(());
         }
-        Err(WorldError::Long { seconds, departures: self.departures.clone(), places: self.places.clone() })
+        Err(WorldError::Long {
+            seconds,
+            departures: self.departures.clone(),
+            locations: self.locations.clone(),
+        })
     }
 
     /// Draws one of these: the one that ran last, unless the seed switches to another one.

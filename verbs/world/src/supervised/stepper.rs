@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use super::stop::{Stop, await_stop_within};
 use super::threads::Preemption;
 use super::tracee::{Registers, Tracee};
-use crate::ended::Place;
+use crate::ended::CodeLocation;
 use crate::options::MAX_PREEMPTION_STEPS;
 
 /// Beginnings of the names of files whose instructions do not count.
@@ -100,7 +100,7 @@ fn follows_call(tracee: Tracee, address: u64) -> bool {
 }
 
 /// Returns the instruction of the program at which a thread is, or the call from which it has not returned.
-pub(crate) fn place_of(tracee: Tracee) -> Option<Place> {
+pub(crate) fn location_of(tracee: Tracee) -> Option<CodeLocation> {
     let code = ProgramCode::of(tracee);
     let Registers { rip, rsp, .. } = tracee.registers().ok()?;
     let address = match code.contains(rip) {
@@ -113,7 +113,7 @@ pub(crate) fn place_of(tracee: Tracee) -> Option<Place> {
         let mut fields = line.split_whitespace().skip(2);
         let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
         let file = fields.nth(2)?.into();
-        Some(Place { file, offset: address - start + offset })
+        Some(CodeLocation { file, offset: address - start + offset })
     })
 }
 

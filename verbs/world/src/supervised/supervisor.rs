@@ -31,7 +31,7 @@ use super::threads::{Activity, Call, ThreadId, Threads};
 use super::timers::Timers;
 use super::tracee::Tracee;
 use crate::certificate::{Doubt, Record};
-use crate::ended::{Ended, Exit, Place};
+use crate::ended::{CodeLocation, Ended, Exit};
 use crate::error::WorldError;
 use crate::options::{Departure, WorldOptions};
 use crate::recording::{Recorder, Recording};
@@ -154,7 +154,7 @@ pub(crate) struct Supervisor {
     /// Departures of the schedule from the plain order, each with a description.
     pub(crate) departures: BTreeMap<u64, (Departure, String)>,
     /// Places of these departures, if they are listed.
-    pub(crate) places: BTreeMap<u64, Place>,
+    pub(crate) locations: BTreeMap<u64, CodeLocation>,
     /// Pairs of points that followed each other in two threads.
     pub(crate) met: BTreeSet<(u32, u32)>,
     /// Random numbers of the costs of calls.
@@ -209,7 +209,7 @@ impl Supervisor {
             decisions: Decisions::default(),
             steps_left: Rc::new(Cell::new(MAX_RUN_STEPS)),
             departures: BTreeMap::new(),
-            places: BTreeMap::new(),
+            locations: BTreeMap::new(),
             met: BTreeSet::new(),
             priorities: Priorities::new(options.seed),
             costs: SeededRandom::new(options.seed, 2),
@@ -239,7 +239,7 @@ impl Supervisor {
             virtual_ns: self.clock.now_ns(),
             events: self.events,
             departures: std::mem::take(&mut self.departures),
-            places: std::mem::take(&mut self.places),
+            locations: std::mem::take(&mut self.locations),
             met: std::mem::take(&mut self.met),
         })
     }
