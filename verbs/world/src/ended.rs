@@ -17,7 +17,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// A place in a program.
+/// A location in the code of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeLocation {
     /// File with the program or the library.
