@@ -199,3 +199,21 @@ fn a_wait_for_an_event_that_nobody_sends_ends_the_run_with_its_reason() {
         assert!(said.contains(&waits.replace('N', descriptor)), "{said}");
     }
 }
+
+#[test]
+fn addresses_do_not_depend_on_the_environment() {
+    let scratch = Scratch::new("addresses");
+    let Some(program) = scratch.program("addresses", &[]) else { return };
+    let run = |length: usize| {
+        let mut command = scratch.command(&["--seed", "3", "--", &program]);
+        let ran = command.env("MORE_OF_IT", "x".repeat(length)).output().expect("the program can be run");
+        assert!(ran.status.success(), "{ran:?}");
+        assert!(text(&ran.stderr).contains("pumice: certified: this run repeats"), "{ran:?}");
+        format!("{}{}", text(&ran.stdout), text(&ran.stderr))
+    };
+    let first = run(0);
+    assert!(first.starts_with("0x7ff"), "{first}");
+    for length in [1, 100, 5000] {
+        assert_eq!(first, run(length), "with {length} bytes more in the environment");
+    }
+}

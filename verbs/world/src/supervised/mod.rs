@@ -18,6 +18,7 @@ mod files;
 mod filter;
 mod futex;
 mod inheritance;
+mod initial_stack;
 mod ipc;
 mod long_runs;
 mod look;

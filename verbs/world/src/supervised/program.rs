@@ -7,20 +7,15 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
+use super::initial_stack::correct_initial_stack;
 use super::stop::{Stop, await_end, await_stop};
 use super::supervisor::Supervisor;
 use super::threads::ThreadId;
 use super::tracee::Tracee;
 use crate::error::WorldError;
 
-/// Kinds of entries of the auxiliary vector.
-const AT_NULL: u64 = 0;
+/// The kind of an entry of the auxiliary vector that programs pass over.
 const AT_IGNORE: u64 = 1;
-const AT_RANDOM: u64 = 25;
-const AT_SYSINFO_EHDR: u64 = 33;
-/// Maximum number of words above the stack pointer that are searched: arguments, environment and auxiliary
-/// vector.
-const MAX_WORDS: u64 = 1 << 20;
 
 impl Supervisor {
     /// Prepares a thread that is stopped in the call by which its process executed another program.
@@ -67,8 +62,8 @@ impl Supervisor {
             self.doubt_measured_computing(id)?;
         }
         self.end_vfork(process)?;
-        // If the vector cannot be read, the program cannot begin either.
-        let vdso = correct_auxiliary_vector(Tracee(leader), &random).ok().flatten();
+        // If the stack cannot be read, the program cannot begin either.
+        let vdso = correct_initial_stack(Tracee(leader), &random).ok().flatten();
         finish_exec(Tracee(leader))?;
         self.replace_in_program(leader);
         let page = vdso.and_then(|(value, _)| self.install_clock_page(Tracee(leader), value));
@@ -108,29 +103,4 @@ fn finish_exec(tracee: Tracee) -> nix::Result<()> {
             _ => {}
         }
     }
-}
-
-/// Sets the random bytes. Returns the address of the kernel's own functions, and where the vector has it.
-fn correct_auxiliary_vector(tracee: Tracee, random: &[u8; 16]) -> nix::Result<Option<(u64, u64)>> {
-    let stack = tracee.registers()?.rsp;
-    let at = |word: u64| stack.wrapping_add(word.wrapping_mul(8));
-    let arguments = tracee.read_u64(stack)?;
-    // Behind the arguments and their zero are the environment and its zero.
-    let mut word = arguments.saturating_add(2);
-    while word < MAX_WORDS && tracee.read_u64(at(word))? != 0 {
-        word += 1;
-    }
-    word += 1;
-    let mut vdso = None;
-    while word < MAX_WORDS {
-        let (kind, value) = (tracee.read_u64(at(word))?, tracee.read_u64(at(word + 1))?);
-        match kind {
-            AT_NULL => break,
-            AT_SYSINFO_EHDR => vdso = Some((value, at(word))),
-            AT_RANDOM => tracee.write(value, random)?,
-            _ => {}
-        }
-        word += 2;
-    }
-    Ok(vdso)
 }
