@@ -149,8 +149,9 @@ fn a_hole_that_is_old_and_far_behind_is_lost() {
 
 #[test]
 fn timeouts_are_linear_then_exponential_and_then_the_end() {
+    const TIMEOUT_NS: u64 = 1 << 20;
     let mut end = End::with(|_, _, requester| {
-        (requester.timeout, requester.linear_cnt, requester.exp_cnt) = (4, 2, 3);
+        (requester.timeout, requester.linear_cnt, requester.exp_cnt) = (10, 2, 3);
     });
     end.post(1, SendOpcode::RdmaWrite, 8);
     end.post(2, SendOpcode::RdmaWrite, 8);
@@ -163,9 +164,9 @@ fn timeouts_are_linear_then_exponential_and_then_the_end() {
             left_ns.push(end.now_ns);
         }
     }
-    let waits: Vec<u64> = left_ns.windows(2).map(|two| (two[1] - two[0]) / 16_384).collect();
+    let waits: Vec<u64> = left_ns.windows(2).map(|two| (two[1] - two[0]) / TIMEOUT_NS).collect();
     assert_eq!(waits, [1, 1, 2, 4, 8]);
-    assert_eq!(end.now_ns - left_ns[5], 8 * 16_384);
+    assert_eq!(end.now_ns - left_ns[5], 8 * TIMEOUT_NS);
     assert_eq!(end.statuses(), [(1, WcStatus::RetryExcErr), (2, WcStatus::WrFlushErr)]);
     assert_eq!(end.qp.paths().unwrap().state(path), Some(PathState::AssumedBad));
 }

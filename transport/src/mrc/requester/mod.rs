@@ -54,8 +54,11 @@ pub(crate) struct MrcRequester {
     has_rtt: bool,
     /// Time of the last packet from the peer or to it.
     active_ns: u64,
-    /// Time at which the peer last told of packets that have arrived: the acknowledgement timer begins again.
+    /// Time at which the acknowledgement timer last began again: the peer told of packets that have arrived, or
+    /// the timer expired.
     heard_ns: u64,
+    /// The timer has expired, and a lost packet may leave whatever the congestion window is.
+    is_overdue: bool,
     /// Time since which the timer waits for a peer whose process has no processor.
     starved_since_ns: Option<u64>,
     /// Time at which the oldest hole counts as lost.
@@ -102,6 +105,7 @@ impl MrcRequester {
             has_rtt: false,
             active_ns: 0,
             heard_ns: 0,
+            is_overdue: false,
             starved_since_ns: None,
             hole_ns: None,
             reported_ns: 0,

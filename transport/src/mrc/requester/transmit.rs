@@ -55,7 +55,7 @@ impl MrcRequester {
 
     fn may_resend(&self, settings: &MrcSettings) -> Option<u64> {
         let number = self.flight.first_lost().filter(|number| *number < self.limit())?;
-        self.has_congestion_window(settings).then_some(number)
+        (self.is_overdue || self.has_congestion_window(settings)).then_some(number)
     }
 
     fn may_send(&self, settings: &MrcSettings) -> bool {
@@ -95,6 +95,7 @@ impl MrcRequester {
             if !self.send_data(&mut out, number, self.queue.again(number), true)? {
                 return Ok(SendProgress::Blocked);
             }
+            self.is_overdue = false;
         }
         while self.may_send(settings) {
             if !self.send_data(&mut out, self.flight.next(), self.queue.peek(), false)? {
