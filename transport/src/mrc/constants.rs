@@ -29,9 +29,9 @@ pub const DEFAULT_EXP_CNT: u8 = 7;
 /// Number of exponential retries that means retrying forever.
 pub const EXP_FOR_EVER: u8 = 25;
 
-/// Number of received bytes after which a responder sends a SACK. The threshold is at most half a window.
+/// Default number of received bytes after which a responder sends a SACK.
 pub const SACK_THRESHOLD_BYTES: u32 = 16 << 10;
-/// Least number of bytes that a packet counts towards [`SACK_THRESHOLD_BYTES`].
+/// Least number of bytes that a packet counts towards the threshold of a SACK.
 pub const SACK_LEAST_PACKET_BYTES: u32 = 1024;
 /// Largest number of SACKs for one trigger, sent if the news does not fit into one bitmap.
 pub const MAX_SACKS_OF_A_TRIGGER: u32 = 4;

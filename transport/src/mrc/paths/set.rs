@@ -281,6 +281,11 @@ impl PathSet {
         }
     }
 
+    /// Reports whether a path is as good as any that [`PathSet::choose`] would find.
+    pub(crate) fn is_best(&self, path: u16) -> bool {
+        self.rank(path, self.planes()) == Some(0)
+    }
+
     /// Chooses the path of a packet, and avoids `avoid` if there is another. Skipped and bad paths are chosen
     /// only if there are no others. Returns `None` if no path can be used.
     pub fn choose(&mut self, avoid: Option<u16>) -> Option<u16> {

@@ -158,6 +158,18 @@ impl MrcRequester {
         is_full || window < ACK_REQUEST_WINDOW_BYTES || is_last
     }
 
+    /// Returns the path of a new packet: that of the last one, as long as both are in a row.
+    fn path_in_a_row(&mut self, is_full: bool) -> Option<u16> {
+        let row = self.row.take().filter(|(path, left)| *left > 0 && self.paths.is_best(*path));
+        let (path, left) = match row {
+            Some(row) => row,
+            None => (self.paths.choose(None)?, self.packets_in_a_row),
+        };
+        // A shorter packet may end a row.
+        self.row = is_full.then_some((path, left.saturating_sub(1)));
+        Some(path)
+    }
+
     /// Sends a data packet. Returns false if it could not be sent now.
     fn send_data<H: Host, N: MrcNetwork>(
         &mut self,
@@ -168,7 +180,11 @@ impl MrcRequester {
     ) -> Result<bool, MrcFailure> {
         let Some(planned) = planned else { return Ok(false) };
         let before = self.flight.get(number).copied();
-        let chosen = self.paths.choose(before.map(|sent| sent.path));
+        let is_full = planned.payload_bytes >= out.settings.mtu.bytes();
+        let chosen = match is_again {
+            true => self.paths.choose(before.map(|sent| sent.path)),
+            false => self.path_in_a_row(is_full),
+        };
         let Some((path, ev)) = chosen.and_then(|path| Some((path, self.paths.ev(path)?))) else {
             return Ok(false);
         };
