@@ -29,9 +29,9 @@ pub const DEFAULT_EXP_CNT: u8 = 7;
 /// Number of exponential retries that means retrying forever.
 pub const EXP_FOR_EVER: u8 = 25;
 
-/// Number of received bytes after which a responder sends a SACK. The threshold is at most half a window.
+/// Default number of received bytes after which a responder sends a SACK.
 pub const SACK_THRESHOLD_BYTES: u32 = 16 << 10;
-/// Least number of bytes that a packet counts towards [`SACK_THRESHOLD_BYTES`].
+/// Least number of bytes that a packet counts towards the threshold of a SACK.
 pub const SACK_LEAST_PACKET_BYTES: u32 = 1024;
 /// Largest number of SACKs for one trigger, sent if the news does not fit into one bitmap.
 pub const MAX_SACKS_OF_A_TRIGGER: u32 = 4;
@@ -49,13 +49,19 @@ pub const MIN_HOLE_LAG: u64 = 3;
 pub const HOLE_AGE_SHARE: u64 = 4;
 /// Number of round trips without a packet from the peer after which a reliability probe asks for a SACK.
 pub const PROBE_AFTER_ROUND_TRIPS: u64 = 2;
-/// Largest number of outstanding probes that are remembered.
-pub const MAX_PROBES: usize = 64;
+/// Least number of round trips that the local ACK timer waits for, however short the agreed timeout is: an
+/// answer that is behind others in the queues of a busy host is not lost. Probes come earlier.
+pub const TIMEOUT_ROUND_TRIPS: u64 = 4;
+/// Largest number of outstanding probes that are remembered; all paths of a queue pair may be tested at once.
+pub const MAX_PROBES: usize = 256;
 
 /// Number of consecutive answered probes after which a bad entropy value becomes good.
 pub const PROBES_TO_GOOD: u8 = 3;
-/// Time between two probes of a bad entropy value.
+/// Time between two probes of a bad entropy value whose probes are answered. It doubles with each probe that
+/// is not.
 pub const BAD_PROBE_INTERVAL_NS: u64 = 1_000_000;
+/// Longest time between two probes of a bad entropy value, unless two round trips are longer.
+pub const MAX_BAD_PROBE_INTERVAL_NS: u64 = 32_000_000;
 /// Default number of active entropy values of a queue pair.
 pub const DEFAULT_ACTIVE_EVS: u16 = 128;
 /// Default number of entropy values that are held back to replace active ones.

@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use super::congestion::{CongestionControl, Unlimited};
 use super::constants::{
     DEFAULT_BASE_RTT_NS, DEFAULT_EXP_CNT, DEFAULT_LINEAR_CNT, DEFAULT_MAX_WIMM, DEFAULT_MPR, DEFAULT_TIMEOUT,
+    SACK_THRESHOLD_BYTES,
 };
 use super::paths::EvProfile;
 use crate::host::QpContext;
@@ -78,12 +79,19 @@ pub struct ResponderAttributes {
     pub mpr_dest: u8,
     /// Number of WRITEs with immediate that may be in flight.
     pub max_wimm_dest: u16,
+    /// Number of received bytes after which a SACK is sent, at most half a window.
+    pub sack_threshold_bytes: u32,
 }
 
 impl ResponderAttributes {
     /// Returns the defaults.
     pub const fn new(first_psn: Psn) -> ResponderAttributes {
-        ResponderAttributes { first_psn, mpr_dest: DEFAULT_MPR, max_wimm_dest: DEFAULT_MAX_WIMM }
+        ResponderAttributes {
+            first_psn,
+            mpr_dest: DEFAULT_MPR,
+            max_wimm_dest: DEFAULT_MAX_WIMM,
+            sack_threshold_bytes: SACK_THRESHOLD_BYTES,
+        }
     }
 }
 
@@ -112,6 +120,9 @@ pub struct RequesterAttributes {
     pub profile: EvProfile,
     /// Seed of the order in which paths are used.
     pub seed: u64,
+    /// Most packets of full size that leave by one path in a row: more than one if a change of the path
+    /// costs the sender something.
+    pub packets_in_a_row: u8,
     /// Congestion control, which limits the number of bytes in flight.
     pub congestion: Box<dyn CongestionControl>,
 }
@@ -131,6 +142,7 @@ impl RequesterAttributes {
             base_rtt_ns: DEFAULT_BASE_RTT_NS,
             profile,
             seed,
+            packets_in_a_row: 1,
             congestion: Box::new(Unlimited),
         }
     }

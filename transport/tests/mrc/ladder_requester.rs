@@ -65,6 +65,25 @@ fn a_message_is_sprayed_and_completes_by_its_ack() {
 }
 
 #[test]
+fn full_packets_leave_by_one_path_in_a_row_as_long_as_it_is_good() {
+    let mut end = End::with(|_, _, requester| requester.packets_in_a_row = 4);
+    end.post(1, SendOpcode::RdmaWrite, 6 * MTU - 1);
+    end.post(2, SendOpcode::RdmaWrite, 2 * MTU);
+    let ways: Vec<Entropy> = data(&mut end).iter().map(|(_, entropy, _)| *entropy).collect();
+    let rows: Vec<usize> = ways.chunk_by(|one, other| one == other).map(<[Entropy]>::len).collect();
+    assert_eq!(rows, [4, 2, 2], "a shorter packet ends a row");
+    end.post(3, SendOpcode::RdmaWrite, MTU);
+    assert_eq!(data(&mut end)[0].1, ways[7], "the row goes on");
+    let mut leave = sack(8, 8, 0, ways[7]);
+    if let MrcBody::Sack(seth, _) = &mut leave.body {
+        seth.mark = PathMark::SkipOnce;
+    }
+    end.take(&leave, &[]);
+    end.post(4, SendOpcode::RdmaWrite, MTU);
+    assert_ne!(data(&mut end)[0].1, ways[7]);
+}
+
+#[test]
 fn the_window_and_immediates_in_flight_are_limited() {
     let mut end = End::with(|_, _, requester| (requester.mpr, requester.max_wimm) = (1, 2));
     end.post(1, SendOpcode::RdmaWrite, 200 * MTU);
@@ -149,8 +168,9 @@ fn a_hole_that_is_old_and_far_behind_is_lost() {
 
 #[test]
 fn timeouts_are_linear_then_exponential_and_then_the_end() {
+    const TIMEOUT_NS: u64 = 1 << 20;
     let mut end = End::with(|_, _, requester| {
-        (requester.timeout, requester.linear_cnt, requester.exp_cnt) = (4, 2, 3);
+        (requester.timeout, requester.linear_cnt, requester.exp_cnt) = (10, 2, 3);
     });
     end.post(1, SendOpcode::RdmaWrite, 8);
     end.post(2, SendOpcode::RdmaWrite, 8);
@@ -163,9 +183,9 @@ fn timeouts_are_linear_then_exponential_and_then_the_end() {
             left_ns.push(end.now_ns);
         }
     }
-    let waits: Vec<u64> = left_ns.windows(2).map(|two| (two[1] - two[0]) / 16_384).collect();
+    let waits: Vec<u64> = left_ns.windows(2).map(|two| (two[1] - two[0]) / TIMEOUT_NS).collect();
     assert_eq!(waits, [1, 1, 2, 4, 8]);
-    assert_eq!(end.now_ns - left_ns[5], 8 * 16_384);
+    assert_eq!(end.now_ns - left_ns[5], 8 * TIMEOUT_NS);
     assert_eq!(end.statuses(), [(1, WcStatus::RetryExcErr), (2, WcStatus::WrFlushErr)]);
     assert_eq!(end.qp.paths().unwrap().state(path), Some(PathState::AssumedBad));
 }

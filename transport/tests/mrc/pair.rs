@@ -1,6 +1,7 @@
 //! Two queue pairs through a network: each message arrives once, though much happens on the way.
 
 use pumice_transport::mrc::MrcStatistics;
+use pumice_transport::mrc::constants::DEFAULT_TIMEOUT;
 
 use crate::simulation::{Connection, Simulation, Told, Weather};
 
@@ -9,9 +10,10 @@ const USUAL_MESSAGES: u64 = 50_000;
 /// The variable by which `scripts/nightly` asks for more.
 const MESSAGES: &str = "PUMICE_EXACTLY_ONCE";
 
-const TRIMS: Connection = Connection { has_trimming: true, has_nscc: true, is_ipv4: false };
-const DROPS: Connection = Connection { has_trimming: false, has_nscc: true, is_ipv4: true };
-const FREE: Connection = Connection { has_trimming: false, has_nscc: false, is_ipv4: true };
+const TRIMS: Connection =
+    Connection { has_trimming: true, has_nscc: true, is_ipv4: false, timeout: DEFAULT_TIMEOUT };
+const DROPS: Connection = Connection { has_trimming: false, is_ipv4: true, ..TRIMS };
+const FREE: Connection = Connection { has_nscc: false, ..DROPS };
 
 /// One packet in a hundred each is lost, trimmed, marked, repeated and late.
 const ROUGH: Weather = Weather {
@@ -24,6 +26,8 @@ const ROUGH: Weather = Weather {
     dead_paths: 0,
     dies: None,
     has_blackouts: false,
+    work_ns: 0,
+    pause_ns: None,
 };
 
 #[test]
@@ -97,9 +101,25 @@ fn exactly_once_in_any_weather() {
             dead_paths: drawn(150),
             has_blackouts: drawn(8) > 5,
             dies: [None, Some(Told::Yes), Some(Told::No)][drawn(3) as usize],
+            ..Weather::default()
         };
         let connection = [TRIMS, DROPS, FREE][seed as usize % 3];
         Simulation::new(weather, connection, seed).run([400, 400]);
+    }
+}
+
+/// A peer has so many packets to take that the round trip is longer than the timeout, which is 262 µs, and is
+/// without a processor for a time. What the sender then sends again is more work for the peer.
+#[test]
+fn a_busy_peer_is_not_buried_under_retransmissions() {
+    for connection in [TRIMS, DROPS, FREE] {
+        let connection = Connection { timeout: 8, ..connection };
+        let busy =
+            Weather { work_ns: 12_000, pause_ns: Some([20_000_000, 25_000_000]), ..Weather::default() };
+        let mut simulation = Simulation::new(busy, connection, 1);
+        simulation.run([10_000, 0]);
+        let statistics = simulation.sides[0].qp.statistics();
+        assert!(statistics.timeouts > 0 && statistics.retransmitted < 128, "{statistics:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Two queue pairs and a network with planes and paths, in virtual time: packets are lost, trimmed, marked,
 //! repeated and overtaken, paths and planes die and come back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use pumice_transport::host::PeerProgress;
 use pumice_transport::mrc::congestion::{CongestionControl, Nscc, NsccParameters, Unlimited};
@@ -49,6 +49,10 @@ pub(crate) struct Weather {
     pub(crate) dies: Option<Told>,
     /// Everything is lost for longer than the local ACK timeout, now and then.
     pub(crate) has_blackouts: bool,
+    /// The processor's time that a packet takes where it arrives.
+    pub(crate) work_ns: u64,
+    /// Begin and end of a time in which the second side has no processor.
+    pub(crate) pause_ns: Option<[u64; 2]>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,6 +85,9 @@ pub(crate) struct Side {
     received: u64,
     posted_bytes: u64,
     with_imm: Vec<u64>,
+    /// Packets that wait for the processor, which is free from a time on.
+    inbox: VecDeque<(MrcArrival, Vec<u8>)>,
+    free_ns: u64,
 }
 
 /// How the queue pairs are connected.
@@ -89,6 +96,8 @@ pub(crate) struct Connection {
     pub(crate) has_trimming: bool,
     pub(crate) has_nscc: bool,
     pub(crate) is_ipv4: bool,
+    /// Exponent of the local ACK timeout.
+    pub(crate) timeout: u8,
 }
 
 const LENGTH_SEED: u64 = 77;
@@ -123,6 +132,7 @@ impl Side {
             has_trimming: connection.has_trimming,
             congestion,
             base_rtt_ns: 12_000,
+            timeout: connection.timeout,
             ..RequesterAttributes::new(psns[index as usize], profile, seed)
         });
         Side {
@@ -133,6 +143,8 @@ impl Side {
             received: 0,
             posted_bytes: 0,
             with_imm: Vec::new(),
+            inbox: VecDeque::new(),
+            free_ns: 0,
         }
     }
 
@@ -288,14 +300,15 @@ impl Simulation {
         self.send();
         let arrives = self.under_way.keys().next().map(|(at, _)| *at);
         let expires = self.sides.iter().filter_map(|side| side.qp.deadline_ns()).min();
-        let Some(next) = arrives.into_iter().chain(expires).min() else { return false };
+        let busy = self.sides.iter().filter(|side| !side.inbox.is_empty()).map(|side| side.free_ns).min();
+        let Some(next) = arrives.into_iter().chain(expires).chain(busy).min() else { return false };
         self.now_ns = self.now_ns.max(next);
         self.tell_of_planes();
         while let Some(entry) = self.under_way.first_entry().filter(|entry| entry.key().0 <= self.now_ns) {
             let Packet { to, arrival, bytes } = entry.remove();
-            let Side { qp, device, .. } = &mut self.sides[to];
-            qp.handle_datagram(self.now_ns, &arrival, &bytes, device).unwrap();
+            self.sides[to].inbox.push_back((arrival, bytes));
         }
+        (0..2).for_each(|index| self.work(index));
         for Side { qp, device, .. } in &mut self.sides {
             if qp.deadline_ns().is_some_and(|due| due <= self.now_ns) {
                 qp.handle_timeout(self.now_ns, PeerProgress::Unknown, device);
@@ -303,6 +316,23 @@ impl Simulation {
         }
         (0..2).for_each(|index| self.look(index));
         true
+    }
+
+    /// A side takes the packets that have arrived, as far as its processor is free.
+    fn work(&mut self, index: usize) {
+        let Weather { work_ns, pause_ns, .. } = self.weather;
+        let Side { qp, device, inbox, free_ns, .. } = &mut self.sides[index];
+        while *free_ns <= self.now_ns
+            && let Some((arrival, bytes)) = inbox.pop_front()
+        {
+            qp.handle_datagram(self.now_ns, &arrival, &bytes, device).unwrap();
+            *free_ns = self.now_ns + work_ns;
+            if let Some([begin, end]) = pause_ns.filter(|_| index == 1)
+                && (begin..end).contains(free_ns)
+            {
+                *free_ns = end;
+            }
+        }
     }
 
     /// What the program of a side sees.

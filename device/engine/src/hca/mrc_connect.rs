@@ -14,6 +14,11 @@ use crate::engine::{BufferWindow, ControlError, Engine, MrcChosen, automatic, wi
 
 /// Bytes of a packet beside its data, as the window counts them.
 const HEADER_BYTES: usize = 92;
+/// Most packets of full size that leave by one path in a row. Packets of one path leave together, by UDP with
+/// one system call.
+const PACKETS_IN_A_ROW: u8 = 16;
+/// Number of received bytes after which a SACK is sent. Each is a system call by UDP, here and at the peer.
+const SACK_BYTES: u32 = 64 << 10;
 
 /// Returns the refusal of a call about an MRC queue pair.
 pub(super) fn refused(qpn: Qpn, what: impl Into<String>) -> HcaError {
@@ -55,6 +60,7 @@ pub(super) fn connect(engine: &mut Engine, index: u32, now_ns: u64) -> Result<()
     qp.to_rtr(&ResponderAttributes {
         mpr_dest: entry.chosen.mpr_dest,
         max_wimm_dest: entry.chosen.max_wimm_dest,
+        sack_threshold_bytes: SACK_BYTES,
         ..ResponderAttributes::new(Psn::new(own.rq_psn))
     });
     entry.connect(qp, path, classes, peer);
@@ -106,6 +112,7 @@ pub(super) fn start_to_send(engine: &mut Engine, index: u32, now_ns: u64) -> Res
         timeout: chosen.timeout,
         linear_cnt: chosen.linear_cnt,
         exp_cnt: chosen.exp_cnt,
+        packets_in_a_row: PACKETS_IN_A_ROW,
         congestion: Box::new(congestion),
         ..RequesterAttributes::new(first_psn, profile, seed)
     });

@@ -75,7 +75,7 @@ fn enough_paths_stay_usable() {
                     denied += u16::from(set.set_state(0, Entropy(u32::from(path) * 3), PathState::Denied))
                 }
                 3 => set.probe_answered(0, path, from.bool()),
-                4 => drop(set.due_probe(from.up_to(1 << 40))),
+                4 => drop(set.due_probe(from.up_to(1 << 40), from.up_to(1 << 30))),
                 5 => set.report_path(0, path, PathReport::Congested),
                 6 | 7 => set.report_path(0, path, PathReport::Lost),
                 _ => {
@@ -99,26 +99,31 @@ fn enough_paths_stay_usable() {
     });
 }
 
-/// Checks that a bad path is tested once in a period, and becomes good after consecutive answers.
+/// Checks that a bad path is tested once in a period, which doubles while tests are not answered, and becomes
+/// good after consecutive answers.
 #[cfg_attr(not(kani), test)]
 fn a_bad_path_is_good_after_answers_in_a_row() {
     check_all(|from| {
         let mut set = set(8, 2, 1, 1);
         set.report_path(0, 3, PathReport::Lost);
         assert!(!set.is_active(3) && set.poll_change().unwrap().state == PathState::AssumedBad);
-        let (mut now_ns, mut in_a_row) = (0, 0);
+        let (mut now_ns, mut in_a_row, mut wait_ns) = (0, 0, BAD_PROBE_INTERVAL_NS);
+        let mut was_answered = true;
         for _ in 0..6 {
             let due_ns = set.probe_deadline_ns().unwrap();
-            assert_eq!(due_ns, now_ns + BAD_PROBE_INTERVAL_NS);
-            assert_eq!(set.due_probe(due_ns - 1), None);
+            assert_eq!(due_ns, now_ns + wait_ns);
+            assert_eq!(set.due_probe(due_ns - 1, 0), None);
             now_ns = due_ns;
-            assert_eq!((set.due_probe(now_ns), set.due_probe(now_ns)), (Some(3), None));
+            assert_eq!((set.due_probe(now_ns, 0), set.due_probe(now_ns, 0)), (Some(3), None));
+            let doubled_ns = if was_answered { BAD_PROBE_INTERVAL_NS } else { wait_ns * 2 };
             let is_answered = from.bool();
+            wait_ns = if is_answered { BAD_PROBE_INTERVAL_NS } else { doubled_ns };
+            was_answered = is_answered;
             in_a_row = if is_answered { in_a_row + 1 } else { 0 };
             if is_answered {
-                set.probe_answered(0, 3, false);
+                set.probe_answered(now_ns, 3, false);
                 // A duplicate of the answer does not count.
-                set.probe_answered(0, 3, false);
+                set.probe_answered(now_ns, 3, false);
             }
             let is_good = in_a_row >= PROBES_TO_GOOD;
             assert_eq!(set.state(3) == Some(PathState::Good), is_good);

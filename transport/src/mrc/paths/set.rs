@@ -5,7 +5,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::{Ev, EvProfile, SplitMix64};
-use crate::mrc::constants::{BAD_PROBE_INTERVAL_NS, MAX_PATH_EVENTS, PROBES_TO_GOOD};
+use crate::mrc::constants::{
+    BAD_PROBE_INTERVAL_NS, MAX_BAD_PROBE_INTERVAL_NS, MAX_PATH_EVENTS, PROBES_TO_GOOD,
+};
 use crate::mrc::entropy::{Entropy, Planes};
 
 /// The state of a path.
@@ -77,6 +79,8 @@ struct PathEntry {
     is_probed: bool,
     /// Time of the next probe of the path.
     probe_ns: u64,
+    /// Time from the last probe of the path to the next one, if that is not answered.
+    probe_wait_ns: u64,
     sent: u64,
     lost: u64,
     congested: u64,
@@ -113,6 +117,7 @@ impl PathEntry {
             answered: 0,
             is_probed: false,
             probe_ns: 0,
+            probe_wait_ns: BAD_PROBE_INTERVAL_NS,
             sent: 0,
             lost: 0,
             congested: 0,
@@ -276,6 +281,11 @@ impl PathSet {
         }
     }
 
+    /// Reports whether a path is as good as any that [`PathSet::choose`] would find.
+    pub(crate) fn is_best(&self, path: u16) -> bool {
+        self.rank(path, self.planes()) == Some(0)
+    }
+
     /// Chooses the path of a packet, and avoids `avoid` if there is another. Skipped and bad paths are chosen
     /// only if there are no others. Returns `None` if no path can be used.
     pub fn choose(&mut self, avoid: Option<u16>) -> Option<u16> {
@@ -359,6 +369,7 @@ impl PathSet {
     fn assume_bad(&mut self, now_ns: u64, path: u16) {
         if let Some(entry) = self.entries.get_mut(usize::from(path)) {
             (entry.answered, entry.is_probed) = (0, false);
+            entry.probe_wait_ns = BAD_PROBE_INTERVAL_NS;
             entry.probe_ns = now_ns.saturating_add(BAD_PROBE_INTERVAL_NS);
         }
         self.bad.push(path);
@@ -444,8 +455,9 @@ impl PathSet {
     }
 
     /// Returns a bad path that is to be tested now. If its last test was not answered, its count of answers
-    /// restarts.
-    pub fn due_probe(&mut self, now_ns: u64) -> Option<u16> {
+    /// restarts, and the wait for the next test doubles. The wait is at least two round trips, so that an
+    /// answer may come before the next test.
+    pub fn due_probe(&mut self, now_ns: u64, round_trip_ns: u64) -> Option<u16> {
         let up = self.planes();
         let is_due = |path: &&u16| {
             let entry = self.entries.get(usize::from(**path));
@@ -453,10 +465,12 @@ impl PathSet {
         };
         let path = *self.bad.iter().find(is_due)?;
         let entry = self.entries.get_mut(usize::from(path))?;
-        entry.probe_ns = now_ns.saturating_add(BAD_PROBE_INTERVAL_NS);
         if core::mem::replace(&mut entry.is_probed, true) {
             entry.answered = 0;
+            entry.probe_wait_ns = entry.probe_wait_ns.saturating_mul(2).min(MAX_BAD_PROBE_INTERVAL_NS);
         }
+        let wait_ns = entry.probe_wait_ns.max(round_trip_ns.saturating_mul(2));
+        entry.probe_ns = now_ns.saturating_add(wait_ns);
         Some(path)
     }
 
@@ -468,6 +482,8 @@ impl PathSet {
             return;
         }
         entry.answered += 1;
+        entry.probe_wait_ns = BAD_PROBE_INTERVAL_NS;
+        entry.probe_ns = entry.probe_ns.min(now_ns.saturating_add(BAD_PROBE_INTERVAL_NS));
         if is_marked {
             entry.skip_until = skip_until;
             self.bad.retain(|bad| *bad != path);

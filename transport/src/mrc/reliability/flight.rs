@@ -18,6 +18,8 @@ pub(crate) enum PacketState {
 pub(crate) struct SentPacket {
     /// Time of the last transmission.
     pub(crate) sent_ns: u64,
+    /// Time of the first transmission.
+    pub(crate) first_ns: u64,
     /// Position of the last transmission among all transmissions.
     pub(crate) order: u64,
     /// Size for congestion control, in bytes.
@@ -97,12 +99,21 @@ impl Flight {
     /// result is false.
     pub(crate) fn launch(&mut self, number: u64, sent_ns: u64, size_bytes: u32, path: u16) -> bool {
         let order = self.next_order;
-        let sent = SentPacket { sent_ns, order, size_bytes, path, attempts: 1, state: PacketState::Flying };
+        let sent = SentPacket {
+            sent_ns,
+            first_ns: sent_ns,
+            order,
+            size_bytes,
+            path,
+            attempts: 1,
+            state: PacketState::Flying,
+        };
         if number == self.next() {
             self.ring.push_back(sent);
         } else if self.lost.remove(&number) {
             if let Some(entry) = self.get_mut(number) {
-                *entry = SentPacket { attempts: entry.attempts.saturating_add(1), ..sent };
+                let attempts = entry.attempts.saturating_add(1);
+                *entry = SentPacket { first_ns: entry.first_ns, attempts, ..sent };
             }
         } else {
             return false;

@@ -2,7 +2,7 @@
 
 use super::window::{Placement, ReceiveWindow};
 use crate::mrc::constants::{
-    MAX_SACKS_OF_A_TRIGGER, OUT_OF_WINDOW_NACK_INTERVAL_NS, SACK_LEAST_PACKET_BYTES, SACK_THRESHOLD_BYTES,
+    MAX_SACKS_OF_A_TRIGGER, OUT_OF_WINDOW_NACK_INTERVAL_NS, SACK_LEAST_PACKET_BYTES,
 };
 use crate::mrc::entropy::Entropy;
 use crate::mrc::wire::{CcState, PathMark, SackTrigger, Seth};
@@ -37,14 +37,19 @@ pub(crate) struct ReceiveReliability {
 }
 
 impl ReceiveReliability {
-    pub(crate) fn new(first: Psn, units: u8, is_dynamic: bool, mtu_bytes: u32) -> ReceiveReliability {
+    pub(crate) fn new(
+        first: Psn,
+        units: u8,
+        is_dynamic: bool,
+        (mtu_bytes, threshold_bytes): (u32, u32),
+    ) -> ReceiveReliability {
         let window = ReceiveWindow::new(first, units);
         let half = window.width().saturating_mul(mtu_bytes) / 2;
         ReceiveReliability {
             window,
             granted_units: if is_dynamic { units.max(1) } else { 0 },
             max_units: units.max(1),
-            threshold_bytes: SACK_THRESHOLD_BYTES.min(half),
+            threshold_bytes: threshold_bytes.min(half),
             trigger_bytes: 0,
             received_bytes: 0,
             sacked_up_to: 0,

@@ -109,10 +109,9 @@ impl MrcRequester {
         let rtt_ns = match sent {
             // The arrival was known before.
             None if !is_retired => None,
-            Some(sent) if (sent.attempts, is_retransmission) == (1, false) => {
-                Some(turn.now_ns.saturating_sub(sent.sent_ns))
-            }
-            Some(sent) if (sent.attempts, is_retransmission) == (2, true) => {
+            // Only the first transmission is none again.
+            Some(sent) if !is_retransmission => Some(turn.now_ns.saturating_sub(sent.first_ns)),
+            Some(sent) if sent.attempts == 2 => {
                 self.flight.arrived_up_to(sent.order);
                 Some(turn.now_ns.saturating_sub(sent.sent_ns))
             }

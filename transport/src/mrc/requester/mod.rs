@@ -37,6 +37,9 @@ pub(crate) struct MrcRequester {
     flight: Flight,
     retry: RetryTimer,
     paths: PathSet,
+    /// The path by which packets leave in a row, and how many more may.
+    row: Option<(u16, u8)>,
+    packets_in_a_row: u8,
     probes: Probes,
     congestion: Box<dyn CongestionControl>,
     first_psn: Psn,
@@ -54,8 +57,10 @@ pub(crate) struct MrcRequester {
     has_rtt: bool,
     /// Time of the last packet from the peer or to it.
     active_ns: u64,
-    /// Time at which the peer last told of packets that have arrived: the acknowledgement timer begins again.
+    /// Time at which the acknowledgement timer last began again: the peer told of arrivals, or it expired.
     heard_ns: u64,
+    /// The timer has expired, and a lost packet may leave whatever the congestion window is.
+    is_overdue: bool,
     /// Time since which the timer waits for a peer whose process has no processor.
     starved_since_ns: Option<u64>,
     /// Time at which the oldest hole counts as lost.
@@ -88,6 +93,8 @@ impl MrcRequester {
             flight: Flight::default(),
             retry: RetryTimer::new(attributes.timeout, attributes.linear_cnt, attributes.exp_cnt),
             paths: PathSet::new(&attributes.profile, attributes.seed),
+            row: None,
+            packets_in_a_row: attributes.packets_in_a_row,
             probes,
             congestion: attributes.congestion,
             first_psn: attributes.first_psn,
@@ -102,6 +109,7 @@ impl MrcRequester {
             has_rtt: false,
             active_ns: 0,
             heard_ns: 0,
+            is_overdue: false,
             starved_since_ns: None,
             hole_ns: None,
             reported_ns: 0,

@@ -3,7 +3,7 @@
 use super::{MrcFailure, MrcRequester};
 use crate::event::QpEvent;
 use crate::host::{Host, PeerProgress};
-use crate::mrc::constants::PROBE_AFTER_ROUND_TRIPS;
+use crate::mrc::constants::{PROBE_AFTER_ROUND_TRIPS, TIMEOUT_ROUND_TRIPS};
 use crate::mrc::turn::MrcCallContext;
 use crate::types::{MrcLossProof, WcStatus};
 
@@ -29,7 +29,12 @@ impl MrcRequester {
     /// begins again when the peer tells of packets that have arrived: a round trip through the queues of a
     /// busy host may be longer than the timer, and what is lost while others arrive is found by holes.
     pub(crate) fn timer_ns(&self) -> Option<u64> {
-        Some(self.silent_since_ns()?.saturating_add(self.retry.next_ns()))
+        Some(self.silent_since_ns()?.saturating_add(self.timeout_ns()))
+    }
+
+    /// Returns the time until the next retry in ns, which is never shorter than some round trips.
+    fn timeout_ns(&self) -> u64 {
+        self.retry.next_ns().max(self.smooth_rtt_ns.saturating_mul(TIMEOUT_ROUND_TRIPS))
     }
 
     /// Returns the time since which the peer has told of no arrival, while packets are in flight.
@@ -57,14 +62,15 @@ impl MrcRequester {
     fn round_trips(&self, doublings: u32) -> Option<u64> {
         let wait = self.smooth_rtt_ns.saturating_mul(PROBE_AFTER_ROUND_TRIPS);
         let wait = wait.saturating_mul(1_u64.checked_shl(doublings).unwrap_or(u64::MAX));
-        (wait < self.retry.first_ns()).then_some(wait)
+        let first_ns = self.smooth_rtt_ns.saturating_mul(TIMEOUT_ROUND_TRIPS).max(self.retry.first_ns());
+        (wait < first_ns).then_some(wait)
     }
 
     /// Returns the time at which the peer is asked for a transport ACK that seems to be lost.
     fn ack_ns(&self) -> Option<u64> {
         let is_missing =
             self.flight.is_empty() && self.queue.last_of_oldest().is_some() && !self.asks_for_ack;
-        let wait = self.round_trips(self.ack_rounds).unwrap_or(self.retry.next_ns());
+        let wait = self.round_trips(self.ack_rounds).unwrap_or(self.timeout_ns());
         is_missing.then(|| self.unacknowledged_ns.saturating_add(wait))
     }
 
@@ -78,7 +84,7 @@ impl MrcRequester {
         peer: PeerProgress,
     ) -> Result<(), MrcFailure> {
         let now_ns = turn.now_ns;
-        while let Some(path) = self.paths.due_probe(now_ns) {
+        while let Some(path) = self.paths.due_probe(now_ns, self.smooth_rtt_ns) {
             self.probes.test(path);
         }
         if self.probe_ns().is_some_and(|due| due <= now_ns) {
@@ -114,7 +120,7 @@ impl MrcRequester {
             turn.host.emit(&turn.settings.context, QpEvent::PeerStarved { psn });
         }
         self.starved_since_ns.get_or_insert(turn.now_ns);
-        let longer_ns = STARVED_CHECK_INTERVAL_NS.saturating_sub(self.retry.next_ns());
+        let longer_ns = STARVED_CHECK_INTERVAL_NS.saturating_sub(self.timeout_ns());
         self.heard_ns = turn.now_ns.saturating_add(longer_ns);
     }
 
@@ -133,22 +139,19 @@ impl MrcRequester {
         turn.host.emit(&turn.settings.context, event);
     }
 
-    /// Marks packets as lost that have been in flight for longer than the timeout.
+    /// Marks the oldest packet in flight as lost if the timer has expired. The answer to its retransmission
+    /// tells which of the others are lost. If all of them left again while they wait in the queues of a busy
+    /// peer, their answers, which tell nothing new, would let the timer expire once more, and so on for ever.
     fn expire<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>) -> Result<(), MrcFailure> {
-        let timeout_ns = self.retry.next_ns();
-        let (now_ns, heard_ns) = (turn.now_ns, self.heard_ns);
-        let is_due = |sent_ns: u64| sent_ns.max(heard_ns).saturating_add(timeout_ns) <= now_ns;
-        let mut has_expired = false;
-        while let Some((number, sent)) = self.flight.oldest()
-            && is_due(sent.sent_ns)
-        {
-            if !core::mem::replace(&mut has_expired, true) {
-                turn.statistics.timeouts += 1;
-                self.report_timeout(turn, number);
-                self.count_retry(self.flight.base())?;
-            }
-            self.lose(turn, number, MrcLossProof::Timeout);
+        if self.timer_ns().is_none_or(|due_ns| turn.now_ns < due_ns) {
+            return Ok(());
         }
+        let Some((number, _)) = self.flight.oldest() else { return Ok(()) };
+        turn.statistics.timeouts += 1;
+        self.report_timeout(turn, number);
+        self.count_retry(self.flight.base())?;
+        self.lose(turn, number, MrcLossProof::Timeout);
+        (self.heard_ns, self.is_overdue) = (turn.now_ns, true);
         Ok(())
     }
 }

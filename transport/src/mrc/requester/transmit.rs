@@ -55,7 +55,7 @@ impl MrcRequester {
 
     fn may_resend(&self, settings: &MrcSettings) -> Option<u64> {
         let number = self.flight.first_lost().filter(|number| *number < self.limit())?;
-        self.has_congestion_window(settings).then_some(number)
+        (self.is_overdue || self.has_congestion_window(settings)).then_some(number)
     }
 
     fn may_send(&self, settings: &MrcSettings) -> bool {
@@ -95,6 +95,7 @@ impl MrcRequester {
             if !self.send_data(&mut out, number, self.queue.again(number), true)? {
                 return Ok(SendProgress::Blocked);
             }
+            self.is_overdue = false;
         }
         while self.may_send(settings) {
             if !self.send_data(&mut out, self.flight.next(), self.queue.peek(), false)? {
@@ -157,6 +158,18 @@ impl MrcRequester {
         is_full || window < ACK_REQUEST_WINDOW_BYTES || is_last
     }
 
+    /// Returns the path of a new packet: that of the last one, as long as both are in a row.
+    fn path_in_a_row(&mut self, is_full: bool) -> Option<u16> {
+        let row = self.row.take().filter(|(path, left)| *left > 0 && self.paths.is_best(*path));
+        let (path, left) = match row {
+            Some(row) => row,
+            None => (self.paths.choose(None)?, self.packets_in_a_row),
+        };
+        // A shorter packet may end a row.
+        self.row = is_full.then_some((path, left.saturating_sub(1)));
+        Some(path)
+    }
+
     /// Sends a data packet. Returns false if it could not be sent now.
     fn send_data<H: Host, N: MrcNetwork>(
         &mut self,
@@ -167,7 +180,11 @@ impl MrcRequester {
     ) -> Result<bool, MrcFailure> {
         let Some(planned) = planned else { return Ok(false) };
         let before = self.flight.get(number).copied();
-        let chosen = self.paths.choose(before.map(|sent| sent.path));
+        let is_full = planned.payload_bytes >= out.settings.mtu.bytes();
+        let chosen = match is_again {
+            true => self.paths.choose(before.map(|sent| sent.path)),
+            false => self.path_in_a_row(is_full),
+        };
         let Some((path, ev)) = chosen.and_then(|path| Some((path, self.paths.ev(path)?))) else {
             return Ok(false);
         };

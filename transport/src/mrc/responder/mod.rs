@@ -55,8 +55,9 @@ impl MrcResponder {
     pub(crate) fn new(settings: &MrcSettings, attributes: &ResponderAttributes) -> MrcResponder {
         let mtu_bytes = settings.mtu_bytes();
         let is_dynamic = settings.has_dynamic_mpr;
+        let sizes = (mtu_bytes, attributes.sack_threshold_bytes);
         let reliability =
-            ReceiveReliability::new(attributes.first_psn, attributes.mpr_dest, is_dynamic, mtu_bytes);
+            ReceiveReliability::new(attributes.first_psn, attributes.mpr_dest, is_dynamic, sizes);
         let order = ReceiveOrder::new(reliability.slots(), mtu_bytes, attributes.max_wimm_dest);
         MrcResponder {
             reliability,

@@ -127,9 +127,11 @@ static void connect_qp(const struct side *own, const struct side *other)
 	      0);
 	CLAIM(do_mrc_destroy_qp_hint(hint) == -1 && errno == EBUSY);
 	post_receives(DEPTH);
+	struct ibv_port_attr port;
+	CLAIM(ibv_query_port(ctx, 1, &port) == 0);
 	struct ibv_qp_attr rtr = {
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_4096,
+		.path_mtu = port.active_mtu,
 		.dest_qp_num = other->qpn,
 		.rq_psn = other->psn,
 		.max_dest_rd_atomic = 1,
