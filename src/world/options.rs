@@ -71,7 +71,7 @@ pub(crate) enum WorldCommand {
     /// The runs are those of two builds in worlds with the same model: so each difference is one of the
     /// program. The exit code is 1 if the run, or messages of it, take longer.
     Compare(CompareOptions),
-    /// Run a program with each of several delays, losses or rates, and print what it takes
+    /// Run a program with each of several delays, losses, rates or numbers of hosts, and print what it takes
     ///
     /// Each point is a run in a world with a model. The exit code is 1 if the program failed at a point.
     Vary(Box<VaryOptions>),
@@ -228,6 +228,9 @@ pub(crate) struct VaryOptions {
     /// Rates of each device's link, as in 10Gbit..100Gbit
     #[arg(long, value_name = "RANGE")]
     pub(crate) rate: Option<Range>,
+    /// Numbers of hosts, as in 2..8, or 2,16,64
+    #[arg(long, value_name = "RANGE")]
+    pub(crate) hosts: Option<Range>,
     /// Number of points of a range with two dots, its ends included
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(2..=1000))]
