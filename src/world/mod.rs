@@ -65,7 +65,9 @@ fn run_and_require(options: &WorldCommandOptions) -> CommandResult {
 /// Runs a program in a world, with a trace if one is named. The exit code is that of the program.
 fn run_one(options: &WorldCommandOptions, trace: Option<&Path>) -> CommandResult {
     let mut world = world_of(&options.run)?;
-    hosts::begin_on_first(options, &mut world)?;
+    if let Some(count) = options.hosts {
+        hosts::begin_on_first(count, &options.run, &options.order.private, &mut world)?;
+    }
     if let Some(trace) = trace {
         let trace = std::path::absolute(trace)
             .map_err(|error| CommandError::Failed(format!("the current folder cannot be told: {error}")))?;

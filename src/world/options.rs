@@ -29,8 +29,8 @@ pub(crate) struct WorldCommandOptions {
     /// no run is certified. By default it takes none, but what the program says; see docs/models.md
     #[arg(long, value_name = "HOW", value_enum, requires = "model", conflicts_with = "save")]
     pub(crate) compute: Option<Compute>,
-    /// Let the world have so many hosts, host1, host2, …, each with its name, its device and its /dev/shm; the
-    /// program begins on host1, and ssh and mpirun start others; see docs/hosts.md
+    /// Let the world have so many hosts, host1, host2, …, each with its name, its device and its /dev/shm;
+    /// the program begins on host1, and ssh and mpirun start others; see docs/hosts.md
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_HOSTS)))]
     pub(crate) hosts: Option<u16>,
     #[command(flatten)]

@@ -8,15 +8,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use pumice_device::outside::output_file::create_private_folder;
-use pumice_world::hosts::{Host, folders_of_hosts};
+use pumice_world::hosts::{BOOT_ID, Host, folders_of_hosts};
 
 use super::table::HostTable;
 use crate::run::own_program;
 
 /// Slots of each host in the lists for launchers: the processors that a world shows.
 const SLOTS: u32 = 4;
-/// Identifier of a boot, which libraries take for that of a machine.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The folder of the hosts' files.
 #[derive(Debug)]

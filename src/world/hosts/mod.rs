@@ -14,8 +14,8 @@ use pumice_device::outside::world::WORLD_VARIABLE;
 use pumice_device::port::Topology;
 use pumice_device::settings;
 use pumice_world::WorldOptions;
+use pumice_world::hosts::own_name;
 
-use super::options::WorldCommandOptions;
 use crate::check;
 use crate::outcome::{CommandError, CommandResult};
 use crate::run::RunOptions;
@@ -49,17 +49,16 @@ struct RunArguments {
     run: RunOptions,
 }
 
-/// Lets the program of a world begin on the first of several hosts, if the options ask for hosts. `words` are
-/// the arguments of `pumice run`.
+/// Lets the program of a world begin on the first of so many hosts, each of which has folders of its own.
 ///
 /// # Errors
 /// The options contradict each other, or the topology has too few hosts.
 pub(super) fn begin_on_first(
-    options: &WorldCommandOptions,
+    count: u16,
+    run: &RunOptions,
+    private_folders: &[PathBuf],
     world: &mut WorldOptions,
 ) -> Result<(), CommandError> {
-    let Some(count) = options.hosts else { return Ok(()) };
-    let run = &options.run;
     if run.addr.is_some() {
         let sentence =
             "--hosts gives each host its address: leave out --addr, or name addresses in --topology";
@@ -74,7 +73,7 @@ pub(super) fn begin_on_first(
         Some(file) => addresses_of(file)?,
         None => Vec::new(),
     };
-    let table = HostTable::new(usize::from(count), devices, &named, options.order.private.clone())
+    let table = HostTable::new(usize::from(count), devices, &named, private_folders.to_vec())
         .map_err(CommandError::Usage)?;
     let (Some(own), Some(runtime)) = (world.arguments.first().cloned(), world.private_folders.first()) else {
         return Ok(());
@@ -127,8 +126,8 @@ fn connect(files: &HostFiles, words: &[OsString]) -> CommandResult {
     let refused = |sentence: String| CommandError::Program { sentence, exit_code: NO_CONNECTION };
     let command = RemoteCommand::parse(words).map_err(refused)?;
     let table = files.table().map_err(|error| refused(format!("the hosts cannot be read: {error}")))?;
-    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let Some(host) = table.find(&command.host, here.trim_end()) else {
+    let here = own_name().map_err(|error| refused(format!("this host has no name: {error}")))?;
+    let Some(host) = table.find(&command.host, &here) else {
         return Err(refused(format!(
             "Could not resolve hostname {}: Name or service not known",
             command.host

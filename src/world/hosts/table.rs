@@ -23,8 +23,8 @@ pub(super) struct HostTable {
 }
 
 impl HostTable {
-    /// Returns the table of some hosts, with the addresses of a list, or with those of the loopback network if
-    /// it is empty.
+    /// Returns the table of some hosts, with the addresses of a list, or with those of the loopback network
+    /// if it is empty.
     ///
     /// # Errors
     /// The list is too short, or hosts have too many devices.
@@ -72,7 +72,8 @@ impl HostTable {
         format!("host{}", host + 1)
     }
 
-    /// Returns the number of the host that has a name or an address. `here` is the name of the host that asks.
+    /// Returns the number of the host that has a name or an address. `here` is the name of the host that
+    /// asks.
     pub(super) fn find(&self, asked: &str, here: &str) -> Option<usize> {
         let own = |name: &str| name == "localhost" || name == "127.0.0.1" || name == "::1";
         let asked = if own(asked) { here } else { asked };

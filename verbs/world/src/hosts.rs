@@ -29,6 +29,17 @@ impl Host {
     }
 }
 
+/// File with the identifier of the machine's boot, which libraries take for that of a host.
+pub const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Returns the name of the host on which this process is.
+///
+/// # Errors
+/// The kernel does not say it.
+pub fn own_name() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/hostname")?.trim_end().to_owned())
+}
+
 /// Returns the folders that every host has of its own: shared memory by name, and in it that of temporary
 /// files.
 pub fn folders_of_hosts() -> [&'static Path; 2] {
@@ -82,8 +93,8 @@ mod namespaces {
         step("setting its name", sethostname(&host.name))
     }
 
-    /// Limits open files as a session of ssh does. Launchers close all numbers up to the limit, which may be a
-    /// million on this machine, in each process that they start.
+    /// Limits open files as a session of ssh does. Launchers close all numbers up to the limit, which may be
+    /// a million on this machine, in each process that they start.
     fn limit_files() {
         let limit = getrlimit(Resource::Nofile);
         let current = limit.current.map_or(FILES, |current| current.min(FILES));
