@@ -90,6 +90,15 @@ fn a_host_is_entered_in_worlds_alone() {
     assert!(few.contains("the topology has 1 addresses, and 2 are needed"), "{few}");
 }
 
+#[test]
+fn the_number_of_hosts_varies() {
+    let scratch = Scratch::new("hosts-vary");
+    let count = "echo \"lines: $(grep -c '^127.1.' /etc/hosts)\"";
+    let ran = scratch.world(&["vary", "--hosts", "2..5", "--figure", "lines:", "--", "sh", "-c", count]);
+    assert_eq!(text(&ran.stdout), "hosts  lines:\n2      2\n3      3\n4      4\n5      5\n");
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+}
+
 /// Server on host2 and client on host1.
 const LATENCY: &str = "\
 ssh host2 ib_send_lat -d pumice0 -F -n 100 > server.log &

@@ -78,7 +78,8 @@ impl Grid {
         let axes = axes.map(|(parameter, range)| axis(parameter, range, points));
         let axes = axes.collect::<Result<Vec<Axis>, String>>().map_err(CommandError::Usage)?;
         if axes.is_empty() {
-            let sentence = "say what varies: --delay 1us..50us, --loss 0..0.1% or --rate 10Gbit..100Gbit";
+            let sentence =
+                "say what varies: --delay 1us..50us, --loss 0..0.1%, --rate 10Gbit..100Gbit or --hosts 2..8";
             return Err(CommandError::Usage(sentence.to_owned()));
         }
         let count = axes.iter().fold(1_usize, |count, axis| count.saturating_mul(axis.values.len()));
