@@ -2,6 +2,7 @@
 
 mod ci_engines;
 mod compare;
+mod hosts;
 mod merge;
 mod options;
 mod outcome;
@@ -45,6 +46,7 @@ pub(crate) fn run(options: &WorldCommandOptions, out: &mut dyn Write) -> Command
         Some(WorldCommand::Merge(merge)) => merge::run(merge, out),
         Some(WorldCommand::Compare(compare)) => compare::run(compare, out),
         Some(WorldCommand::Vary(vary)) => vary::run(vary, out),
+        Some(WorldCommand::Host(host)) => hosts::run(host),
         None if options.run.require.is_empty() => run_one(options, options.run.trace.as_deref()),
         None => run_and_require(options),
     }
@@ -63,6 +65,9 @@ fn run_and_require(options: &WorldCommandOptions) -> CommandResult {
 /// Runs a program in a world, with a trace if one is named. The exit code is that of the program.
 fn run_one(options: &WorldCommandOptions, trace: Option<&Path>) -> CommandResult {
     let mut world = world_of(&options.run)?;
+    if let Some(count) = options.hosts {
+        hosts::begin_on_first(count, &options.run, &options.order.private, &mut world)?;
+    }
     if let Some(trace) = trace {
         let trace = std::path::absolute(trace)
             .map_err(|error| CommandError::Failed(format!("the current folder cannot be told: {error}")))?;

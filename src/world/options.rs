@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use pumice_device::findings::ReportFormat;
 
+use super::hosts::{HostCommandOptions, MAX_HOSTS};
 use super::report::ReportOptions;
 use super::seeds::{Seeds, Shard};
 use super::vary::Range;
@@ -28,6 +29,10 @@ pub(crate) struct WorldCommandOptions {
     /// no run is certified. By default it takes none, but what the program says; see docs/models.md
     #[arg(long, value_name = "HOW", value_enum, requires = "model", conflicts_with = "save")]
     pub(crate) compute: Option<Compute>,
+    /// Let the world have so many hosts, host1, host2, …, each with its name, its device and its /dev/shm;
+    /// the program begins on host1, and ssh and mpirun start others; see docs/hosts.md
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_HOSTS)))]
+    pub(crate) hosts: Option<u16>,
     #[command(flatten)]
     pub(crate) order: OrderOptions,
     // With another command, the program is not required, and empty.
@@ -66,10 +71,13 @@ pub(crate) enum WorldCommand {
     /// The runs are those of two builds in worlds with the same model: so each difference is one of the
     /// program. The exit code is 1 if the run, or messages of it, take longer.
     Compare(CompareOptions),
-    /// Run a program with each of several delays, losses or rates, and print what it takes
+    /// Run a program with each of several delays, losses, rates or numbers of hosts, and print what it takes
     ///
     /// Each point is a run in a world with a model. The exit code is 1 if the program failed at a point.
     Vary(Box<VaryOptions>),
+    /// Enter a host of this world, and run a program there: what --hosts and its stand-in for ssh start
+    #[command(hide = true)]
+    Host(HostCommandOptions),
 }
 
 /// The options that decide the order.
@@ -220,6 +228,9 @@ pub(crate) struct VaryOptions {
     /// Rates of each device's link, as in 10Gbit..100Gbit
     #[arg(long, value_name = "RANGE")]
     pub(crate) rate: Option<Range>,
+    /// Numbers of hosts, as in 2..8, or 2,16,64
+    #[arg(long, value_name = "RANGE")]
+    pub(crate) hosts: Option<Range>,
     /// Number of points of a range with two dots, its ends included
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(2..=1000))]

@@ -29,7 +29,7 @@ pub(crate) use points::Range;
 /// Runs the command.
 pub(super) fn run(options: &VaryOptions, out: &mut dyn Write) -> CommandResult {
     crate::models::named(&options.model)?;
-    let grid = Grid::of([&options.delay, &options.loss, &options.rate], options.points)?;
+    let grid = Grid::of([&options.delay, &options.loss, &options.rate, &options.hosts], options.points)?;
     let (shard, variable) = ci_engines::shard(options.shard, |name| std::env::var(name).ok())?;
     if let Some(variable) = variable {
         complain(&format!("{variable} says that this is shard {shard} of the points"));

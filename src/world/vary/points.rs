@@ -56,6 +56,8 @@ const LOSS: Parameter = Parameter { name: "loss", units: &[("%", 1e-2), ("", 1.0
 const RATE: Parameter =
     Parameter { name: "rate", units: &[("Gbit", 1.0), ("Mbit", 1e-3), ("Kbit", 1e-6), ("Tbit", 1e3)] };
 
+const HOSTS: Parameter = Parameter { name: "hosts", units: &[("", 1.0)] };
+
 /// A point: its values, in the order of the axes.
 pub(super) type Point = Vec<f64>;
 
@@ -66,17 +68,18 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Returns the grid of the ranges of delays, losses and rates.
+    /// Returns the grid of the ranges of delays, losses, rates and numbers of hosts.
     ///
     /// # Errors
     /// A value is wrong, no parameter is given, or there are too many points.
-    pub(super) fn of(ranges: [&Option<Range>; 3], points: u32) -> Result<Grid, CommandError> {
-        let given = [&DELAY, &LOSS, &RATE].into_iter().zip(ranges);
+    pub(super) fn of(ranges: [&Option<Range>; 4], points: u32) -> Result<Grid, CommandError> {
+        let given = [&DELAY, &LOSS, &RATE, &HOSTS].into_iter().zip(ranges);
         let axes = given.filter_map(|(parameter, range)| Some((parameter, range.as_ref()?)));
         let axes = axes.map(|(parameter, range)| axis(parameter, range, points));
         let axes = axes.collect::<Result<Vec<Axis>, String>>().map_err(CommandError::Usage)?;
         if axes.is_empty() {
-            let sentence = "say what varies: --delay 1us..50us, --loss 0..0.1% or --rate 10Gbit..100Gbit";
+            let sentence =
+                "say what varies: --delay 1us..50us, --loss 0..0.1%, --rate 10Gbit..100Gbit or --hosts 2..8";
             return Err(CommandError::Usage(sentence.to_owned()));
         }
         let count = axes.iter().fold(1_usize, |count, axis| count.saturating_mul(axis.values.len()));
@@ -121,7 +124,15 @@ fn axis(parameter: &Parameter, range: &Range, count: u32) -> Result<Axis, String
             (0..count).map(|step| first + (last - first) * f64::from(step) / steps).collect()
         }
     };
+    let values = if *name == HOSTS.name { whole(values) } else { values };
     Ok(Axis { name, values })
+}
+
+/// Rounds values to whole numbers, of which each stays once.
+fn whole(mut values: Vec<f64>) -> Vec<f64> {
+    values.iter_mut().for_each(|value| *value = value.round());
+    values.dedup();
+    values
 }
 
 impl Axis {
@@ -135,6 +146,7 @@ impl Axis {
             "delay" if value.round() >= 1000.0 => format!("{}us", short(value.round() / 1e3, 3)),
             "delay" => format!("{}ns", value.round()),
             "loss" => format!("{}%", short(value * 100.0, 6)),
+            "hosts" => value.to_string(),
             _ => format!("{}Gbit", short(value, 6)),
         }
     }
@@ -156,6 +168,9 @@ mod tests {
         assert_eq!(values(&LOSS, "0..0.1%"), ["0%", "0.05%", "0.1%"]);
         assert_eq!(values(&LOSS, "0.01"), ["1%"]);
         assert_eq!(values(&RATE, "10Gbit,400Gbit"), ["10Gbit", "400Gbit"]);
+        assert_eq!(values(&HOSTS, "2..8"), ["2", "5", "8"]);
+        assert_eq!(values(&HOSTS, "2..3"), ["2", "3"]);
+        assert_eq!(values(&HOSTS, "2,16"), ["2", "16"]);
         assert!("..".parse::<Range>().is_err() && "1us,,2us".parse::<Range>().is_err());
         let wrong = axis(&DELAY, &"1us..5m".parse().expect("a range"), 3).expect_err("no unit");
         assert_eq!(wrong, "--delay: \"5m\" is no delay: write a number with ns, us, ms, s");

@@ -15,7 +15,7 @@ impl OwnedDescriptor {
     /// Takes the descriptor that a system call returned; `None` if the call failed.
     pub(crate) fn of(returned: c_long) -> Option<OwnedDescriptor> {
         let number = c_int::try_from(returned).ok()?;
-        (number >= 0).then_some(OwnedDescriptor(number))
+        (number >= 0).then(|| OwnedDescriptor(number))
     }
 
     /// Opens a file for reading.

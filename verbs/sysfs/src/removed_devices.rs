@@ -2,6 +2,8 @@
 //! paths lead there. The name of that tree says which devices are missing, so that its contents never change
 //! either.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::attributes::device_name;
 use crate::condition::PortCondition;
 use crate::kernel::{FileName, open_private, read_private};
@@ -18,16 +20,21 @@ const VIRTUAL: &[u8] = b"/sys/devices/virtual/";
 const WITHOUT_PREFIX: &[u8] = b"/without-";
 const DIGITS: usize = 4;
 
+/// Number of devices of the tree, which never changes; 0 if it is not known yet. Programs open a thousand
+/// files of a tree in a row, and each open looks at the devices.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
 /// Returns the devices of the tree that are present now.
 pub(crate) fn devices() -> DeviceSet {
-    let mut devices = DeviceSet::default();
-    while devices.count < MAX_DEVICES {
-        match condition(devices.count, 1) {
-            Some(condition) => devices.removed |= u64::from(condition.is_removed) << devices.count,
-            None if !is_device(devices.count) => break,
-            None => {}
-        }
-        devices.count += 1;
+    let mut count = COUNT.load(Ordering::Relaxed);
+    if count == 0 {
+        count = (0..MAX_DEVICES).find(|device| !is_device(*device)).unwrap_or(MAX_DEVICES);
+        COUNT.store(count, Ordering::Relaxed);
+    }
+    let mut devices = DeviceSet { count, ..DeviceSet::default() };
+    for device in 0..count {
+        let is_removed = condition(device, 1).is_some_and(|condition| condition.is_removed);
+        devices.removed |= u64::from(is_removed) << device;
     }
     devices
 }

@@ -15,6 +15,7 @@ use std::path::Path;
 mod certificate;
 mod ended;
 mod error;
+pub mod hosts;
 mod options;
 mod recording;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

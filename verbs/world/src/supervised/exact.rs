@@ -183,6 +183,9 @@ impl Supervisor {
         let next_ns = of_parked.chain(self.next_ns()).min();
         self.turn += 1;
         if parked.is_empty() {
+            if self.interrupt_waits() {
+                return Ok(());
+            }
             let Some(next_ns) = next_ns.filter(|_| !self.is_at_rest_for_long()) else {
                 return Err(self.deadlock_error(describe_waits(&self.threads)));
             };

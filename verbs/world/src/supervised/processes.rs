@@ -265,14 +265,26 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Ends the waits of threads to which a signal can be delivered.
-    pub(crate) fn interrupt_waits(&mut self) {
+    /// Ends the waits of threads to which a signal can be delivered. Returns whether there are any.
+    pub(crate) fn interrupt_waits(&mut self) -> bool {
+        self.interrupt_waits_of(None)
+    }
+
+    /// Does the same for the threads of one process, or of all. A thread that begins to wait changes what
+    /// signals of its process can do, and nothing for others.
+    pub(crate) fn interrupt_waits_of(&mut self, process: Option<u32>) -> bool {
+        let mut interrupts = false;
         for thread in self.threads.threads.values_mut() {
             let Activity::Waiting(call, _) = &thread.activity else { continue };
+            if process.is_some_and(|process| thread.process != process) {
+                continue;
+            }
             let Some(why) = ended_by_signal(thread.tracee, call) else { continue };
             thread.activity = Activity::Woken(*call, why);
             thread.idle_polls = 0;
+            interrupts = true;
         }
+        interrupts
     }
 }
 

@@ -372,6 +372,10 @@ pub(crate) const ROWS: &[SyscallRow] = &[
     (Sysno::setgroups, Passes),
     (Sysno::capset, Passes),
     (Sysno::sethostname, Passes),
+    // Whether namespaces can be made is a fact of the machine, on which a world itself depends; what is
+    // mounted are files, like those that the world began with.
+    (Sysno::unshare, Passes),
+    (Sysno::mount, Passes),
     (Sysno::ioprio_get, Passes),
     (Sysno::ioprio_set, Passes),
     (Sysno::sched_setparam, Passes),

@@ -74,6 +74,10 @@ impl Supervisor {
                 return Ok(self.next_round_robin(&idle_polls));
             }
             if runnable.is_empty() {
+                // A call of another thread need not have sent the signal: a socket with O_ASYNC does, too.
+                if self.interrupt_waits() {
+                    continue;
+                }
                 let next_ns = self.next_ns().filter(|_| !self.is_at_rest_for_long());
                 let Some(next_ns) = next_ns else {
                     return Err(self.deadlock_error(describe_waits(&self.threads)));

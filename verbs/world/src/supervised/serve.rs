@@ -181,8 +181,9 @@ impl Supervisor {
     pub(crate) fn wait(&mut self, id: ThreadId, call: Call, wait: Wait) -> Result<(), WorldError> {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.activity = Activity::Waiting(call, wait);
+            let process = thread.process;
+            self.interrupt_waits_of(Some(process));
         }
-        self.interrupt_waits();
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Pending signals, and the waits that they end.
 
 use std::fs;
+use std::io::Read as _;
 
 use nix::unistd::Pid;
 use syscalls::Sysno;
@@ -9,9 +10,12 @@ use super::threads::Call;
 use super::tracee::Tracee;
 use super::waits::Woken;
 
+/// Room for the status of a thread, which has 1.5 KB.
+const STATUS_BYTES: usize = 8192;
+
 /// Reports whether a pending signal ends a wait in this call, and how.
 pub(crate) fn ended_by_signal(tracee: Tracee, call: &Call) -> Option<Woken> {
-    let status = fs::read_to_string(format!("/proc/{}/status", tracee.0)).ok()?;
+    let status = status_of(tracee.0)?;
     let pending = pending_of(&status);
     if pending == 0 {
         return None;
@@ -33,7 +37,18 @@ pub(crate) fn ended_by_signal(tracee: Tracee, call: &Call) -> Option<Woken> {
 
 /// Returns the signals that are pending for a thread.
 pub(crate) fn pending(tracee: Tracee) -> u64 {
-    fs::read_to_string(format!("/proc/{}/status", tracee.0)).map_or(0, |status| pending_of(&status))
+    status_of(tracee.0).map_or(0, |status| pending_of(&status))
+}
+
+/// Reads the kernel's status of a thread, in one call: the supervisor does so at each wait.
+fn status_of(thread: Pid) -> Option<String> {
+    let mut status = Vec::with_capacity(STATUS_BYTES);
+    fs::File::open(format!("/proc/{thread}/status"))
+        .ok()?
+        .take(STATUS_BYTES as u64)
+        .read_to_end(&mut status)
+        .ok()?;
+    String::from_utf8(status).ok()
 }
 
 fn pending_of(status: &str) -> u64 {
@@ -47,7 +62,7 @@ pub(crate) const fn signal_bit(signal: i32) -> u64 {
 
 /// Returns a number in the kernel's status of a thread.
 pub(crate) fn field(thread: Pid, name: &str) -> Option<u64> {
-    field_of(&fs::read_to_string(format!("/proc/{thread}/status")).ok()?, name)
+    field_of(&status_of(thread)?, name)
 }
 
 /// Parses a number in a status: process ids are decimal, and masks of signals hexadecimal.
