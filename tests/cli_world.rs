@@ -217,3 +217,26 @@ fn addresses_do_not_depend_on_the_environment() {
         assert_eq!(first, run(length), "with {length} bytes more in the environment");
     }
 }
+
+#[test]
+fn niceness_and_the_time_since_the_start_are_those_of_the_world() {
+    let scratch = Scratch::new("niceness");
+    let program = "nice; nice -n 3 nice; sleep 5; cat /proc/uptime";
+    let run = |niceness: &str| {
+        let world = scratch.command(&["--seed", "3", "--", "sh", "-c", program]);
+        let mut command = Command::new("nice");
+        command.args(["-n", niceness]).arg(world.get_program()).args(world.get_args());
+        for (name, value) in world.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let ran = command.current_dir(&scratch.0).output().expect("the program can be run");
+        assert!(text(&ran.stderr).contains("pumice: certified: this run repeats"), "{ran:?}");
+        format!("{}{}", text(&ran.stdout), text(&ran.stderr))
+    };
+    let first = run("0");
+    assert!(first.starts_with("0\n3\n1005."), "{first}");
+    assert_eq!(first, run("4"));
+}

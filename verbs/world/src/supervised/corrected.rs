@@ -57,6 +57,7 @@ impl Supervisor {
                 [_, "stat"] | [_, "task", _, "stat"] => |_, text| stat(text),
                 ["cpuinfo"] => |_, _| processors(),
                 ["stat"] => |_, _| processor_times(),
+                ["uptime"] => |supervisor, _| up_time(supervisor.clock.now_ns()),
                 [_, "status"] | [_, "task", _, "status"] => |_, text| status(text),
                 [_, "maps"] => |_, text| maps(text),
                 ["thread-self" | "self", "net", "udp" | "udp6" | "tcp" | "tcp6"]
@@ -89,10 +90,19 @@ impl Supervisor {
     }
 }
 
+/// Ticks for which a machine has been up when a world begins.
+const UP: u64 = 1_000 * TICKS;
+
+/// Returns the contents of `/proc/uptime`: the time since the start, and that for which processors were idle.
+fn up_time(now_ns: u64) -> String {
+    let ticks = UP + now_ns / (1_000_000_000 / TICKS);
+    let seconds = |ticks: u64| format!("{}.{:02}", ticks / TICKS, ticks % TICKS);
+    format!("{} {}\n", seconds(ticks), seconds(UP * u64::from(PROCESSORS)))
+}
+
 /// Returns the contents of `/proc/stat`: processors that were idle until the world began.
 fn processor_times() -> String {
-    /// Ticks for which a machine has been up when a world begins, and when it was started, in s since 1970.
-    const UP: u64 = 1_000 * TICKS;
+    /// When the machine was started, in s since 1970.
     const STARTED_S: u64 = 1_790_077_400;
     let mut text = format!("cpu  0 0 0 {} 0 0 0 0 0 0\n", UP * u64::from(PROCESSORS));
     for number in 0..PROCESSORS {

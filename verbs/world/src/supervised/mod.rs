@@ -27,6 +27,7 @@ mod machine_files;
 mod memory;
 mod moved_bytes;
 mod network;
+mod niceness;
 mod option_rows;
 mod options_of_sockets;
 mod point_budget;

@@ -80,6 +80,9 @@ pub(crate) enum SyscallClass {
     GetAffinity,
     SetAffinity,
     GetProcessor,
+    /// Returns or sets niceness, which changes nothing in a world.
+    GetPriority,
+    SetPriority,
     /// Returns how memory is spread over nodes, or the node of an address.
     MemoryPolicy,
     /// Compares objects of the kernel, in an order by their addresses there.
@@ -119,12 +122,12 @@ type SyscallRow = (Sysno, SyscallClass);
 use SyscallClass::{
     Accepts, Alarm, Binds, Changes, ClockGettime, ClockNanosleep, Clones, Compares, Connects, Controls,
     ControlsIpc, Doubtful, EpollPwait2, EpollWait, Execs, Exits, ExitsGroup, Fcntl, Flock, Futex,
-    GetAffinity, GetProcessor, Getrandom, Gettimeofday, Hints, IntervalTimer, Kills, Listens, ListsFolder,
-    MakesSignalFile, MapsCode, MemoryPolicy, Nanosleep, Opens, Passes, Pauses, Poll, Ppoll, ProcessorTime,
-    Reads, ReadsLink, Receives, ReceivesMessage, Refuses, ReturnsOption, SchedYield, Select, Semaphores,
-    Sends, SendsFile, SendsMessage, SetAffinity, SetTidAddress, SetsOption, Socket, Splices, Stats,
-    StatsFileSystem, Statx, Sysinfo, TakesSignal, Time, TimerCreate, TimerQuery, TimerSettime, TimerfdCreate,
-    TimerfdGettime, TimerfdSettime, Vforks, Wait4, Waitid, Writes,
+    GetAffinity, GetPriority, GetProcessor, Getrandom, Gettimeofday, Hints, IntervalTimer, Kills, Listens,
+    ListsFolder, MakesSignalFile, MapsCode, MemoryPolicy, Nanosleep, Opens, Passes, Pauses, Poll, Ppoll,
+    ProcessorTime, Reads, ReadsLink, Receives, ReceivesMessage, Refuses, ReturnsOption, SchedYield, Select,
+    Semaphores, Sends, SendsFile, SendsMessage, SetAffinity, SetPriority, SetTidAddress, SetsOption, Socket,
+    Splices, Stats, StatsFileSystem, Statx, Sysinfo, TakesSignal, Time, TimerCreate, TimerQuery,
+    TimerSettime, TimerfdCreate, TimerfdGettime, TimerfdSettime, Vforks, Wait4, Waitid, Writes,
 };
 
 /// The service of each call.
@@ -391,8 +394,8 @@ pub(crate) const ROWS: &[SyscallRow] = &[
     (Sysno::prctl, Hints),
     (Sysno::arch_prctl, Passes),
     (Sysno::personality, Passes),
-    (Sysno::getpriority, Passes),
-    (Sysno::setpriority, Passes),
+    (Sysno::getpriority, GetPriority),
+    (Sysno::setpriority, SetPriority),
     (Sysno::sched_getparam, Passes),
     (Sysno::sched_getscheduler, Passes),
     (Sysno::sched_setscheduler, Passes),

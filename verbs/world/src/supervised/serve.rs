@@ -157,6 +157,8 @@ impl Supervisor {
             }
             SyscallClass::GetAffinity => self.report_affinity(id, call),
             SyscallClass::GetProcessor => self.report_processor(id, call),
+            SyscallClass::GetPriority => self.report_niceness(id, call),
+            SyscallClass::SetPriority => self.set_niceness(id, call),
             SyscallClass::MemoryPolicy => self.return_memory_policy(id, call),
             SyscallClass::Compares => self.compare_objects(id, call),
             SyscallClass::SetAffinity => self.answer(id, call, 0),

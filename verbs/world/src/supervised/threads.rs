@@ -34,6 +34,8 @@ pub(crate) struct Process {
     pub(crate) page: Option<u64>,
     /// The process has ended, and its parent has not waited for it yet.
     pub(crate) has_ended: bool,
+    /// Niceness: 0 for the first process, whatever that of the user's shell is.
+    pub(crate) niceness: i32,
 }
 
 /// A preemption that the seed, or a list of departures, has decided at a point.
@@ -175,7 +177,8 @@ impl Threads {
         // The memory of a child is a copy of its parent's, or shared with it, so that it has the page at the
         // same address.
         let page = parent.and_then(|parent| self.processes.get(&parent)?.page);
-        let process = Process { leader, parent, program, threads_made: 0, page, has_ended: false };
+        let niceness = parent.and_then(|parent| self.processes.get(&parent)).map_or(0, |one| one.niceness);
+        let process = Process { leader, parent, program, threads_made: 0, page, has_ended: false, niceness };
         self.processes.insert(number, process);
         self.add_thread(Tracee(leader), number, seed)
     }
