@@ -158,7 +158,7 @@ fn wrong_results_and_words_are_one_sentence() {
         (&["search", "--shard", "3/2", "--", "true"], "as in 2/4; 3/2 is not that"),
         (&["search", "--seeds", "1..99999999999", "--", "true"], "more seeds than a search takes"),
         (&["search", "--report", "x", "--format", "yaml", "--", "true"], "give one of text, json"),
-        (&["replay", "--stop-at", "0", "good"], "0 is not in 1.."),
+        (&["replay", "--stop-at", "0", "good"], "events count from 1"),
     ];
     for (arguments, sentence) in cases {
         let refused = scratch.world(arguments);

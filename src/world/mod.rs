@@ -12,6 +12,7 @@ mod report;
 mod result;
 mod search;
 mod seeds;
+mod stop_at;
 mod vary;
 
 use std::ffi::OsString;

@@ -9,6 +9,7 @@ use pumice_device::findings::ReportFormat;
 use super::hosts::{HostCommandOptions, MAX_HOSTS};
 use super::report::ReportOptions;
 use super::seeds::{Seeds, Shard};
+use super::stop_at::StopAt;
 use super::vary::Range;
 use crate::run::RunOptions;
 
@@ -134,9 +135,10 @@ pub(crate) struct InnerOptions {
 pub(crate) struct ReplayWorldOptions {
     /// The recording
     pub(crate) file: PathBuf,
-    /// Stop at this event, and let "gdb -p" look at the processes; end with ^C
-    #[arg(long, value_name = "EVENT", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) stop_at: Option<u64>,
+    /// Stop at this event, and let "gdb -p" look at the processes; end with ^C. It is a number, or "exit" for the call by which the
+    /// first process ends, or a call, as "write", "p1.t2 write", or "p1.t2 write 3" for the third one of that thread
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) stop_at: Option<StopAt>,
 }
 
 /// Options of `pumice world merge`.

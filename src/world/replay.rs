@@ -15,7 +15,7 @@ use crate::run::make_links_of_build;
 
 /// Runs the command.
 pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
-    let recording = Recording::open(&options.file).map_err(CommandError::Usage)?;
+    let mut recording = Recording::open(&options.file).map_err(CommandError::Usage)?;
     let header = &recording.header;
     let other = header.other_variables();
     if !other.is_empty() {
@@ -34,7 +34,9 @@ pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
     })?;
     let mut world = header.options();
     world.expected = Some(file);
-    world.stop_at = options.stop_at;
+    if let Some(place) = &options.stop_at {
+        world.stop_at = Some(place.event(&mut recording).map_err(CommandError::Usage)?);
+    }
     make_links_of_build();
     match pumice_world::run(&world) {
         Err(stopped @ WorldError::Stopped(_)) => {
@@ -45,7 +47,7 @@ pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
         }
         Err(error) => Err(failed(&error)),
         Ok(ended) => {
-            if let Some(event) = options.stop_at {
+            if let Some(event) = world.stop_at {
                 let sentence = format!("--stop-at {event}: the run has {} events", ended.events);
                 return Err(CommandError::Usage(sentence));
             }

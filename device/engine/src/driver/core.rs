@@ -82,6 +82,21 @@ impl Core {
         }
     }
 
+    /// Locks the engine because the process exits; `None` if another thread keeps it for 50 ms. A thread that
+    /// drives returns it within microseconds, but the thread that exits may be the one that holds it, in a
+    /// signal handler.
+    pub(crate) fn lock_at_exit(&self) -> Option<MutexGuard<'_, Engine>> {
+        const TRIES: u32 = 50;
+        const PAUSE: Duration = Duration::from_millis(1);
+        for _ in 0..TRIES {
+            if let Some(engine) = self.try_lock() {
+                return Some(engine);
+            }
+            outside::sleep(PAUSE);
+        }
+        None
+    }
+
     /// Drives once for an application thread that found its queue (of this index) empty, unless another
     /// thread drives. Returns whether anything arrived.
     pub(crate) fn poll(&self, cq: u32) -> bool {

@@ -429,27 +429,27 @@ impl Hca {
         self.core.drive_out();
     }
 
-    /// Stores what a shuffled schedule defers, before the process exits, unless another thread drives. What
-    /// is due to peers then leaves with the next polls.
+    /// Stores what a shuffled schedule defers, before the process exits, unless another thread keeps the engine
+    /// locked. What is due to peers then leaves with the next polls.
     pub fn end_schedule(&self) {
-        if let Some(mut engine) = self.core.try_lock() {
+        if let Some(mut engine) = self.core.lock_at_exit() {
             engine.resources.drain_stores();
         }
     }
 
     /// Sends packets that a fault plan delays, before the process exits and after
-    /// [`end_schedule`](Hca::end_schedule) and a poll, unless another thread drives. They are in the network,
-    /// so they outlive their sender.
+    /// [`end_schedule`](Hca::end_schedule) and a poll, unless another thread keeps the engine locked. They are
+    /// in the network, so they outlive their sender.
     pub fn release_packets(&self) {
-        if let Some(mut engine) = self.core.try_lock() {
+        if let Some(mut engine) = self.core.lock_at_exit() {
             engine.port.release(self.core.clock.now_ns());
         }
     }
 
     /// Removes what would stay in memory behind the last process, as the last step before the process exits,
-    /// unless another thread drives. Many programs exit without closing their device.
+    /// unless another thread keeps the engine locked. Many programs exit without closing their device.
     pub fn remove_leftovers(&self) {
-        if let Some(mut engine) = self.core.try_lock() {
+        if let Some(mut engine) = self.core.lock_at_exit() {
             for (_, domain) in engine.resources.objects.xrc.all_shared() {
                 domain.remove_if_last();
             }
