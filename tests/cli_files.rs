@@ -228,7 +228,9 @@ fn a_program_that_ends_without_closing_its_device_leaves_nothing_in_memory() {
             let name = path.to_string_lossy();
             name.ends_with("-memory") || name.contains("-xrcd-")
         };
-        assert_eq!(left.iter().find(is_left), None, "{how}");
+        let in_memory = Command::new("ls").args(["-AR", "/dev/shm"]).output().expect("ls can be run");
+        let in_memory = String::from_utf8_lossy(&in_memory.stdout);
+        assert_eq!(left.iter().find(is_left), None, "{how}: {output:?}\n{in_memory}");
     }
     fs::remove_dir_all(&runtime).expect("it is ours");
 }
