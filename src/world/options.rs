@@ -135,8 +135,9 @@ pub(crate) struct InnerOptions {
 pub(crate) struct ReplayWorldOptions {
     /// The recording
     pub(crate) file: PathBuf,
-    /// Stop at this event, and let "gdb -p" look at the processes; end with ^C. It is a number, or "exit" for the call by which the
-    /// first process ends, or a call, as "write", "p1.t2 write", or "p1.t2 write 3" for the third one of that thread
+    /// Stop at this event, and let "gdb -p" look at the processes; end with ^C. It is a number, or "exit" for
+    /// the call by which the first process ends, or a call, as "write", "p1.t2 write", or "p1.t2 write 3" for
+    /// the third one of that thread
     #[arg(long, value_name = "EVENT")]
     pub(crate) stop_at: Option<StopAt>,
 }

@@ -429,8 +429,8 @@ impl Hca {
         self.core.drive_out();
     }
 
-    /// Stores what a shuffled schedule defers, before the process exits, unless another thread keeps the engine
-    /// locked. What is due to peers then leaves with the next polls.
+    /// Stores what a shuffled schedule defers, before the process exits, unless another thread keeps the
+    /// engine locked. What is due to peers then leaves with the next polls.
     pub fn end_schedule(&self) {
         if let Some(mut engine) = self.core.lock_at_exit() {
             engine.resources.drain_stores();
@@ -438,8 +438,8 @@ impl Hca {
     }
 
     /// Sends packets that a fault plan delays, before the process exits and after
-    /// [`end_schedule`](Hca::end_schedule) and a poll, unless another thread keeps the engine locked. They are
-    /// in the network, so they outlive their sender.
+    /// [`end_schedule`](Hca::end_schedule) and a poll, unless another thread keeps the engine locked. They
+    /// are in the network, so they outlive their sender.
     pub fn release_packets(&self) {
         if let Some(mut engine) = self.core.lock_at_exit() {
             engine.port.release(self.core.clock.now_ns());

@@ -19,7 +19,7 @@ impl Supervisor {
         self.answer(id, call, i64::from(result))
     }
 
-    /// Serves `setpriority`. Nobody may lower a niceness, which on other machines is the user's right or not.
+    /// Serves `setpriority`. No process may lower a niceness, which on other machines some users may.
     pub(crate) fn set_niceness(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let process = self.process_of_priority(id, call);
         let [_, _, wanted, ..] = call.arguments();
