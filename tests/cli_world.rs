@@ -257,30 +257,30 @@ fn a_replay_stops_at_a_call_and_at_the_exit() {
             .collect()
     };
     let exits = events(" p1.t1 exit_group ");
-    for (place, call, event) in [
+    for (stop_at, call, event) in [
         ("exit", "exit_group", exits.last().copied()),
         ("p1.t1 write 2", "write", events(" p1.t1 write ").get(1).copied()),
         ("exit_group", "exit_group", events(" exit_group ").first().copied()),
     ] {
-        let event = event.unwrap_or_else(|| panic!("{place}: {recorded}"));
-        let mut replay = scratch.command(&["replay", "run", "--stop-at", place]);
+        let event = event.unwrap_or_else(|| panic!("{stop_at}: {recorded}"));
+        let mut replay = scratch.command(&["replay", "run", "--stop-at", stop_at]);
         let mut replay = replay.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be run");
         let mut lines = BufReader::new(replay.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
         let stopped = lines.find(|line| line.contains("stopped at event ")).unwrap_or_default();
-        assert!(stopped.starts_with(&format!("pumice: stopped at event {event}: ")), "{place}: {stopped}");
-        assert!(stopped.ends_with(&format!(" {call}")), "{place}: {stopped}");
-        assert!(lines.any(|line| line.contains("end this with ^C")), "{place}");
+        assert!(stopped.starts_with(&format!("pumice: stopped at event {event}: ")), "{stop_at}: {stopped}");
+        assert!(stopped.ends_with(&format!(" {call}")), "{stop_at}: {stopped}");
+        assert!(lines.any(|line| line.contains("end this with ^C")), "{stop_at}");
         let end = Command::new("kill").args(["-INT", &replay.id().to_string()]).status();
         assert!(end.is_ok_and(|end| end.success()));
         assert!(replay.wait().expect("it ends").success());
     }
-    for (place, sentence) in [
+    for (stop_at, sentence) in [
         ("p9.t1 write", "the recorded run has 0 calls write of p9.t1"),
         ("write 99", "the recorded run has 2 calls write"),
         ("p1 write 2 3", "or [THREAD] CALL [NUMBER]"),
     ] {
-        let refused = scratch.world(&["replay", "run", "--stop-at", place]);
+        let refused = scratch.world(&["replay", "run", "--stop-at", stop_at]);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-        assert!(text(&refused.stderr).contains(sentence), "{place}: {refused:?}");
+        assert!(text(&refused.stderr).contains(sentence), "{stop_at}: {refused:?}");
     }
 }

@@ -35,7 +35,7 @@ jobs_at_once=$(($(nproc) + 1))
 # By process: the name of the job, and the function that counts what it did.
 declare -A job_name=() job_count=() job_began=()
 
-# begin COUNT NAME COMMAND...: a job, when a place is free for it. At its end COUNT NAME STATUS OUTPUT is called. It is the first of a
+# begin COUNT NAME COMMAND...: a job, as soon as fewer than jobs_at_once run. At its end COUNT NAME STATUS OUTPUT is called. It is the first of a
 # session, so that its processes can be ended together.
 begin() {
     while ((${#job_name[@]} >= jobs_at_once)); do end_of_one; done

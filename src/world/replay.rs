@@ -34,8 +34,8 @@ pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
     })?;
     let mut world = header.options();
     world.expected = Some(file);
-    if let Some(place) = &options.stop_at {
-        world.stop_at = Some(place.event(&mut recording).map_err(CommandError::Usage)?);
+    if let Some(stop_at) = &options.stop_at {
+        world.stop_at = Some(stop_at.event(&mut recording).map_err(CommandError::Usage)?);
     }
     make_links_of_build();
     match pumice_world::run(&world) {

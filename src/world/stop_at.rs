@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_number_or_an_exit_or_a_call() {
+    fn an_event_is_given_by_number_by_exit_or_by_call() {
         let call = |thread: Option<&str>, call: &str, number| StopAt::Call {
             thread: thread.map(str::to_owned),
             call: call.to_owned(),

@@ -118,8 +118,8 @@ impl HostFiles {
         let runtime = self.runtime().unwrap_or(&self.folder);
         let hiding =
             own.iter().rev().find_map(|(own, shown)| Some(own.join(runtime.strip_prefix(shown).ok()?)));
-        if let Some(place) = hiding {
-            fs::create_dir_all(place)?;
+        if let Some(hidden) = hiding {
+            fs::create_dir_all(hidden)?;
             own.push((runtime.to_owned(), runtime.to_owned()));
         }
         Ok(Host { name, own })
