@@ -1,14 +1,12 @@
 //! `pumice world replay`: runs a recorded run again, and compares it event by event.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use pumice_world::{Recording, WorldError};
 
-use rustix::event::Timespec;
-
 use super::options::ReplayWorldOptions;
 use super::outcome::{failed, finish};
+use crate::observe::Interrupt;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
 use crate::run::make_links_of_build;
@@ -41,9 +39,7 @@ pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
     match pumice_world::run(&world) {
         Err(stopped @ WorldError::Stopped(_)) => {
             complain(&stopped);
-            complain(&"end this with ^C: then the processes end");
-            wait_for_end();
-            Ok(Outcome::Good)
+            wait_for_end()
         }
         Err(error) => Err(failed(&error)),
         Ok(ended) => {
@@ -57,15 +53,11 @@ pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
     }
 }
 
-/// Waits for ^C.
-fn wait_for_end() {
-    let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // If the handler cannot be registered, the signal ends this process by default.
-        let _ = signal_hook::flag::register(signal, Arc::clone(&stopped));
-    }
-    while !stopped.load(Ordering::Relaxed) {
-        // A signal ends the pause.
-        let _ = rustix::event::poll(&mut [], Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
-    }
+/// Says that the stopped run waits for ^C, and waits for it.
+fn wait_for_end() -> CommandResult {
+    // Handlers come before the sentence: a reader may send the signal at once.
+    let interrupt = Interrupt::new()?;
+    complain(&"end this with ^C: then the processes end");
+    while !interrupt.wait(Duration::from_secs(3600))? {}
+    Ok(Outcome::Good)
 }
