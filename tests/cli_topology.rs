@@ -54,9 +54,24 @@ fn two_tiers_are_drawn_too() {
 }
 
 #[test]
+fn three_tiers_are_drawn_by_pods() {
+    let tiers = "leaves = 2\npods = 2\nspines = 4\ncores = 4\nhosts";
+    let text = STAR.replace("star", "three-tier").replace("hosts", tiers);
+    let file = scratch("three-tier.toml", &text);
+    let (code, out, output_text) = texts(&pumice(&["topology", path_of(&file)]));
+    assert_eq!((code, output_text.as_str()), (Some(0), ""));
+    let drawn = "core 0   core 1   core 2   core 3\n  │  1000 Mbit/s, 5000 ns from each spine to 2 of them\n\
+                 spine 0   spine 1\n  │  1000 Mbit/s, 5000 ns from each leaf to each spine\n\
+                 leaf 0 ─── 127.77.0.2  1000 Mbit/s, 5000 ns\n\
+                 spine 2   spine 3\n  │  1000 Mbit/s, 5000 ns from each leaf to each spine\n\
+                 leaf 1 ─── 127.77.0.3  100 Mbit/s, 5000 ns\n";
+    assert!(out.starts_with(drawn), "{out}");
+}
+
+#[test]
 fn what_is_wrong_is_one_sentence_with_the_line() {
     for (wrong, right, output_text) in [
-        ("star", "ring", "line 1: unknown variant `ring`, expected `star` or `two-tier`"),
+        ("star", "ring", "line 1: unknown variant `ring`, expected one of `star`, `two-tier`, `three-tier`"),
         ("127.77.0.2", "host-a", "line 3: \"host-a\" is no address of a host"),
         ("127.77.0.2", "127.77.0.3", "line 4: 127.77.0.3 is the address of two hosts, number 0 and number 1"),
         ("rate_mbps = 1000", "rate_mbps = 0", "line 6: link.rate_mbps is 0, and must be from 1 to 1600000"),

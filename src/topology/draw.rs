@@ -1,24 +1,29 @@
 //! Draws a topology as text.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use pumice_device::port::{EcnMarking, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyKind};
 
 /// Draws the switches with the hosts at each, and describes their ports.
 pub(crate) fn write(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
-    let leaves = match topology.kind {
-        TopologyKind::Star => 1,
-        TopologyKind::TwoTier => {
-            let spines: Vec<String> = (0..topology.spines).map(|spine| format!("spine {spine}")).collect();
-            writeln!(out, "{}", spines.join("   "))?;
-            writeln!(out, "  │  {} from each leaf to each spine", cable(topology.uplink()))?;
-            usize::from(topology.leaves)
-        }
-    };
+    let leaves = if topology.kind == TopologyKind::Star { 1 } else { usize::from(topology.leaves) };
+    let pods = usize::from(topology.pods.max(1));
+    let spines_per_pod = usize::from(topology.spines) / pods;
+    if topology.kind == TopologyKind::ThreeTier {
+        writeln!(out, "{}", named("core", 0..usize::from(topology.cores)))?;
+        let per_spine = usize::from(topology.cores) / spines_per_pod.max(1);
+        writeln!(out, "  │  {} from each spine to {per_spine} of them", cable(topology.corelink()))?;
+    }
     for leaf in 0..leaves {
+        if spines_per_pod > 0 && leaf % (leaves / pods) == 0 {
+            let pod = leaf / (leaves / pods);
+            writeln!(out, "{}", named("spine", pod * spines_per_pod..(pod + 1) * spines_per_pod))?;
+            writeln!(out, "  │  {} from each leaf to each spine", cable(topology.uplink()))?;
+        }
         let name = match topology.kind {
             TopologyKind::Star => "switch".to_owned(),
-            TopologyKind::TwoTier => format!("leaf {leaf}"),
+            TopologyKind::TwoTier | TopologyKind::ThreeTier => format!("leaf {leaf}"),
         };
         let hosts: Vec<usize> =
             (0..usize::from(topology.hosts)).filter(|host| topology.leaf_of(*host) == leaf).collect();
@@ -34,6 +39,12 @@ pub(crate) fn write(topology: &Topology, out: &mut dyn Write) -> io::Result<()> 
         }
     }
     writeln!(out, "{}", about_queues(&topology.queues))
+}
+
+/// Returns the names of switches with these numbers.
+fn named(kind: &str, numbers: Range<usize>) -> String {
+    let names: Vec<String> = numbers.map(|number| format!("{kind} {number}")).collect();
+    names.join("   ")
 }
 
 fn about_host(topology: &Topology, host: usize) -> String {

@@ -63,6 +63,8 @@ struct TopologyJson<'a> {
     kind: &'static str,
     leaves: u16,
     spines: u16,
+    pods: u16,
+    cores: u16,
     hosts: Vec<HostJson>,
     ecn: Option<EcnJson>,
     xoff_bytes: Option<u64>,
@@ -101,9 +103,12 @@ fn json(topology: &Topology, ports: &[PortJson], out: &mut dyn Write) -> std::io
         kind: match topology.kind {
             TopologyKind::Star => "star",
             TopologyKind::TwoTier => "two-tier",
+            TopologyKind::ThreeTier => "three-tier",
         },
         leaves: topology.leaves.max(1),
         spines: topology.spines,
+        pods: topology.pods.max(1),
+        cores: topology.cores,
         hosts: (0..usize::from(topology.hosts)).map(host).collect(),
         ecn: match topology.queues.ecn {
             Some(EcnMarking::Ramp { min_bytes, max_bytes, most_ppm }) => {

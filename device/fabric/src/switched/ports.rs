@@ -20,8 +20,8 @@ const TRIES: usize = 64;
 const BATCHES_BYTES: u64 = 1 << 20;
 /// Largest excess of a time in a word over what a process can have meant, in ns.
 const SLACK_NS: u64 = 1_000_000;
-/// Largest number of links on a route: to a leaf, to a spine, to a leaf, to a host.
-pub(super) const MAX_LINKS: usize = 4;
+/// Largest number of links on a route: to a leaf, to a spine, to a core, and back to a host.
+pub(super) const MAX_LINKS: usize = 6;
 
 /// The links that a packet passes, by number, the sender's first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -226,7 +226,7 @@ impl Switches {
         mut transit: Transit,
     ) -> Result<(), QueueFull> {
         let Some(link) = self.links.get_mut(number) else { return Err(self.count_lost()) };
-        let switch = link.spec.tail.switch(self.layout.leaves);
+        let switch = link.spec.tail.switch(&self.layout);
         let room = if switch.is_some() { link.spec.queue_bytes } else { HOST_QUEUE_BYTES };
         let held = switch.and_then(|switch| self.held_bytes.get_mut(switch));
         let buffered = held.as_ref().map_or(0, |held| **held);
@@ -296,7 +296,7 @@ impl Switches {
         let Some((bytes, arrival_link)) = link.sending.take() else { return };
         link.bytes = link.bytes.saturating_sub(bytes);
         link.report.sent_bytes += bytes;
-        let switch = link.spec.tail.switch(self.layout.leaves);
+        let switch = link.spec.tail.switch(&self.layout);
         if let Some(held) = switch.and_then(|switch| self.held_bytes.get_mut(switch)) {
             *held = held.saturating_sub(bytes);
         }

@@ -140,6 +140,43 @@ fn two_tiers_have_a_way_between_all_hosts_and_a_flow_keeps_to_its_spine() {
 }
 
 #[test]
+fn three_tiers_have_a_way_between_all_hosts_over_the_cores_of_a_spine() {
+    let text = "kind = \"three-tier\"\nhosts = 8\nleaves = 4\npods = 2\nspines = 4\ncores = 4\n\
+                [link]\nrate_mbps = 8000\ndelay_ns = 500\n[uplink]\nrate_mbps = 16000\ndelay_ns = 100\n\
+                [corelink]\nrate_mbps = 32000\ndelay_ns = 50\n[switch]\nqueue_bytes = 100000\n";
+    let topology = Topology::parse(text).unwrap();
+    // Cables of hosts, of four leaves to two spines each, and of four spines to two cores each.
+    assert_eq!(topology.link_count(), 2 * (8 + 8 + 8));
+    for (from, to) in (0..8).flat_map(|from| (0..8).map(move |to| (from, to))) {
+        let (fabric, mut ports) = network(topology.clone());
+        send(&mut ports, 0, &path(from, to, ROCE_PORT), 7);
+        let at_ns = match (from / 2 == to / 2, from / 4 == to / 4) {
+            (true, _) => 3_000,
+            (false, true) => 1_500 + 600 + 600 + 1_500,
+            // 1000 bytes take 250 ns at 32 Gbit/s.
+            (false, false) => 1_500 + 600 + 300 + 300 + 600 + 1_500,
+        };
+        assert_eq!(arrivals(&fabric, &mut ports[to]), [(at_ns, 7, 2)], "{from} to {to}");
+    }
+    let (fabric, mut ports) = network(topology);
+    for number in 0..400_u16 {
+        send(&mut ports, u64::from(number) * 2_000, &path(0, 6, 50_000 + number % 40), 1);
+    }
+    arrivals(&fabric, &mut ports[6]);
+    let queues = fabric.queues();
+    let over = |name: &str| queues.iter().find(|queue| queue.name == name).unwrap().sent_bytes;
+    // The second spine of a pod is connected to the last two cores, and a flow keeps to one of them.
+    let by_core = [0, 1, 2, 3].map(|core: usize| {
+        let down = over(&format!("core {core} to spine {}", 2 + core / 2));
+        assert_eq!(over(&format!("spine {} to core {core}", core / 2)), down);
+        down
+    });
+    assert!(by_core.iter().all(|bytes| *bytes > 0 && bytes % 10_000 == 0), "{by_core:?}");
+    assert_eq!(by_core.iter().sum::<u64>(), 400_000);
+    assert!(!queues.iter().any(|queue| queue.name == "spine 0 to core 2"));
+}
+
+#[test]
 fn a_port_without_a_host_reaches_no_other() {
     let (fabric, mut ports) = network(Topology::star(2, LINK));
     ports.push(fabric.attach(&[address(2)]));

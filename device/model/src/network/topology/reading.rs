@@ -28,9 +28,14 @@ struct TopologyFile {
     #[serde(default)]
     spines: u16,
     #[serde(default)]
+    pods: u16,
+    #[serde(default)]
+    cores: u16,
+    #[serde(default)]
     seed: u64,
     link: SwitchLink,
     uplink: Option<SwitchLink>,
+    corelink: Option<SwitchLink>,
     switch: SwitchQueues,
 }
 
@@ -118,15 +123,28 @@ impl Topology {
     /// # Errors
     /// Fails with a sentence: what is wrong in which line, or why there is no such network.
     pub fn parse(text: &str) -> Result<Topology, String> {
-        let problem_sentence: TopologyFile =
+        let file: TopologyFile =
             toml::from_str(text).map_err(|error| crate::profile::sentence(&error, text))?;
-        let TopologyFile { kind, hosts, leaves, spines, seed, link, uplink, switch: queues } =
-            problem_sentence;
-        let (hosts, named) = match hosts {
+        let (hosts, named) = match file.hosts {
             Hosts::Number(number) => (number, Vec::new()),
             Hosts::Named(named) => (u16::try_from(named.len()).unwrap_or(u16::MAX), named),
         };
-        let topology = Topology { kind, hosts, named, leaves, spines, seed, link, uplink, queues };
+        let TopologyFile { kind, leaves, spines, pods, cores, seed, link, uplink, corelink, .. } = file;
+        let queues = file.switch;
+        let topology = Topology {
+            kind,
+            hosts,
+            named,
+            leaves,
+            spines,
+            pods,
+            cores,
+            seed,
+            link,
+            uplink,
+            corelink,
+            queues,
+        };
         topology.examine().map_err(|Problem { key, problem_sentence }| match line_of(&key, text) {
             Some(line) => format!("line {line}: {problem_sentence}"),
             None => problem_sentence,

@@ -15,8 +15,16 @@ fn what_is_wrong_with_a_topology_is_said_in_a_sentence_with_its_line() {
     let two_tier = |leaves: &str, spines: &str| {
         format!("leaves = {leaves}\nspines = {spines}\n{}", star("4").replace("star", "two-tier"))
     };
+    let three_tier = |leaves: &str, pods: &str, spines: &str, cores: &str| {
+        let inner = format!("leaves = {leaves}\npods = {pods}\nspines = {spines}\ncores = {cores}\n");
+        inner + &star("8").replace("star", "three-tier")
+    };
+    assert_eq!(Topology::parse(&three_tier("4", "2", "4", "4")).unwrap().cores, 4);
     for (text, problem_sentence) in [
-        ("kind = \"ring\"".to_owned(), "line 1: unknown variant `ring`, expected `star` or `two-tier`"),
+        (
+            "kind = \"ring\"".to_owned(),
+            "line 1: unknown variant `ring`, expected one of `star`, `two-tier`, `three-tier`",
+        ),
         (format!("{STAR}speed = 1\n{QUEUE}"), "line 6: unknown field `speed`, expected"),
         (STAR.to_owned(), "missing field `switch`"),
         (format!("leaves = 1\n{}", star("2")), "line 1: a star has one switch: leave out leaves"),
@@ -47,6 +55,19 @@ fn what_is_wrong_with_a_topology_is_said_in_a_sentence_with_its_line() {
         (two_tier("0", "1"), "line 1: leaves is 0, and must be from 1 to 64"),
         (two_tier("2", "0"), "line 2: spines is 0, and must be from 1 to 64"),
         (two_tier("3", "1"), "line 1: 4 hosts cannot be shared out evenly among 3 leaves"),
+        (
+            format!("pods = 1\n{}", two_tier("2", "1")),
+            "line 1: two tiers are leaves and spines: leave out pods",
+        ),
+        (format!("cores = 1\n{}", star("2")), "line 1: a star has one switch"),
+        (three_tier("4", "0", "4", "4"), "line 2: pods is 0, and must be from 1 to 64"),
+        (three_tier("4", "2", "4", "0"), "line 4: cores is 0, and must be from 1 to 64"),
+        (three_tier("4", "3", "3", "1"), "line 1: 4 leaves cannot be shared out evenly among 3 pods"),
+        (three_tier("4", "2", "3", "1"), "line 3: 3 spines cannot be shared out evenly among 2 pods"),
+        (
+            three_tier("4", "2", "4", "3"),
+            "line 4: 3 cores cannot be shared out evenly among 2 spines of a pod",
+        ),
         (star("2").replace("1000\n", "0\n"), "line 4: link.rate_mbps is 0, and must be from 1 to"),
         (star("2").replace("delay_ns = 1", "delay_ns = 2000000000"), "line 5: link.delay_ns is 2000000000"),
         (star("2").replace("100000", "9"), "line 7: switch.queue_bytes is 9, and must be from 10000"),

@@ -23,6 +23,8 @@ pub enum TopologyKind {
     /// Hosts at leaves, each of which is connected to each spine. A hash of addresses and UDP ports chooses
     /// the spine, so that the packets of a flow stay in order.
     TwoTier,
+    /// Pods, each of which is of two tiers, with cores above the spines (a fat tree).
+    ThreeTier,
 }
 
 /// The switches between hosts.
@@ -35,16 +37,22 @@ pub struct Topology {
     /// Hosts by address, and the properties of their cables that differ from those of all. Without this the
     /// n-th port that is attached to a simulated network is the n-th host.
     pub named: Vec<TopologyHost>,
-    /// Number of leaves; two-tier only. Neighbouring hosts are at one leaf.
+    /// Number of leaves, over all pods; none in a star. Neighbouring hosts are at one leaf.
     pub leaves: u16,
-    /// Number of spines; two-tier only.
+    /// Number of spines, over all pods; none in a star.
     pub spines: u16,
+    /// Number of pods; three-tier only. Neighbouring leaves are in one pod.
+    pub pods: u16,
+    /// Number of cores; three-tier only.
+    pub cores: u16,
     /// Seed of the draws of marks.
     pub seed: u64,
     /// Links between hosts and switches.
     pub link: SwitchLink,
     /// Links between leaves and spines; like the others by default.
     pub uplink: Option<SwitchLink>,
+    /// Links between spines and cores; like those between leaves and spines by default.
+    pub corelink: Option<SwitchLink>,
     /// Queues and buffers of each switch.
     pub queues: SwitchQueues,
 }
@@ -127,6 +135,7 @@ impl Topology {
         let kind = match self.kind {
             TopologyKind::Star => "star",
             TopologyKind::TwoTier => "two-tier",
+            TopologyKind::ThreeTier => "three-tier",
         };
         format!("{kind}, {} Mbit/s", self.link.rate_mbps)
     }
@@ -140,9 +149,12 @@ impl Topology {
             named: Vec::new(),
             leaves: 0,
             spines: 0,
+            pods: 0,
+            cores: 0,
             seed: 0,
             link,
             uplink: None,
+            corelink: None,
             queues,
         }
     }
@@ -160,34 +172,49 @@ impl Topology {
     /// # Errors
     /// What cannot be, and what to write instead.
     pub fn examine(&self) -> Result<(), Problem> {
-        let Topology { kind, hosts, leaves, spines, .. } = *self;
-        in_range("hosts", hosts.into(), 1, MAX_HOSTS.into())?;
-        match kind {
-            TopologyKind::Star => {
-                let problem_sentence =
-                    [(leaves > 0, "leaves"), (spines > 0, "spines"), (self.uplink.is_some(), "uplink")];
-                if let Some((_, key)) = problem_sentence.into_iter().find(|(is_said, _)| *is_said) {
-                    return Err(Problem::new(
-                        key,
-                        "a star has one switch: leave out leaves, spines and uplink, or write \
-                         kind = \"two-tier\"",
-                    ));
-                }
-            }
-            TopologyKind::TwoTier => {
-                in_range("leaves", leaves.into(), 1, MAX_SWITCHES.into())?;
-                in_range("spines", spines.into(), 1, MAX_SWITCHES.into())?;
-                if !hosts.is_multiple_of(leaves) {
-                    let problem_sentence =
-                        format!("{hosts} hosts cannot be shared out evenly among {leaves} leaves");
-                    return Err(Problem::new("leaves", problem_sentence));
-                }
-            }
-        }
+        in_range("hosts", self.hosts.into(), 1, MAX_HOSTS.into())?;
+        self.examine_tiers()?;
         self.link.check("link")?;
         self.uplink().check("uplink")?;
+        self.corelink().check("corelink")?;
         self.queues.check("switch")?;
         self.examine_hosts()
+    }
+
+    /// Checks that the switches can be connected as the kind says.
+    fn examine_tiers(&self) -> Result<(), Problem> {
+        let Topology { kind, hosts, leaves, spines, pods, cores, .. } = *self;
+        let inner = [(leaves > 0, "leaves"), (spines > 0, "spines"), (self.uplink.is_some(), "uplink")];
+        let outer = [(pods > 0, "pods"), (cores > 0, "cores"), (self.corelink.is_some(), "corelink")];
+        let said = |keys: &[(bool, &'static str)]| keys.iter().find(|(is_said, _)| *is_said).map(|key| key.1);
+        match kind {
+            TopologyKind::Star => match said(&[inner, outer].concat()) {
+                None => return Ok(()),
+                Some(key) => {
+                    let sentence = "a star has one switch: leave out leaves, spines and uplink, or write \
+                                    kind = \"two-tier\"";
+                    return Err(Problem::new(key, sentence));
+                }
+            },
+            TopologyKind::TwoTier => {
+                if let Some(key) = said(&outer) {
+                    let sentence = "two tiers are leaves and spines: leave out pods, cores and corelink, or \
+                                    write kind = \"three-tier\"";
+                    return Err(Problem::new(key, sentence));
+                }
+            }
+            TopologyKind::ThreeTier => in_range("pods", pods.into(), 1, MAX_SWITCHES.into())?,
+        }
+        in_range("leaves", leaves.into(), 1, MAX_SWITCHES.into())?;
+        in_range("spines", spines.into(), 1, MAX_SWITCHES.into())?;
+        shared_out("leaves", (hosts, "hosts"), (leaves, "leaves"))?;
+        if kind == TopologyKind::ThreeTier {
+            in_range("cores", cores.into(), 1, MAX_SWITCHES.into())?;
+            shared_out("leaves", (leaves, "leaves"), (pods, "pods"))?;
+            shared_out("spines", (spines, "spines"), (pods, "pods"))?;
+            shared_out("cores", (cores, "cores"), (spines / pods, "spines of a pod"))?;
+        }
+        Ok(())
     }
 
     fn examine_hosts(&self) -> Result<(), Problem> {
@@ -220,6 +247,11 @@ impl Topology {
         self.uplink.unwrap_or(self.link)
     }
 
+    /// Returns the links between spines and cores.
+    pub fn corelink(&self) -> SwitchLink {
+        self.corelink.unwrap_or(self.uplink())
+    }
+
     /// Returns the link between a host and its switch.
     pub fn cable(&self, host: usize) -> SwitchLink {
         let own = self.named.get(host);
@@ -227,11 +259,6 @@ impl Topology {
             rate_mbps: own.and_then(|host| host.rate_mbps).unwrap_or(self.link.rate_mbps),
             delay_ns: own.and_then(|host| host.delay_ns).unwrap_or(self.link.delay_ns),
         }
-    }
-
-    /// Returns the number of links, each way, with a queue each.
-    pub fn link_count(&self) -> usize {
-        2 * (usize::from(self.hosts) + usize::from(self.leaves) * usize::from(self.spines))
     }
 
     /// Returns the index of the host that has an address.
@@ -322,6 +349,14 @@ impl SwitchQueues {
         }
         Ok(())
     }
+}
+
+/// Checks that things can be shared out evenly among others.
+fn shared_out(key: &str, (count, things): (u16, &str), (among, others): (u16, &str)) -> Result<(), Problem> {
+    if among > 0 && count.is_multiple_of(among) {
+        return Ok(());
+    }
+    Err(Problem::new(key, format!("{count} {things} cannot be shared out evenly among {among} {others}")))
 }
 
 /// Returns the first addresses, with commas between them.
