@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use pumice_device::outside::world::is_in_world;
 use pumice_device::sharing::network_namespace;
 
 /// Number of the latest trees that stay although no process uses them.
@@ -121,6 +122,10 @@ fn is_stopped(pid: u32) -> bool {
 /// Removes trees that no process uses, beyond the latest ones, unless another process removes some, or begins
 /// to use one in the same namespace now.
 pub(super) fn remove(runtime: &Path) {
+    if is_in_world() {
+        // The folder ends with the world.
+        return;
+    }
     let Ok(remover) = open(&runtime.join(LOCK)) else { return };
     let trees = trees(runtime);
     if trees.len() <= MAX_UNUSED_TREES || remover.try_lock().is_err() {
