@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser};
-use pumice_device::outside::world::WORLD_VARIABLE;
+use pumice_device::outside::world::{WORLD_VARIABLE, enters_host};
 use pumice_device::port::Topology;
 use pumice_device::settings;
 use pumice_world::WorldOptions;
@@ -147,6 +147,7 @@ fn enter(files: &HostFiles, table: &HostTable, host: usize, words: Vec<OsString>
     entered.map_err(|error| {
         CommandError::Failed(format!("{} cannot be entered: {error}", HostTable::name(host)))
     })?;
+    enters_host(u32::try_from(host + 1).unwrap_or(u32::MAX));
     let RunArguments { mut run } = arguments;
     run.addr = Some(table.addresses(host));
     check::run(run)

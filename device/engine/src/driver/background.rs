@@ -280,7 +280,8 @@ impl HostThread {
     /// until one of them has done something.
     fn idle_until(&self, at_ns: Option<u64>) {
         let origin_ns = self.core.clock.origin_ns();
-        outside::world::idle_poll_until(at_ns.map(|at_ns| at_ns.saturating_add(origin_ns)));
+        let until_ns = at_ns.map(|at_ns| at_ns.saturating_add(origin_ns));
+        outside::world::idle_poll_until(until_ns, std::ptr::from_ref(&*self.core).addr());
     }
 
     /// Waits for the bell in a world with a performance model, and drives the engine whenever it can find

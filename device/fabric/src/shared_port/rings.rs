@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
 use pumice_model::port::limits::{Peer, PortLimits};
+use pumice_platform::outside::world;
 use pumice_transport::path::Path;
 
 use super::counters::count;
@@ -27,6 +28,7 @@ impl<M: Medium> SharedPort<M> {
         batch: &GsoBatch<'_>,
     ) -> Option<Result<(), TransmitError>> {
         let (member, incarnation) = self.find_receiver(batch)?;
+        world::handed_over(u64::from(member.number()));
         if let Some((PutOutcome::Done, ring)) =
             self.same_host.put_on_known_path(now_ns, member, incarnation, batch)
         {

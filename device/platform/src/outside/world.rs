@@ -19,6 +19,8 @@ const IDLE_POLL: u64 = 1;
 const ENDLESS: u64 = 3;
 const CHARGE: u64 = 4;
 const LOCK_POINT: u64 = 5;
+const RECEIVER: u64 = 6;
+const HOST: u64 = 7;
 
 /// The value of the variable in a world without a performance model.
 pub const WITHOUT_MODEL: &str = "1";
@@ -84,17 +86,42 @@ pub fn model() -> Option<String> {
     (text != WITHOUT_MODEL).then_some(text)
 }
 
-/// Reports a poll in vain in a world with a performance model. Its answer cannot change before `until_ns` of
-/// the monotonic clock, unless another thread does something; `None` means that only another thread can
-/// change it.
-pub fn idle_poll_until(until_ns: Option<u64>) {
-    system_call::hint(IDLE_POLL, until_ns.unwrap_or(u64::MAX).max(1));
+/// Reports a poll in vain of an object, by its address, in a world with a performance model. The answer cannot
+/// change before `until_ns` of the monotonic clock, unless another thread does something; `None` means that
+/// only another thread can change it.
+pub fn idle_poll_until(until_ns: Option<u64>, object: usize) {
+    system_call::hint_about(IDLE_POLL, until_ns.unwrap_or(u64::MAX).max(1), object as u64);
 }
 
 /// Lets time pass for this thread in a world with a performance model, while others go on.
 pub fn charge(ns: u64) {
     if ns > 0 {
         system_call::hint(CHARGE, ns);
+    }
+}
+
+/// Tells the supervisor of a world with a performance model by which number other processes name this one when
+/// they hand packets over.
+pub fn receives_as(number: u64) {
+    if has_model() {
+        system_call::hint(RECEIVER, number);
+    }
+}
+
+/// Tells the supervisor of a world with a performance model that this process, and those that it starts, are on
+/// the host with this number, from 1: they share no memory with those of other hosts.
+pub fn enters_host(number: u32) {
+    if has_model() {
+        system_call::hint(HOST, number.into());
+    }
+}
+
+/// Reports that packets were handed over to the process with this number, in memory that no other program
+/// sees.
+#[inline]
+pub fn handed_over(number: u64) {
+    if has_model() {
+        world_page::handed_over(number);
     }
 }
 

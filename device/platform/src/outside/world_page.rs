@@ -28,7 +28,17 @@ struct WorldPage {
     point_ns: AtomicU64,
     /// Number of idle polls in a row after which other threads run.
     max_idle_polls: AtomicU64,
+    /// The difference between each of the kernel's clocks and that of the world.
+    clock_bases: [AtomicU64; CLOCKS],
+    /// The process to which packets were handed over since the last stop: its number and 1, [`TO_NONE`] or
+    /// [`TO_SEVERAL`].
+    handed_over: AtomicU64,
 }
+
+/// Number of the kernel's clocks that the page has.
+const CLOCKS: usize = 12;
+const TO_NONE: u64 = 0;
+const TO_SEVERAL: u64 = u64::MAX;
 
 /// The address of the page, once the supervisor was asked.
 static WORLD_PAGE: AtomicPtr<WorldPage> = AtomicPtr::new(UNKNOWN);
@@ -71,7 +81,21 @@ pub(super) fn sent() -> Option<u64> {
     page().map(|page| page.sent.load(Ordering::Relaxed))
 }
 
+/// Records that packets were handed over to a process.
+pub(super) fn handed_over(receiver: u64) {
+    if let Some(page) = page() {
+        page.handed_over(receiver);
+    }
+}
+
 impl WorldPage {
+    fn handed_over(&self, receiver: u64) {
+        let word = receiver.saturating_add(1);
+        let known = self.handed_over.load(Ordering::Relaxed);
+        let both = if known == TO_NONE || known == word { word } else { TO_SEVERAL };
+        self.handed_over.store(both, Ordering::Relaxed);
+    }
+
     fn point(&self) -> bool {
         // A thread with idle polls polls once more before others continue.
         let is_idle = self.idle_polls.load(Ordering::Relaxed) >= self.max_idle_polls.load(Ordering::Relaxed);
@@ -131,6 +155,8 @@ mod tests {
             reading_ns: word(50),
             point_ns: word(600),
             max_idle_polls: word(3),
+            clock_bases: [const { AtomicU64::new(0) }; CLOCKS],
+            handed_over: word(TO_NONE),
         }
     }
 
@@ -164,5 +190,18 @@ mod tests {
         assert_eq!(state(&page), [4_000, 95, 2, 0]);
         assert!(page.point());
         assert_eq!(state(&page)[2], 0, "the call before it found something");
+    }
+
+    #[test]
+    fn the_page_says_to_whom_packets_go() {
+        let page = page(0);
+        let word = || page.handed_over.load(Ordering::Relaxed);
+        page.handed_over(4);
+        page.handed_over(4);
+        assert_eq!(word(), 5);
+        page.handed_over(3);
+        assert_eq!(word(), TO_SEVERAL);
+        page.handed_over(3);
+        assert_eq!(word(), TO_SEVERAL);
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn pass(event: &Event<'_>) -> bool {
         Event::Call { phase: CallPhase::Returns, made: CallMade { call, .. } } => {
             world::charge(call_ns(costs, *call));
         }
-        Event::Idle { .. } => world::idle_poll_until(next_change_ns()),
+        Event::Idle { made } => world::idle_poll_until(next_change_ns(), made.on),
         Event::Call { phase: CallPhase::Enters, .. } => world::point(),
         _ => {}
     }

@@ -7,6 +7,7 @@
 use nix::sys::signal::{Signal, kill};
 
 use super::clock_code::{code, offset_of_call};
+use super::occasions::TO_NONE;
 use super::points::{POINT_NS, READING_NS};
 use super::stop::{Stop, await_stop};
 use super::supervisor::Supervisor;
@@ -42,7 +43,9 @@ const READING_COST_WORD: usize = 7;
 const POINT_COST_WORD: usize = 8;
 const IDLE_THRESHOLD_WORD: usize = 9;
 const CLOCK_BASES_WORD: usize = 10;
-const PAGE_WORDS: usize = CLOCK_BASES_WORD + CLOCK_COUNT as usize;
+/// Word for packets that the library has handed over, as `occasions.rs` reads it.
+const HANDED_OVER_WORD: usize = CLOCK_BASES_WORD + CLOCK_COUNT as usize;
+const PAGE_WORDS: usize = HANDED_OVER_WORD + 1;
 
 impl ClockPageWords {
     fn bytes(self) -> [u8; CHANGING_WORDS * 8] {
@@ -125,6 +128,12 @@ impl Supervisor {
         let most_ns = self.clock.now_ns().saturating_add(MAX_ADVANCE_NS);
         self.clock.reach(taken.now_ns.min(most_ns));
         if self.is_exact() {
+            let at = page.wrapping_add(HANDED_OVER_WORD as u64 * 8);
+            let word = tracee.read_u64(at).unwrap_or(TO_NONE);
+            if word != TO_NONE {
+                self.occasions.handed_over(word);
+                let _ = tracee.write(at, &TO_NONE.to_ne_bytes());
+            }
             return;
         }
         if let Some(thread) = self.threads.get_mut(id) {

@@ -2,11 +2,16 @@
 //!
 //! Calls of the kernel and readings of clocks take no time. What takes time, the program says: the thread
 //! rests then, and others continue meanwhile. A thread that has polled in vain is parked. It looks again, at
-//! no cost, whenever another thread has done something, and at the time at which, as it says, the answer can
-//! change. So it finds what it looks for at the very instant at which that comes.
+//! no cost, whenever another thread has done something that it may find (`occasions.rs`), and at the time at
+//! which, as it says, the answer can change. So it finds what it looks for at the very instant at which that
+//! comes.
+
+use std::collections::BTreeSet;
 
 use super::deadlock::describe_waits;
 use super::look::{Look, Parked};
+use super::occasions::{HostNumber, reaches_other_hosts};
+use super::rows::syscall_class;
 use super::schedule::{IDLE_ROUND_NS, MAX_IDLE_SHIFT, is_runnable};
 use super::supervisor::{CALL_NS, Supervisor};
 use super::threads::{Activity, IDLE_THRESHOLD, Thread, ThreadId};
@@ -32,7 +37,7 @@ impl Supervisor {
     }
 
     /// Serves the hint of a poll in vain; `until_ns` is a time of the monotonic clock.
-    pub(crate) fn found_nothing(&mut self, id: ThreadId, until_ns: u64) {
+    pub(crate) fn found_nothing(&mut self, id: ThreadId, until_ns: u64, looked_for: u64) {
         let until_ns = match until_ns {
             UNKNOWN | NEVER => until_ns,
             shown_ns => self.clock.until(libc::CLOCK_MONOTONIC, shown_ns),
@@ -42,8 +47,8 @@ impl Supervisor {
             thread.idle_polls = thread.idle_polls.saturating_add(1);
         }
         match until_ns {
-            UNKNOWN => self.park_if_idle(id),
-            until_ns => self.park(id, until_ns),
+            UNKNOWN => self.park_if_idle(id, looked_for),
+            until_ns => self.park(id, until_ns, looked_for),
         }
     }
 
@@ -104,30 +109,48 @@ impl Supervisor {
         }
     }
 
-    /// Notes that a thread which looked again has found something, which others may look for as well.
-    pub(crate) fn found_something(&mut self, id: ThreadId) {
-        let Some(thread) = self.threads.get_mut(id) else { return };
-        if thread.look != Look::Active {
-            thread.look = Look::Active;
-            self.turn += 1;
+    /// Notes that a thread has found something, which others of its host may look for as well. Returns whether
+    /// it had looked in vain before.
+    pub(crate) fn found_something(&mut self, id: ThreadId) -> bool {
+        let Some(thread) = self.threads.get_mut(id) else { return false };
+        if std::mem::replace(&mut thread.look, Look::Active) == Look::Active {
+            return false;
         }
+        self.occasions.on_host(self.threads.host(id));
+        true
     }
 
-    /// Parks a thread that has often looked in vain, and of which it is not known what for.
-    pub(crate) fn park_if_idle(&mut self, id: ThreadId) {
+    /// Parks a thread that has often looked in vain, and of which it is not known when that will end.
+    /// `looked_for` is a number for what it looks for.
+    pub(crate) fn park_if_idle(&mut self, id: ThreadId, looked_for: u64) {
         let is_idle = |thread: &Thread| thread.idle_polls >= IDLE_THRESHOLD;
         if self.is_exact() && self.threads.get(id).is_some_and(is_idle) {
-            self.park(id, NEVER);
+            self.park(id, NEVER, looked_for);
         }
     }
 
-    fn park(&mut self, id: ThreadId, until_ns: u64) {
-        let turn = self.turn;
+    fn park(&mut self, id: ThreadId, until_ns: u64, looked_for: u64) {
+        let occasion = self.occasions.of(self.threads.host(id));
+        let latest_ns = self.clock.now_ns().saturating_add(IDLE_ROUND_NS << MAX_IDLE_SHIFT);
         let Some(thread) = self.threads.get_mut(id) else { return };
+        thread.round = thread.round.add(looked_for, thread.look == Look::Active);
         thread.look = Look::Parked(match thread.look {
-            Look::Active => Parked { until_ns, turn, looks: 1 },
-            Look::Parked(parked) | Look::Looking(parked) => Parked { until_ns, ..parked },
+            Look::Active => Parked { until_ns, latest_ns, occasion, looks: 1 },
+            Look::Parked(parked) | Look::Looking(parked) => Parked { until_ns, latest_ns, ..parked },
         });
+    }
+
+    /// Notes what a thread is about to do, which others may find.
+    fn note_occasion(&mut self, id: ThreadId) {
+        let call = match self.threads.get(id).map(|thread| &thread.activity) {
+            Some(Activity::Call(call) | Activity::Woken(call, _)) => Some(*call),
+            _ => None,
+        };
+        let class = call.and_then(|call| syscall_class(call.number));
+        match class.is_some_and(reaches_other_hosts) {
+            true => self.occasions.everywhere(),
+            false => self.occasions.on_host(self.threads.host(id)),
+        }
     }
 
     /// Chooses the thread that continues; `None` if time has passed instead.
@@ -149,28 +172,30 @@ impl Supervisor {
         let active = runnable.iter().filter(|(_, look)| *look == Look::Active);
         let active: Vec<ThreadId> = active.map(|(id, _)| *id).collect();
         if !active.is_empty() {
-            self.turn += 1;
             let chosen = self.draw(&active);
+            self.note_occasion(chosen);
             if let Some(thread) = self.threads.get_mut(chosen) {
                 thread.look = Look::Active;
             }
             return Ok(Some(chosen));
         }
         let parked = runnable.iter().filter_map(|(id, look)| match look {
-            Look::Parked(parked) => Some((*id, *parked)),
+            Look::Parked(parked) => Some((*id, *parked, self.occasions.of(self.threads.host(*id)))),
             _ => None,
         });
-        let parked: Vec<(ThreadId, Parked)> = parked.collect();
-        let turn = self.turn;
-        let next = parked.iter().filter(|(_, parked)| parked.looks_at(turn));
-        let next = next.min_by_key(|(id, parked)| (if parked.turn == turn { parked.looks } else { 0 }, *id));
-        if let Some((id, parked)) = next.copied() {
+        let parked: Vec<(ThreadId, Parked, u64)> = parked.collect();
+        let looks = |id: ThreadId| self.threads.get(id).map_or(0, |thread| thread.round.looks());
+        let next = parked.iter().filter(|(id, parked, occasion)| parked.looks_so_far(*occasion) < looks(*id));
+        let next = next.min_by_key(|(id, parked, occasion)| (parked.looks_so_far(*occasion), *id));
+        if let Some((id, parked, occasion)) = next.copied() {
             if let Some(thread) = self.threads.get_mut(id) {
-                thread.look = Look::Looking(parked.looked_at(turn));
+                thread.look = Look::Looking(parked.looked_on(occasion));
             }
             self.last = Some(id);
             return Ok(Some(id));
         }
+        let parked: Vec<(ThreadId, Parked)> =
+            parked.into_iter().map(|(id, parked, _)| (id, parked)).collect();
         self.pass_to_next(&parked)?;
         Ok(None)
     }
@@ -181,7 +206,6 @@ impl Supervisor {
         let of_parked = parked.iter().map(|(_, parked)| parked.until_ns);
         let of_parked = of_parked.filter(|until_ns| *until_ns > now_ns && *until_ns != NEVER);
         let next_ns = of_parked.chain(self.next_ns()).min();
-        self.turn += 1;
         if parked.is_empty() {
             if self.interrupt_waits() {
                 return Ok(());
@@ -196,7 +220,17 @@ impl Supervisor {
         let least = parked.iter().filter_map(idle_polls).min().unwrap_or(0);
         let shift = least.saturating_sub(IDLE_THRESHOLD).clamp(MIN_IDLE_SHIFT, MAX_IDLE_SHIFT);
         let most_ns = now_ns.saturating_add(IDLE_ROUND_NS << shift);
-        self.clock.reach(next_ns.map_or(most_ns, |next_ns| next_ns.clamp(now_ns + 1, most_ns)));
+        let reached_ns = next_ns.map_or(most_ns, |next_ns| next_ns.clamp(now_ns + 1, most_ns));
+        self.clock.reach(reached_ns);
+        // A timer sends signals, which a parked thread gets when it looks.
+        let timers_ns = self.timers.next_ns().into_iter().chain(self.alarms.next_ns()).min();
+        if reached_ns == most_ns || timers_ns.is_some_and(|at_ns| at_ns <= reached_ns) {
+            self.occasions.everywhere();
+            return Ok(());
+        }
+        let due = parked.iter().filter(|(_, parked)| parked.looks_by(reached_ns));
+        let hosts: BTreeSet<HostNumber> = due.map(|(id, _)| self.threads.host(*id)).collect();
+        hosts.into_iter().for_each(|host| self.occasions.on_host(host));
         Ok(())
     }
 }

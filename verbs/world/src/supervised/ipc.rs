@@ -132,7 +132,7 @@ impl Supervisor {
             self.changes += 1;
             self.reset_idle_polls(id);
         } else {
-            self.count_idle_poll(id);
+            self.count_idle_poll(id, &call);
         }
         self.note(id, &call.name(), result)?;
         self.go(id, None)

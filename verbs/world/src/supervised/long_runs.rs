@@ -12,6 +12,8 @@ use crate::error::WorldError;
 const SPIN_IDLE_POLLS: u32 = 64;
 /// Time that a long run without a call costs, in ns of the world.
 const SPIN_NS: u64 = 1_000_000;
+/// Number for a look in memory.
+const IN_MEMORY: u64 = u64::MAX;
 
 impl Supervisor {
     /// Stops a thread that runs for long, and finds whether it loops until memory changes. Returns `None` if
@@ -52,7 +54,7 @@ impl Supervisor {
             thread.activity = Activity::Program;
             thread.idle_polls = thread.idle_polls.saturating_add(IDLE_THRESHOLD);
         }
-        self.park_if_idle(id);
+        self.park_if_idle(id, IN_MEMORY);
         self.note(id, "rdtsc", 0)
     }
 
@@ -65,7 +67,7 @@ impl Supervisor {
                 false => thread.idle_polls.max(SPIN_IDLE_POLLS),
             };
         }
-        self.park_if_idle(id);
+        self.park_if_idle(id, IN_MEMORY);
         self.note(id, "loops", 0)
     }
 

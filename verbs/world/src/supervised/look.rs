@@ -1,8 +1,40 @@
 //! Whether a thread looks for something, in a world of exact time.
 
-/// Number of times that a parked thread looks on each occasion: the second look finds what the first looks of
+/// Number of rounds of looks of a parked thread on each occasion: the second one finds what the first looks of
 /// other threads have changed.
-const MAX_LOOKS: u32 = 2;
+const MAX_ROUNDS: u32 = 2;
+/// Maximum number of looks of a round.
+const MAX_ROUND: u32 = 16;
+
+/// A round of looks: a thread may look for several things in turn, as for completions of several queues.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// What the first look is for.
+    first: u64,
+    /// Number of looks since that one, with it; 0 before it.
+    since: u32,
+    /// Number of looks of the round before.
+    length: u32,
+}
+
+impl Round {
+    /// Adds a look in vain. `is_new`: the thread has done something else before.
+    pub(crate) const fn add(self, looked_for: u64, is_new: bool) -> Round {
+        let Round { first, since, length } = self;
+        if is_new || since == 0 || since >= MAX_ROUND {
+            return Round { first: looked_for, since: 1, length };
+        }
+        if first == looked_for {
+            return Round { first, since: 1, length: since };
+        }
+        Round { first, since: since + 1, length }
+    }
+
+    /// Returns how often a thread looks on each occasion.
+    pub(crate) const fn looks(self) -> u32 {
+        if self.length == 0 { MAX_ROUNDS } else { MAX_ROUNDS * self.length }
+    }
+}
 
 /// The state of a thread that may look for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,21 +52,27 @@ pub(crate) enum Look {
 pub(crate) struct Parked {
     /// Time at which what it looks for can be there, in ns of the world.
     pub(crate) until_ns: u64,
-    /// Occasion at which it last looked.
-    pub(crate) turn: u64,
-    /// Number of looks at that occasion.
+    /// Time at which it looks in any case, in ns of the world.
+    pub(crate) latest_ns: u64,
+    /// Number of the occasion on which it last looked, as its host counts them.
+    pub(crate) occasion: u64,
+    /// Number of looks on that occasion.
     pub(crate) looks: u32,
 }
 
 impl Parked {
-    /// Reports whether the thread looks at this occasion.
-    pub(crate) const fn looks_at(&self, turn: u64) -> bool {
-        self.turn != turn || self.looks < MAX_LOOKS
+    /// Returns the number of looks on this occasion so far.
+    pub(crate) const fn looks_so_far(&self, occasion: u64) -> u32 {
+        if self.occasion == occasion { self.looks } else { 0 }
     }
 
-    pub(crate) const fn looked_at(self, turn: u64) -> Parked {
-        let looks = if self.turn == turn { self.looks + 1 } else { 1 };
-        Parked { turn, looks, ..self }
+    pub(crate) const fn looked_on(self, occasion: u64) -> Parked {
+        Parked { occasion, looks: self.looks_so_far(occasion) + 1, ..self }
+    }
+
+    /// Reports whether the thread looks because it is this time.
+    pub(crate) const fn looks_by(&self, now_ns: u64) -> bool {
+        self.until_ns <= now_ns || self.latest_ns <= now_ns
     }
 }
 
@@ -43,11 +81,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parked_thread_looks_twice_on_each_occasion() {
-        let parked = Parked { until_ns: 9, turn: 3, looks: 1 };
-        assert!(parked.looks_at(3) && parked.looks_at(4));
-        let again = parked.looked_at(3);
-        assert!(!again.looks_at(3) && again.looks_at(4));
-        assert_eq!(again.looked_at(4), Parked { until_ns: 9, turn: 4, looks: 1 });
+    fn looks_count_for_each_occasion() {
+        let parked = Parked { until_ns: 9, latest_ns: 20, occasion: 3, looks: 1 };
+        assert_eq!((parked.looks_so_far(3), parked.looks_so_far(4)), (1, 0));
+        let again = parked.looked_on(3);
+        assert_eq!((again.looks_so_far(3), again.looked_on(4).looks_so_far(4)), (2, 1));
+    }
+
+    #[test]
+    fn a_thread_looks_for_each_thing_twice() {
+        let mut round = Round::default();
+        let mut add = |looked_for, is_new| {
+            round = round.add(looked_for, is_new);
+            round.looks()
+        };
+        assert_eq!([add(7, true), add(7, false)], [2, 2]);
+        // Three things in turn.
+        assert_eq!([add(8, false), add(9, false), add(7, false), add(8, false)], [2, 2, 6, 6]);
+        // Afterwards the thread does something, and begins in the middle of a round.
+        assert_eq!([add(9, true), add(7, false), add(8, false), add(9, false)], [6, 6, 6, 6]);
+        assert_eq!([add(9, false)], [2]);
+    }
+
+    #[test]
+    fn a_parked_thread_looks_at_its_time_and_after_the_longest_one() {
+        let parked = Parked { until_ns: 9, latest_ns: 20, occasion: 3, looks: 1 };
+        assert!(!parked.looks_by(8) && parked.looks_by(9));
+        let never = Parked { until_ns: u64::MAX, ..parked };
+        assert!(!never.looks_by(19) && never.looks_by(20));
     }
 }

@@ -28,6 +28,7 @@ mod memory;
 mod moved_bytes;
 mod network;
 mod niceness;
+mod occasions;
 mod option_rows;
 mod options_of_sockets;
 mod point_budget;
@@ -63,6 +64,7 @@ mod transfers;
 mod tsc;
 mod vdso;
 mod waits;
+mod watches;
 
 pub(crate) use start::is_in_empty_folder;
 pub(crate) use supervisor::run;

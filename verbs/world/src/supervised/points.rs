@@ -7,6 +7,7 @@
 
 use nix::errno::Errno;
 
+use super::occasions::HostNumber;
 use super::point_budget::PointBudget;
 use super::schedule::MAX_IDLE_SKIPS;
 use super::serve::UNCHANGED;
@@ -32,6 +33,8 @@ const PAGE_REQUEST: u64 = 2;
 const ENDLESS: u64 = 3;
 const CHARGE: u64 = 4;
 const LOCK_POINT: u64 = 5;
+const RECEIVER: u64 = 6;
+const HOST: u64 = 7;
 /// Values of the last kind besides descriptors: a thread of the library waits for work, or the wait ends.
 const NO_DESCRIPTOR: u64 = u32::MAX as u64;
 const NO_WAIT: u64 = u64::MAX;
@@ -98,7 +101,7 @@ impl Supervisor {
     /// Serves a hint of a program that knows that it is in a world: another thread may continue, or its poll
     /// was idle.
     pub(crate) fn take_hint(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
-        let [_, kind, value, ..] = call.arguments();
+        let [_, kind, value, looked_for, ..] = call.arguments();
         if !call.is_hint() {
             let [option, ..] = call.arguments();
             // The time stamp counter stays the world's.
@@ -125,10 +128,14 @@ impl Supervisor {
             self.at_rest_since_ns = None;
             return self.answer(id, call, 0);
         }
+        if matches!(kind, RECEIVER | HOST) {
+            self.locate_receiver(id, kind, value);
+            return self.answer(id, call, 0);
+        }
         let is_idle_poll = kind == IDLE_POLL;
         if self.is_exact() {
             match kind {
-                IDLE_POLL => self.found_nothing(id, value),
+                IDLE_POLL => self.found_nothing(id, value, looked_for),
                 CHARGE => self.charge(id, value),
                 _ => self.begins_call(id),
             }
@@ -148,6 +155,17 @@ impl Supervisor {
         }
         self.clock.pass(if is_lock { LOCK_POINT_NS } else { POINT_NS });
         self.end_point(id, call, if is_lock { "a lock" } else { CALL })
+    }
+
+    /// Notes the number by which other processes name a process that receives packets, or the host that a
+    /// process has entered.
+    fn locate_receiver(&mut self, id: ThreadId, kind: u64, value: u64) {
+        let host = self.threads.host(id);
+        let Some(process) = self.threads.get(id).map(|thread| thread.process) else { return };
+        match self.threads.processes.get_mut(&process) {
+            Some(process) if kind == HOST => process.host = HostNumber::try_from(value).unwrap_or(0),
+            _ => self.occasions.receives(value, host),
+        }
     }
 
     /// Ends a point, at which the thread may rest and another one may continue. `at` names the point.

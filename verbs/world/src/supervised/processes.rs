@@ -221,7 +221,7 @@ impl Supervisor {
             return self.wait_again(id, call, Wait::new(WaitFor::Child, None));
         }
         if found_none {
-            self.count_idle_poll(id);
+            self.count_idle_poll(id, &call);
         } else {
             self.reset_idle_polls(id);
             // The resources that the child has used are not measured.

@@ -1,10 +1,13 @@
 //! The scheduler: chooses the next thread.
 
+use std::collections::BTreeSet;
+
 use super::deadlock::describe_waits;
 use super::signal_files::PollingThread;
 use super::supervisor::Supervisor;
 use super::threads::{Activity, IDLE_THRESHOLD, Thread, ThreadId};
 use super::waits::{WaitFor, Woken};
+use super::watches::CHECKS_BEFORE_WATCH;
 use crate::error::WorldError;
 use crate::options::Departure;
 
@@ -224,17 +227,29 @@ impl Supervisor {
             self.interrupt_waits();
         }
         let changes = self.changes;
-        self.checked_at_change = changes;
         let has_signal_files = self.has_signal_files;
-        for thread in self.threads.threads.values_mut() {
+        // The supervisor must not poll a descriptor that may have one for signals in it.
+        let is_watched = self.checked_at_change != changes && !has_signal_files;
+        let ready = if is_watched { self.watches.ready() } else { BTreeSet::new() };
+        self.checked_at_change = changes;
+        for (id, thread) in &mut self.threads.threads {
             let polling_thread = PollingThread::new(thread.tracee, has_signal_files);
             let Activity::Waiting(call, wait) = &mut thread.activity else { continue };
             let is_over = wait.until_ns.is_some_and(|until_ns| until_ns <= now_ns);
             let is_ready = match &wait.on {
                 WaitFor::Descriptors(interests) if wait.checked_at_change != changes => {
                     wait.checked_at_change = changes;
+                    wait.checks += 1;
                     let process = self.descriptors.get(&thread.process);
-                    process.is_none_or(|process| process.any_is_ready(polling_thread, interests))
+                    if has_signal_files {
+                        wait.watch = None;
+                    } else if let Some(process) = process.filter(|_| wait.checks == CHECKS_BEFORE_WATCH) {
+                        wait.watch = self.watches.watch(*id, process, interests);
+                    }
+                    match &wait.watch {
+                        Some(_) if wait.checks > CHECKS_BEFORE_WATCH => ready.contains(id),
+                        _ => process.is_none_or(|process| process.any_is_ready(polling_thread, interests)),
+                    }
                 }
                 WaitFor::Change(_) if wait.checked_at_change != changes => {
                     wait.checked_at_change = changes;

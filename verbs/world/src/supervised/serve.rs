@@ -6,6 +6,7 @@ use super::rows::{SyscallClass, syscall_class};
 use super::signals::ended_by_signal;
 use super::stop::{Stop, await_stop};
 use super::supervisor::Supervisor;
+use super::system::has_pending_signal;
 use super::threads::{Activity, Call, ThreadId};
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, WaitFor, Woken};
@@ -152,7 +153,7 @@ impl Supervisor {
             SyscallClass::Kills => self.kill(id, call),
             SyscallClass::Getrandom => self.fill_random(id, call),
             SyscallClass::SchedYield => {
-                self.count_idle_poll(id);
+                self.count_idle_poll(id, &call);
                 self.answer(id, call, 0)
             }
             SyscallClass::GetAffinity => self.report_affinity(id, call),
@@ -183,18 +184,20 @@ impl Supervisor {
     pub(crate) fn wait(&mut self, id: ThreadId, call: Call, wait: Wait) -> Result<(), WorldError> {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.activity = Activity::Waiting(call, wait);
-            let process = thread.process;
-            self.interrupt_waits_of(Some(process));
+            let (process, tracee) = (thread.process, thread.tracee);
+            if has_pending_signal(tracee.0.as_raw()) {
+                self.interrupt_waits_of(Some(process));
+            }
         }
         Ok(())
     }
 
     /// Counts a call that found nothing: an idle poll.
-    pub(crate) fn count_idle_poll(&mut self, id: ThreadId) {
+    pub(crate) fn count_idle_poll(&mut self, id: ThreadId, call: &Call) {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.idle_polls = thread.idle_polls.saturating_add(1);
         }
-        self.park_if_idle(id);
+        self.park_if_idle(id, call.looked_for());
     }
 
     /// Resets the count of idle polls, because the call found something.
@@ -202,7 +205,9 @@ impl Supervisor {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.idle_polls = 0;
         }
-        self.found_something(id);
+        if self.found_something(id) {
+            self.occasions.everywhere();
+        }
     }
 
     pub(crate) fn tracee(&self, id: ThreadId) -> Result<Tracee, WorldError> {

@@ -17,6 +17,7 @@ use super::delivery::Delivery;
 use super::devices::DeviceNumbers;
 use super::filter;
 use super::memory::MappingKey;
+use super::occasions::Occasions;
 use super::point_budget::PointBudget;
 use super::priorities::Priorities;
 use super::processor::PinnedThread;
@@ -30,6 +31,7 @@ use super::system::TickTimer;
 use super::threads::{Activity, Call, ThreadId, Threads};
 use super::timers::Timers;
 use super::tracee::Tracee;
+use super::watches::Watches;
 use crate::certificate::{Doubt, Record};
 use crate::ended::{CodeLocation, Ended, Exit};
 use crate::error::WorldError;
@@ -99,6 +101,8 @@ pub(crate) struct Supervisor {
     pub(crate) delivery: Delivery,
     /// Descriptors of each process.
     pub(crate) descriptors: BTreeMap<u32, Descriptors>,
+    /// Watches of descriptors that threads wait for.
+    pub(crate) watches: Watches,
     /// Random numbers that decide the next thread, and how long it rests.
     pub(crate) order: SeededRandom,
     /// Draws about switches and rests that are made in advance.
@@ -119,9 +123,8 @@ pub(crate) struct Supervisor {
     pub(crate) changes: u64,
     /// Number of calls that send to a socket.
     pub(crate) sent: u64,
-    /// Number of occasions so far at which what a poll in vain looks for may have come, in a world of exact
-    /// time.
-    pub(crate) turn: u64,
+    /// Occasions on which threads that have looked in vain look again, in a world of exact time.
+    pub(crate) occasions: Occasions,
     /// Time since which all threads wait without end, in ns.
     pub(crate) at_rest_since_ns: Option<u64>,
     /// Number of changes after which waits were last checked.
@@ -181,6 +184,7 @@ impl Supervisor {
             alarms: Alarms::default(),
             delivery: Delivery::new(),
             descriptors: BTreeMap::new(),
+            watches: Watches::new(),
             order: SeededRandom::new(options.seed, 1),
             switches: DrawsAhead::default(),
             stalls: DrawsAhead::default(),
@@ -191,7 +195,7 @@ impl Supervisor {
             idle_threads_skipped: 0,
             changes: 1,
             sent: 0,
-            turn: 0,
+            occasions: Occasions::default(),
             at_rest_since_ns: None,
             checked_at_change: 0,
             port_groups: PortGroups::default(),
@@ -424,7 +428,7 @@ impl Supervisor {
         self.next_port = FIRST_PORT;
         self.files.clear();
         self.sleeps.clear();
-        (self.idle_threads_skipped, self.sent, self.turn) = (0, 0, 0);
+        (self.idle_threads_skipped, self.sent) = (0, 0);
         self.decisions = Decisions::default();
         self.steps_left.set(MAX_RUN_STEPS);
         self.threads.restart_call(id, seed);

@@ -21,6 +21,28 @@ pub(crate) fn robust_list(thread: i32) -> Option<u64> {
     (done == 0).then_some(head)
 }
 
+/// Reports whether a signal is pending for a stopped thread, or for its process.
+pub(crate) fn has_pending_signal(thread: i32) -> bool {
+    const PTRACE_PEEKSIGINFO: libc::c_uint = 0x4209;
+    const OF_PROCESS: u32 = 1;
+    #[repr(C)]
+    struct Asked {
+        first: u64,
+        flags: u32,
+        count: i32,
+    }
+    [0, OF_PROCESS].into_iter().any(|flags| {
+        let asked = Asked { first: 0, flags, count: 1 };
+        // SAFETY: a `siginfo_t` of zero bytes is valid.
+        let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel reads the first structure and writes at most one of the second, both of which
+        // live during the call.
+        let count = unsafe { libc::ptrace(PTRACE_PEEKSIGINFO, thread, &raw const asked, &raw mut found) };
+        // An error does not say that there is none.
+        count != 0
+    })
+}
+
 /// Makes the group of a socket choose by this filter. Returns whether that succeeded.
 pub(crate) fn attach_steering(socket: i32, filter: &[libc::sock_filter]) -> bool {
     let Ok(len) = u16::try_from(filter.len()) else { return false };

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nix::unistd::Pid;
 
-use super::look::Look;
+use super::look::{Look, Round};
+use super::occasions::HostNumber;
 use super::random::SeededRandom;
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, Woken};
@@ -36,6 +37,8 @@ pub(crate) struct Process {
     pub(crate) has_ended: bool,
     /// Niceness: 0 for the first process, whatever that of the user's shell is.
     pub(crate) niceness: i32,
+    /// Host that the process, or one before it, has entered.
+    pub(crate) host: HostNumber,
 }
 
 /// A preemption that the seed, or a list of departures, has decided at a point.
@@ -63,6 +66,12 @@ impl Call {
     pub(crate) const fn arguments(&self) -> [u64; 6] {
         let Registers { rdi, rsi, rdx, r10, r8, r9, .. } = self.registers;
         [rdi, rsi, rdx, r10, r8, r9]
+    }
+
+    /// Returns a number for what the call looks for, if it looks for something.
+    pub(crate) fn looked_for(&self) -> u64 {
+        let [descriptor, ..] = self.arguments();
+        descriptor.rotate_left(32) ^ self.number
     }
 
     /// Reports whether the call is a hint of a program that knows that it is in a world.
@@ -131,6 +140,8 @@ pub(crate) struct Thread {
     pub(crate) idle_poll: bool,
     /// The state of the thread's looks for something, in a world of exact time.
     pub(crate) look: Look,
+    /// The round of these looks.
+    pub(crate) round: Round,
     /// Number of calls of the kernel in a row without a hint.
     pub(crate) calls_in_row: u32,
     /// The thread has hinted that it waits without end, although its waits have time-outs.
@@ -177,8 +188,10 @@ impl Threads {
         // The memory of a child is a copy of its parent's, or shared with it, so that it has the page at the
         // same address.
         let page = parent.and_then(|parent| self.processes.get(&parent)?.page);
-        let niceness = parent.and_then(|parent| self.processes.get(&parent)).map_or(0, |one| one.niceness);
-        let process = Process { leader, parent, program, threads_made: 0, page, has_ended: false, niceness };
+        let parents = parent.and_then(|parent| self.processes.get(&parent));
+        let (niceness, host) = parents.map_or((0, 0), |one| (one.niceness, one.host));
+        let process =
+            Process { leader, parent, program, threads_made: 0, page, has_ended: false, niceness, host };
         self.processes.insert(number, process);
         self.add_thread(Tracee(leader), number, seed)
     }
@@ -199,6 +212,7 @@ impl Threads {
             idle_polls: 0,
             idle_poll: false,
             look: Look::Active,
+            round: Round::default(),
             calls_in_row: 0,
             endless: None,
             computes_from_ns: None,
@@ -221,6 +235,7 @@ impl Threads {
         thread.random = SeededRandom::new(seed, FIRST_STREAM + u64::from(id.0));
         (thread.idle_polls, thread.idle_poll, thread.rests_until_ns) = (0, false, 0);
         (thread.look, thread.calls_in_row, thread.preemption) = (Look::Active, 0, None);
+        thread.round = Round::default();
         if let Some(process) = self.processes.get_mut(&thread.process) {
             process.threads_made = 1;
         }
@@ -243,6 +258,12 @@ impl Threads {
     pub(crate) fn of_process(&self, process: u32) -> Vec<ThreadId> {
         let own = self.threads.iter().filter(|(_, thread)| thread.process == process);
         own.map(|(id, _)| *id).collect()
+    }
+
+    /// Returns the host that a thread is on.
+    pub(crate) fn host(&self, id: ThreadId) -> HostNumber {
+        let process = self.get(id).and_then(|thread| self.processes.get(&thread.process));
+        process.map_or(0, |process| process.host)
     }
 
     /// Returns the name of the program that a thread executes.

@@ -23,7 +23,7 @@ impl Supervisor {
         call: Call,
         syscall_class: SyscallClass,
     ) -> Result<(), WorldError> {
-        self.count_idle_poll(id);
+        self.count_idle_poll(id, &call);
         let tracee = self.tracee(id)?;
         if self.page_of(id).is_some()
             && syscall_class != SyscallClass::ProcessorTime
@@ -32,7 +32,7 @@ impl Supervisor {
             // The thread has read clocks many times without a call.
             thread.idle_polls = thread.idle_polls.saturating_add(IDLE_THRESHOLD);
         }
-        self.park_if_idle(id);
+        self.park_if_idle(id, call.looked_for());
         let [first, second, ..] = call.arguments();
         let real_ns = self.clock.of(libc::CLOCK_REALTIME).unwrap_or(0);
         let done = match syscall_class {
@@ -319,7 +319,7 @@ impl Supervisor {
         // A descriptor may stay ready, and the thread poll it again and again: only its use of the descriptor
         // shows that the poll was not idle.
         if result == 0 {
-            self.count_idle_poll(id);
+            self.count_idle_poll(id, &call);
         }
         self.note(id, &call.name(), result)?;
         self.go(id, None)

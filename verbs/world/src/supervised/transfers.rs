@@ -68,7 +68,7 @@ impl Supervisor {
         match self.make(id, call, UNCHANGED)? {
             CallOutcome::Result(result) => {
                 if result == -i64::from(libc::EAGAIN) {
-                    self.count_idle_poll(id);
+                    self.count_idle_poll(id, &call);
                 } else {
                     self.may_send(id, &call);
                     self.reset_idle_polls(id);

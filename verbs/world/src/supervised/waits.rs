@@ -1,6 +1,7 @@
 //! The conditions that threads wait for.
 
 use super::memory::FutexKey;
+use super::watches::Watch;
 
 /// A descriptor and the requested events, as in `poll`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,18 +28,22 @@ pub(crate) enum WaitFor {
 }
 
 /// A wait of a thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Wait {
     pub(crate) on: WaitFor,
     /// Time at which the wait ends, since the world began, in ns.
     pub(crate) until_ns: Option<u64>,
     /// Number of changes at the last check.
     pub(crate) checked_at_change: u64,
+    /// Number of checks whether one of its descriptors is ready.
+    pub(crate) checks: u32,
+    /// Watch of its descriptors, after some checks.
+    pub(crate) watch: Option<Watch>,
 }
 
 impl Wait {
     pub(crate) const fn new(on: WaitFor, until_ns: Option<u64>) -> Wait {
-        Wait { on, until_ns, checked_at_change: 0 }
+        Wait { on, until_ns, checked_at_change: 0, checks: 0, watch: None }
     }
 }
 
