@@ -257,12 +257,12 @@ impl Environment for HostThread {
 
     fn wait_for_bell(&self, for_ns: u64, maintains: bool) {
         self.note_work();
+        if outside::world::has_model() {
+            return self.wait_for_change(for_ns);
+        }
         let addresses = self.descriptor.as_slice();
         let fds = if maintains { addresses } else { &[] };
         let bell = self.core.handover.bell().as_fd().as_raw_fd();
-        if outside::world::has_model() {
-            return self.wait_for_change(for_ns, fds, bell);
-        }
         // A failing poll(2) (no memory in the kernel) makes this a busy loop, nothing worse.
         let _ = wait_readable(fds, Some(bell), Some(Duration::from_nanos(for_ns)));
     }
@@ -285,8 +285,9 @@ impl HostThread {
     }
 
     /// Waits for the bell in a world with a performance model, and drives the engine whenever it can find
-    /// something: an application that looks at memory does not drive it, and driving costs nothing there.
-    fn wait_for_change(&self, for_ns: u64, fds: &[RawFd], bell: RawFd) {
+    /// something: an application that looks at memory does not drive it, and driving costs nothing there. The
+    /// bell is not looked at, because each call of the kernel stops the thread twice.
+    fn wait_for_change(&self, for_ns: u64) {
         let end_ns = self.now_ns().saturating_add(for_ns);
         loop {
             if let Some(mut engine) = self.try_lock() {
@@ -294,8 +295,7 @@ impl HostThread {
             }
             let next_ns = self.core.next_change_ns().map_or(end_ns, |next_ns| next_ns.min(end_ns));
             self.idle_until(Some(next_ns));
-            let is_rung = wait_readable(fds, Some(bell), Some(Duration::ZERO));
-            if is_rung.unwrap_or(true) || end_ns <= self.now_ns() {
+            if self.core.handover.is_rung() || end_ns <= self.now_ns() {
                 return;
             }
         }

@@ -127,8 +127,12 @@ impl Core {
         checks: MappingCheckPolicy,
     ) -> bool {
         let received = engine.receive(now_ns, checks);
-        if engine.is_due(now_ns) {
+        let is_due = engine.is_due(now_ns);
+        if is_due {
             engine.expire(now_ns, checks);
+        }
+        if received || is_due {
+            outside::world::progressed();
         }
         self.send(engine, now_ns, otherwise, checks, received);
         received
@@ -188,6 +192,9 @@ impl Core {
         debug_assert!(may_be_due || engine.own_deadline_ns().is_none_or(|at_ns| at_ns > now_ns));
         if may_be_due && engine.is_due(now_ns) {
             engine.expire(now_ns, checks);
+        }
+        if received || due {
+            outside::world::progressed();
         }
         let has_sent_all = self.send(engine, now_ns, acknowledge, checks, received);
         let left = !has_sent_all && engine.transmit(now_ns, acknowledge, checks);

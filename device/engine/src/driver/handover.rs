@@ -170,6 +170,11 @@ impl<W: AtomicWord, B: Bell> Handover<W, B> {
         self.stopping.load(Ordering::Acquire) == YES
     }
 
+    /// Reports whether a thread has rung the bell since it was last cleared, or is about to.
+    pub(crate) fn is_rung(&self) -> bool {
+        self.rung.load(Ordering::Acquire) == YES
+    }
+
     /// Returns the number of polls so far.
     #[inline]
     pub(crate) fn polls(&self) -> u64 {

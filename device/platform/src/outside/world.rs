@@ -116,6 +116,23 @@ pub fn enters_host(number: u32) {
     }
 }
 
+/// Reports that the library has done something in a world with a performance model that other threads of the
+/// program may look for: packets came, or a timer ran.
+#[inline]
+pub fn progressed() {
+    if has_model() {
+        world_page::progressed();
+    }
+}
+
+/// Marks the beginning of a call in a world with a performance model. `ends_with_hint`: the call ends with a
+/// hint, whether it finds something or not, so that none is needed now.
+pub fn begin_call(ends_with_hint: bool) {
+    if !ends_with_hint || !world_page::begin_call() {
+        point();
+    }
+}
+
 /// Reports that packets were handed over to the process with this number, in memory that no other program
 /// sees.
 #[inline]

@@ -33,6 +33,11 @@ struct WorldPage {
     /// The process to which packets were handed over since the last stop: its number and 1, [`TO_NONE`] or
     /// [`TO_SEVERAL`].
     handed_over: AtomicU64,
+    /// Not 0 if the library has done something since the last stop that other threads of the program may look
+    /// for.
+    has_progressed: AtomicU64,
+    /// Not 0 if the program has begun a call of the library since the last stop, without a hint.
+    has_begun_call: AtomicU64,
 }
 
 /// Number of the kernel's clocks that the page has.
@@ -86,6 +91,18 @@ pub(super) fn handed_over(receiver: u64) {
     if let Some(page) = page() {
         page.handed_over(receiver);
     }
+}
+
+/// Records that the library has done something that other threads of the program may look for.
+pub(super) fn progressed() {
+    if let Some(page) = page() {
+        page.has_progressed.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Records that the program begins a call of the library. Returns false if there is no page.
+pub(super) fn begin_call() -> bool {
+    page().map(|page| page.has_begun_call.store(1, Ordering::Relaxed)).is_some()
 }
 
 impl WorldPage {
@@ -157,6 +174,8 @@ mod tests {
             max_idle_polls: word(3),
             clock_bases: [const { AtomicU64::new(0) }; CLOCKS],
             handed_over: word(TO_NONE),
+            has_progressed: word(0),
+            has_begun_call: word(0),
         }
     }
 

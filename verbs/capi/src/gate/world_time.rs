@@ -36,7 +36,9 @@ pub(super) fn pass(event: &Event<'_>) -> bool {
             world::charge(call_ns(costs, *call));
         }
         Event::Idle { made } => world::idle_poll_until(next_change_ns(), made.on),
-        Event::Call { phase: CallPhase::Enters, .. } => world::point(),
+        Event::Call { phase: CallPhase::Enters, made: CallMade { call, .. } } => {
+            world::begin_call(call_ns(costs, *call) > 0);
+        }
         _ => {}
     }
     true

@@ -7,7 +7,6 @@
 use nix::sys::signal::{Signal, kill};
 
 use super::clock_code::{code, offset_of_call};
-use super::occasions::TO_NONE;
 use super::points::{POINT_NS, READING_NS};
 use super::stop::{Stop, await_stop};
 use super::supervisor::Supervisor;
@@ -35,6 +34,18 @@ struct ClockPageWords {
     until_ns: u64,
     /// Number of calls in the world that send to a socket.
     sent: u64,
+    news: News,
+}
+
+/// What the library has done since the last stop, in a world of exact time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct News {
+    /// Packets that were handed over to other processes, as `occasions.rs` reads it.
+    handed_over: u64,
+    /// Not 0: packets came, or a timer ran.
+    has_progressed: u64,
+    /// Not 0: the program has begun a call that ends with a hint.
+    has_begun_call: u64,
 }
 
 /// Number of the words that change.
@@ -45,25 +56,29 @@ const IDLE_THRESHOLD_WORD: usize = 9;
 const CLOCK_BASES_WORD: usize = 10;
 /// Word for packets that the library has handed over, as `occasions.rs` reads it.
 const HANDED_OVER_WORD: usize = CLOCK_BASES_WORD + CLOCK_COUNT as usize;
-const PAGE_WORDS: usize = HANDED_OVER_WORD + 1;
+/// Number of words that the library alone writes, from that one.
+const NEWS_WORDS: usize = 3;
+const PAGE_WORDS: usize = HANDED_OVER_WORD + NEWS_WORDS;
 
 impl ClockPageWords {
     fn bytes(self) -> [u8; CHANGING_WORDS * 8] {
-        let ClockPageWords { now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent } =
-            self;
+        let ClockPageWords {
+            now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent, ..
+        } = self;
         let words = [now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent];
         let mut bytes = [0; CHANGING_WORDS * 8];
         bytes.copy_from_slice(words.map(u64::to_ne_bytes).as_flattened());
         bytes
     }
 
-    fn of_bytes(bytes: &[u8; CHANGING_WORDS * 8]) -> ClockPageWords {
-        let mut words = [0; CHANGING_WORDS];
+    fn of_bytes(bytes: &[u8; PAGE_WORDS * 8]) -> ClockPageWords {
+        let mut words = [0; PAGE_WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *word = u64::from_ne_bytes(*bytes);
         }
-        let [now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent] = words;
-        ClockPageWords { now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent }
+        let [now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent, .., a, b, c] = words;
+        let news = News { handed_over: a, has_progressed: b, has_begun_call: c };
+        ClockPageWords { now_ns, readings_left, points_left, idle_polls, idle_poll, until_ns, sent, news }
     }
 }
 
@@ -108,6 +123,7 @@ impl Supervisor {
             idle_poll: u64::from(thread.idle_poll),
             until_ns: self.next_ns().unwrap_or(u64::MAX),
             sent: self.sent,
+            news: News::default(),
         };
         // The process may have ended.
         let _ = tracee.write(page, &page_words.bytes());
@@ -117,7 +133,7 @@ impl Supervisor {
     pub(crate) fn reclaim_clock(&mut self, id: ThreadId) {
         self.end_computing(id);
         let Some((tracee, page)) = self.page_of(id) else { return };
-        let mut bytes = [0; CHANGING_WORDS * 8];
+        let mut bytes = [0; PAGE_WORDS * 8];
         if tracee.read(page, &mut bytes).is_err() {
             return;
         }
@@ -128,17 +144,27 @@ impl Supervisor {
         let most_ns = self.clock.now_ns().saturating_add(MAX_ADVANCE_NS);
         self.clock.reach(taken.now_ns.min(most_ns));
         if self.is_exact() {
-            let at = page.wrapping_add(HANDED_OVER_WORD as u64 * 8);
-            let word = tracee.read_u64(at).unwrap_or(TO_NONE);
-            if word != TO_NONE {
-                self.occasions.handed_over(word);
-                let _ = tracee.write(at, &TO_NONE.to_ne_bytes());
+            if taken.news != News::default() {
+                self.take_news(id, taken.news);
+                let at = page.wrapping_add(HANDED_OVER_WORD as u64 * 8);
+                let _ = tracee.write(at, &[0; NEWS_WORDS * 8]);
             }
             return;
         }
         if let Some(thread) = self.threads.get_mut(id) {
             thread.idle_polls = u32::try_from(taken.idle_polls).unwrap_or(u32::MAX);
             thread.idle_poll = taken.idle_poll != 0;
+        }
+    }
+
+    /// Notes what the library has done without a hint.
+    fn take_news(&mut self, id: ThreadId, news: News) {
+        self.occasions.handed_over(news.handed_over);
+        if news.has_progressed != 0 {
+            self.occasions.on_host(self.threads.host(id));
+        }
+        if news.has_begun_call != 0 {
+            self.begins_call(id);
         }
     }
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::deadlock::describe_waits;
-use super::look::{Look, Parked};
+use super::look::{Look, LookedFor, Parked};
 use super::occasions::{HostNumber, reaches_other_hosts};
 use super::rows::syscall_class;
 use super::schedule::{IDLE_ROUND_NS, MAX_IDLE_SHIFT, is_runnable};
@@ -48,7 +48,7 @@ impl Supervisor {
         }
         match until_ns {
             UNKNOWN => self.park_if_idle(id, looked_for),
-            until_ns => self.park(id, until_ns, looked_for),
+            until_ns => self.park(id, until_ns, LookedFor { what: looked_for, is_told: true }),
         }
     }
 
@@ -125,11 +125,11 @@ impl Supervisor {
     pub(crate) fn park_if_idle(&mut self, id: ThreadId, looked_for: u64) {
         let is_idle = |thread: &Thread| thread.idle_polls >= IDLE_THRESHOLD;
         if self.is_exact() && self.threads.get(id).is_some_and(is_idle) {
-            self.park(id, NEVER, looked_for);
+            self.park(id, NEVER, LookedFor { what: looked_for, is_told: false });
         }
     }
 
-    fn park(&mut self, id: ThreadId, until_ns: u64, looked_for: u64) {
+    fn park(&mut self, id: ThreadId, until_ns: u64, looked_for: LookedFor) {
         let occasion = self.occasions.of(self.threads.host(id));
         let latest_ns = self.clock.now_ns().saturating_add(IDLE_ROUND_NS << MAX_IDLE_SHIFT);
         let Some(thread) = self.threads.get_mut(id) else { return };

@@ -1,10 +1,19 @@
 //! Whether a thread looks for something, in a world of exact time.
 
-/// Number of rounds of looks of a parked thread on each occasion: the second one finds what the first looks of
-/// other threads have changed.
-const MAX_ROUNDS: u32 = 2;
+/// Number of rounds of looks of a parked thread on each occasion, if the library does not tell what it does
+/// itself: the second one finds what the first looks of other threads have changed.
+const UNTOLD_ROUNDS: u32 = 2;
 /// Maximum number of looks of a round.
 const MAX_ROUND: u32 = 16;
+
+/// What a thread looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LookedFor {
+    /// A number that is the same for the same thing.
+    pub(crate) what: u64,
+    /// The library tells when a look changes something.
+    pub(crate) is_told: bool,
+}
 
 /// A round of looks: a thread may look for several things in turn, as for completions of several queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,24 +24,29 @@ pub(crate) struct Round {
     since: u32,
     /// Number of looks of the round before.
     length: u32,
+    /// The library tells when a look changes something.
+    is_told: bool,
 }
 
 impl Round {
     /// Adds a look in vain. `is_new`: the thread has done something else before.
-    pub(crate) const fn add(self, looked_for: u64, is_new: bool) -> Round {
-        let Round { first, since, length } = self;
+    pub(crate) const fn add(self, looked_for: LookedFor, is_new: bool) -> Round {
+        let LookedFor { what, is_told } = looked_for;
+        let Round { first, since, length, .. } = self;
         if is_new || since == 0 || since >= MAX_ROUND {
-            return Round { first: looked_for, since: 1, length };
+            return Round { first: what, since: 1, length, is_told };
         }
-        if first == looked_for {
-            return Round { first, since: 1, length: since };
+        let is_told = is_told && self.is_told;
+        if first == what {
+            return Round { first, since: 1, length: since, is_told };
         }
-        Round { first, since: since + 1, length }
+        Round { first, since: since + 1, length, is_told }
     }
 
     /// Returns how often a thread looks on each occasion.
     pub(crate) const fn looks(self) -> u32 {
-        if self.length == 0 { MAX_ROUNDS } else { MAX_ROUNDS * self.length }
+        let rounds = if self.is_told { 1 } else { UNTOLD_ROUNDS };
+        if self.length == 0 { rounds } else { rounds * self.length }
     }
 }
 
@@ -89,18 +103,20 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_looks_for_each_thing_twice() {
-        let mut round = Round::default();
-        let mut add = |looked_for, is_new| {
-            round = round.add(looked_for, is_new);
-            round.looks()
-        };
-        assert_eq!([add(7, true), add(7, false)], [2, 2]);
-        // Three things in turn.
-        assert_eq!([add(8, false), add(9, false), add(7, false), add(8, false)], [2, 2, 6, 6]);
-        // Afterwards the thread does something, and begins in the middle of a round.
-        assert_eq!([add(9, true), add(7, false), add(8, false), add(9, false)], [6, 6, 6, 6]);
-        assert_eq!([add(9, false)], [2]);
+    fn a_thread_looks_for_each_thing_once_or_twice() {
+        for (is_told, rounds) in [(true, 1), (false, 2)] {
+            let mut round = Round::default();
+            let mut add = |what, is_new| {
+                round = round.add(LookedFor { what, is_told }, is_new);
+                round.looks() / rounds
+            };
+            assert_eq!([add(7, true), add(7, false)], [1, 1]);
+            // Three things in turn.
+            assert_eq!([add(8, false), add(9, false), add(7, false), add(8, false)], [1, 1, 3, 3]);
+            // Afterwards the thread does something, and begins in the middle of a round.
+            assert_eq!([add(9, true), add(7, false), add(8, false), add(9, false)], [3, 3, 3, 3]);
+            assert_eq!([add(9, false)], [1]);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(crate) type HostNumber = u32;
 
 /// Value of the word of the page for packets to no process, and for packets to more than one. Other values are
 /// the number of a receiver, plus 1.
-pub(crate) const TO_NONE: u64 = 0;
+const TO_NONE: u64 = 0;
 const TO_SEVERAL: u64 = u64::MAX;
 
 /// The number of occasions so far.
