@@ -51,6 +51,10 @@ static struct rdma_cm_id *listening(const char *at, uint16_t *port)
 	return id;
 }
 
+/* An interface joins the group in which its new address is searched for some time after "ip address add" has returned. A
+ * search that comes before is repeated after a second. */
+enum { RESOLVE_MS = 5000 };
+
 static char out[2][64], in[2][64];
 
 /* A receive is posted before the peer can send. */
@@ -67,8 +71,8 @@ static enum rdma_cm_event_type called(const char *to, uint16_t port, const char 
 	struct ibv_qp_init_attr wants = four();
 	struct rdma_conn_param says = {.retry_count = 7, .rnr_retry_count = 7};
 	CLAIM(rdma_create_id(NULL, id, NULL, RDMA_PS_TCP) == 0);
-	CLAIM(rdma_resolve_addr(*id, from ? (struct sockaddr *)&source : NULL, (struct sockaddr *)&address, 1000) == 0);
-	CLAIM(rdma_resolve_route(*id, 1000) == 0);
+	CLAIM(rdma_resolve_addr(*id, from ? (struct sockaddr *)&source : NULL, (struct sockaddr *)&address, RESOLVE_MS) == 0);
+	CLAIM(rdma_resolve_route(*id, RESOLVE_MS) == 0);
 	CLAIM(rdma_create_qp(*id, NULL, &wants) == 0);
 	expect(*id, 1);
 	rdma_connect(*id, &says);
