@@ -149,6 +149,7 @@ impl SameHost {
         none: Option<NoRings>,
         copy: CopyMode,
     ) -> SameHost {
+        world::receives_as(u64::from(member.number()));
         let doorbell = match none {
             Some(reason) => Err(reason),
             None => EventFd::new().map_err(|_| NoRings::NoDescriptor),

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crate::UdpConfig;
 use pumice_model::settings::CopyMode;
-use pumice_platform::outside::world;
 use pumice_platform::udp::socket::PortError;
 use pumice_transport::types::Gid;
 
@@ -177,7 +176,6 @@ impl SharedPort {
         let published = published_in(folder, config, index);
         let own = config.ports.iter().copied().map(Gid::from).collect();
         let none = NoRings::among(config.udp_only, backlog.is_some());
-        world::receives_as(u64::from(index.number()));
         Ok(SharedPort {
             medium: udp,
             backlog,

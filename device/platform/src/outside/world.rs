@@ -86,9 +86,9 @@ pub fn model() -> Option<String> {
     (text != WITHOUT_MODEL).then_some(text)
 }
 
-/// Reports a poll in vain of an object, by its address, in a world with a performance model. The answer cannot
-/// change before `until_ns` of the monotonic clock, unless another thread does something; `None` means that
-/// only another thread can change it.
+/// Reports a poll in vain of an object, by its address, in a world with a performance model. The answer
+/// cannot change before `until_ns` of the monotonic clock, unless another thread does something; `None` means
+/// that only another thread can change it.
 pub fn idle_poll_until(until_ns: Option<u64>, object: usize) {
     system_call::hint_about(IDLE_POLL, until_ns.unwrap_or(u64::MAX).max(1), object as u64);
 }
@@ -100,16 +100,16 @@ pub fn charge(ns: u64) {
     }
 }
 
-/// Tells the supervisor of a world with a performance model by which number other processes name this one when
-/// they hand packets over.
+/// Tells the supervisor of a world with a performance model by which number other processes name this one
+/// when they hand packets over.
 pub fn receives_as(number: u64) {
     if has_model() {
         system_call::hint(RECEIVER, number);
     }
 }
 
-/// Tells the supervisor of a world with a performance model that this process, and those that it starts, are on
-/// the host with this number, from 1: they share no memory with those of other hosts.
+/// Tells the supervisor of a world with a performance model that this process, and those that it starts, are
+/// on the host with this number, from 1: they share no memory with those of other hosts.
 pub fn enters_host(number: u32) {
     if has_model() {
         system_call::hint(HOST, number.into());

@@ -109,8 +109,8 @@ impl Supervisor {
         }
     }
 
-    /// Notes that a thread has found something, which others of its host may look for as well. Returns whether
-    /// it had looked in vain before.
+    /// Notes that a thread has found something, which others of its host may look for as well. Returns
+    /// whether it had looked in vain before.
     pub(crate) fn found_something(&mut self, id: ThreadId) -> bool {
         let Some(thread) = self.threads.get_mut(id) else { return false };
         if std::mem::replace(&mut thread.look, Look::Active) == Look::Active {

@@ -12,8 +12,8 @@ use super::rows::SyscallClass;
 /// A host of the world: 0 for processes that have entered none.
 pub(crate) type HostNumber = u32;
 
-/// Value of the word of the page for packets to no process, and for packets to more than one. Other values are
-/// the number of a receiver, plus 1.
+/// Value of the word of the page for packets to no process, and for packets to more than one. Other values
+/// are the number of a receiver, plus 1.
 const TO_NONE: u64 = 0;
 const TO_SEVERAL: u64 = u64::MAX;
 
@@ -59,8 +59,8 @@ impl Occasions {
     }
 }
 
-/// Reports whether a call of this class may change what a thread of another host finds. Files are not meant: a
-/// program that waits for one sleeps between two looks. Nor is a closed descriptor, which threads find when
+/// Reports whether a call of this class may change what a thread of another host finds. Files are not meant:
+/// a program that waits for one sleeps between two looks. Nor is a closed descriptor, which threads find when
 /// they look again after some time: programs close too many.
 pub(crate) const fn reaches_other_hosts(class: SyscallClass) -> bool {
     use SyscallClass::{

@@ -244,10 +244,12 @@ impl Supervisor {
                     if has_signal_files {
                         wait.watch = None;
                     } else if let Some(process) = process.filter(|_| wait.checks == CHECKS_BEFORE_WATCH) {
-                        wait.watch = self.watches.watch(*id, process, interests);
+                        let asked = interests.iter().filter(|interest| interest.descriptor >= 0);
+                        let files = asked.map(|one| (process.get(one.descriptor), one.events));
+                        wait.watch = self.watches.watch(id.0, files);
                     }
                     match &wait.watch {
-                        Some(_) if wait.checks > CHECKS_BEFORE_WATCH => ready.contains(id),
+                        Some(_) if wait.checks > CHECKS_BEFORE_WATCH => ready.contains(&id.0),
                         _ => process.is_none_or(|process| process.any_is_ready(polling_thread, interests)),
                     }
                 }

@@ -11,12 +11,8 @@ use nix::errno::Errno;
 use nix::poll::PollTimeout;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use super::readiness::Descriptors;
-use super::threads::ThreadId;
-use super::waits::Interest;
-
-/// Number of checks of a wait after which its descriptors are watched: to begin a watch costs as much as a few
-/// checks.
+/// Number of checks of a wait after which its descriptors are watched: to begin a watch costs as much as a
+/// few checks.
 pub(crate) const CHECKS_BEFORE_WATCH: u32 = 3;
 /// Maximum number of ready descriptors that are taken at a time.
 const MAX_READY: usize = 1024;
@@ -38,27 +34,26 @@ impl Watches {
         Watches { set: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok().map(Rc::new) }
     }
 
-    /// Begins to watch the descriptors that a thread waits for. Returns `None` if one of them cannot be
-    /// watched.
+    /// Begins to watch the files that a thread waits for, by its number, each with the events of poll.
+    /// Returns `None` if one of them cannot be watched, or does not exist.
     pub(crate) fn watch(
         &self,
-        thread: ThreadId,
-        descriptors: &Descriptors,
-        interests: &[Interest],
+        thread: u32,
+        files: impl Iterator<Item = (Option<OwnedFd>, i16)>,
     ) -> Option<Watch> {
         let mut watch = Watch { set: Rc::clone(self.set.as_ref()?), files: Vec::new() };
-        for interest in interests.iter().filter(|interest| interest.descriptor >= 0) {
-            let file = descriptors.get(interest.descriptor)?;
+        for (file, events) in files {
             // The events of poll have the same numbers.
-            let events = EpollFlags::from_bits_retain(i32::from(interest.events));
-            watch.set.add(&file, EpollEvent::new(events, u64::from(thread.0))).ok()?;
+            let events = EpollFlags::from_bits_retain(i32::from(events));
+            let file = file?;
+            watch.set.add(&file, EpollEvent::new(events, u64::from(thread))).ok()?;
             watch.files.push(file);
         }
         Some(watch)
     }
 
-    /// Returns the threads for whose wait one of the watched descriptors is ready.
-    pub(crate) fn ready(&self) -> BTreeSet<ThreadId> {
+    /// Returns the threads for whose wait one of the watched files is ready.
+    pub(crate) fn ready(&self) -> BTreeSet<u32> {
         let Some(set) = &self.set else { return BTreeSet::new() };
         let mut events = vec![EpollEvent::empty(); MAX_READY];
         let count = loop {
@@ -68,8 +63,7 @@ impl Watches {
                 other => break other.unwrap_or(0),
             }
         };
-        let ready = events.iter().take(count).filter_map(|event| u32::try_from(event.data()).ok());
-        ready.map(ThreadId).collect()
+        events.iter().take(count).filter_map(|event| u32::try_from(event.data()).ok()).collect()
     }
 }
 
@@ -90,30 +84,25 @@ impl std::fmt::Debug for Watch {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd as _;
-
     use super::*;
 
     #[test]
     fn a_watch_tells_its_thread_from_others_until_it_ends() {
         let watches = Watches::new();
-        let own = Descriptors::of(nix::unistd::getpid());
         let pipes = [nix::unistd::pipe().unwrap(), nix::unistd::pipe().unwrap()];
-        let interest =
-            |index: usize| Interest { descriptor: pipes[index].0.as_raw_fd(), events: libc::POLLIN };
-        let first = watches.watch(ThreadId(1), &own, &[interest(0)]).unwrap();
-        let _second = watches.watch(ThreadId(2), &own, &[interest(0), interest(1)]).unwrap();
+        let file = |index: usize| (pipes[index].0.try_clone().ok(), libc::POLLIN);
+        let first = watches.watch(1, [file(0)].into_iter()).unwrap();
+        let _second = watches.watch(2, [file(0), file(1)].into_iter()).unwrap();
         assert_eq!(watches.ready(), BTreeSet::new());
         nix::unistd::write(&pipes[1].1, b"x").unwrap();
-        assert_eq!(watches.ready(), BTreeSet::from([ThreadId(2)]));
+        assert_eq!(watches.ready(), BTreeSet::from([2]));
         nix::unistd::write(&pipes[0].1, b"x").unwrap();
-        assert_eq!(watches.ready(), BTreeSet::from([ThreadId(1), ThreadId(2)]));
+        assert_eq!(watches.ready(), BTreeSet::from([1, 2]));
         drop(first);
-        assert_eq!(watches.ready(), BTreeSet::from([ThreadId(2)]));
+        assert_eq!(watches.ready(), BTreeSet::from([2]));
         // A file of a file system cannot be watched, and a descriptor that does not exist is ready.
-        let file = std::fs::File::open("/proc/self/exe").unwrap();
-        let of_file = Interest { descriptor: file.as_raw_fd(), events: libc::POLLIN };
-        assert!(watches.watch(ThreadId(3), &own, &[of_file]).is_none());
-        assert!(watches.watch(ThreadId(3), &own, &[Interest { descriptor: 1 << 20, ..of_file }]).is_none());
+        let of_disk = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(watches.watch(3, [(Some(of_disk.into()), libc::POLLIN)].into_iter()).is_none());
+        assert!(watches.watch(3, [(None, libc::POLLIN)].into_iter()).is_none());
     }
 }

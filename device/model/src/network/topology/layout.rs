@@ -78,8 +78,8 @@ impl Topology {
     }
 }
 
-/// The links of a topology, by number: from hosts, to hosts, from leaves to spines, from spines to leaves, from
-/// spines to cores, from cores to spines.
+/// The links of a topology, by number: from hosts, to hosts, from leaves to spines, from spines to leaves,
+/// from spines to cores, from cores to spines.
 ///
 /// The spines of a pod are connected to each leaf of the pod, and to cores of their own: the first spine of
 /// each pod to the first cores, and so on. Two tiers are one pod without cores.
