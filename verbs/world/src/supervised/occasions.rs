@@ -67,11 +67,8 @@ pub(crate) const fn reaches_other_hosts(class: SyscallClass) -> bool {
         Accepts, Connects, Exits, ExitsGroup, Kills, Listens, Reads, Receives, Sends, SendsFile, Splices,
         Writes,
     };
-    match class {
-        Accepts | Connects | Listens | Exits | ExitsGroup | Kills => true,
-        Reads | Receives(_) | Sends(_) | SendsFile | Splices | Writes => true,
-        _ => false,
-    }
+    matches!(class, Accepts | Connects | Listens | Exits | ExitsGroup | Kills)
+        || matches!(class, Reads | Receives(_) | Sends(_) | SendsFile | Splices | Writes)
 }
 
 #[cfg(test)]
