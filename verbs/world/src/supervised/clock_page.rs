@@ -121,7 +121,8 @@ impl Supervisor {
             points_left,
             idle_polls: if is_exact { 0 } else { u64::from(thread.idle_polls) },
             idle_poll: u64::from(thread.idle_poll),
-            until_ns: self.next_ns().unwrap_or(u64::MAX),
+            // Only points that pass without a stop need it.
+            until_ns: if is_exact { u64::MAX } else { self.next_ns().unwrap_or(u64::MAX) },
             sent: self.sent,
             news: News::default(),
         };

@@ -22,7 +22,8 @@ const TO_SEVERAL: u64 = u64::MAX;
 pub(crate) struct Occasions {
     /// Occasions for all threads.
     everywhere: u64,
-    on_hosts: BTreeMap<HostNumber, u64>,
+    /// Occasions for threads of each host, by its number.
+    on_hosts: Vec<u64>,
     /// Hosts of the processes that receive packets, by the numbers that the library gives these.
     receivers: BTreeMap<u64, HostNumber>,
 }
@@ -30,12 +31,18 @@ pub(crate) struct Occasions {
 impl Occasions {
     /// Returns the number of occasions for threads of a host.
     pub(crate) fn of(&self, host: HostNumber) -> u64 {
-        self.everywhere + self.on_hosts.get(&host).copied().unwrap_or(0)
+        self.everywhere + self.on_hosts.get(index_of(host)).copied().unwrap_or(0)
     }
 
     /// Notes an occasion for threads of one host.
     pub(crate) fn on_host(&mut self, host: HostNumber) {
-        *self.on_hosts.entry(host).or_default() += 1;
+        let index = index_of(host);
+        if self.on_hosts.len() <= index {
+            self.on_hosts.resize(index + 1, 0);
+        }
+        if let Some(count) = self.on_hosts.get_mut(index) {
+            *count += 1;
+        }
     }
 
     /// Notes an occasion for all threads.
@@ -57,6 +64,12 @@ impl Occasions {
             None => self.everywhere(),
         }
     }
+}
+
+/// Returns the index of a host. Programs may give any number: those above the largest are one host.
+const fn index_of(host: HostNumber) -> usize {
+    const LARGEST: HostNumber = 1 << 12;
+    (if host < LARGEST { host } else { LARGEST }) as usize
 }
 
 /// Reports whether a call of this class may change what a thread of another host finds. Files are not meant:

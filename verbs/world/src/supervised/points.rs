@@ -44,6 +44,10 @@ const OF_CONNECTIONS: u64 = 1 << 32;
 impl Supervisor {
     /// Returns how many points in a row may pass without a stop, because they would have no effect.
     pub(crate) fn grant_points(&mut self, id: ThreadId) -> u32 {
+        if self.is_exact() {
+            self.point_budget = PointBudget::default();
+            return 0;
+        }
         let (active, runnable) = self.count_runnable();
         self.point_budget =
             PointBudget { count: 0, has_choice: active > 1, skips_idle_threads: active < runnable };
@@ -52,7 +56,7 @@ impl Supervisor {
             .get(id)
             .is_some_and(|thread| thread.idle_polls < IDLE_THRESHOLD && thread.preemption.is_none());
         // Other threads may be ready now, which only a stop finds out.
-        if self.checked_at_change != self.changes || !is_active || self.is_preparing || self.is_exact() {
+        if self.last_check.change != self.changes || !is_active || self.is_preparing {
             return 0;
         }
         // A thread of higher priority may be ready.
@@ -160,11 +164,9 @@ impl Supervisor {
     /// Notes the number by which other processes name a process that receives packets, or the host that a
     /// process has entered.
     fn locate_receiver(&mut self, id: ThreadId, kind: u64, value: u64) {
-        let host = self.threads.host(id);
-        let Some(process) = self.threads.get(id).map(|thread| thread.process) else { return };
-        match self.threads.processes.get_mut(&process) {
-            Some(process) if kind == HOST => process.host = HostNumber::try_from(value).unwrap_or(0),
-            _ => self.occasions.receives(value, host),
+        match kind {
+            HOST => self.threads.enter_host(id, HostNumber::try_from(value).unwrap_or(0)),
+            _ => self.occasions.receives(value, self.threads.host(id)),
         }
     }
 

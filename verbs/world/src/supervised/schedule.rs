@@ -6,7 +6,7 @@ use super::deadlock::describe_waits;
 use super::signal_files::PollingThread;
 use super::supervisor::Supervisor;
 use super::threads::{Activity, IDLE_THRESHOLD, Thread, ThreadId};
-use super::waits::{WaitFor, Woken};
+use super::waits::{WaitCheck, WaitFor, Woken};
 use super::watches::CHECKS_BEFORE_WATCH;
 use crate::error::WorldError;
 use crate::options::Departure;
@@ -227,11 +227,15 @@ impl Supervisor {
             self.interrupt_waits();
         }
         let changes = self.changes;
+        let check = WaitCheck { change: changes, at_ns: now_ns, is_complete: true };
+        if self.last_check == check {
+            return;
+        }
         let has_signal_files = self.has_signal_files;
         // The supervisor must not poll a descriptor that may have one for signals in it.
-        let is_watched = self.checked_at_change != changes && !has_signal_files;
+        let is_watched = self.last_check.change != changes && !has_signal_files;
         let ready = if is_watched { self.watches.ready() } else { BTreeSet::new() };
-        self.checked_at_change = changes;
+        self.last_check = check;
         for (id, thread) in &mut self.threads.threads {
             let polling_thread = PollingThread::new(thread.tracee, has_signal_files);
             let Activity::Waiting(call, wait) = &mut thread.activity else { continue };

@@ -184,6 +184,7 @@ impl Supervisor {
     pub(crate) fn wait(&mut self, id: ThreadId, call: Call, wait: Wait) -> Result<(), WorldError> {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.activity = Activity::Waiting(call, wait);
+            self.last_check.is_complete = false;
             let (process, tracee) = (thread.process, thread.tracee);
             if has_pending_signal(tracee.0.as_raw()) {
                 self.interrupt_waits_of(Some(process));

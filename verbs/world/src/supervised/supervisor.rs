@@ -31,6 +31,7 @@ use super::system::TickTimer;
 use super::threads::{Activity, Call, ThreadId, Threads};
 use super::timers::Timers;
 use super::tracee::Tracee;
+use super::waits::WaitCheck;
 use super::watches::Watches;
 use crate::certificate::{Doubt, Record};
 use crate::ended::{CodeLocation, Ended, Exit};
@@ -127,8 +128,8 @@ pub(crate) struct Supervisor {
     pub(crate) occasions: Occasions,
     /// Time since which all threads wait without end, in ns.
     pub(crate) at_rest_since_ns: Option<u64>,
-    /// Number of changes after which waits were last checked.
-    pub(crate) checked_at_change: u64,
+    /// The last check of waits.
+    pub(crate) last_check: WaitCheck,
     /// Sockets that share a port.
     pub(crate) port_groups: PortGroups,
     /// Next port for a socket that asks for any.
@@ -197,7 +198,7 @@ impl Supervisor {
             sent: 0,
             occasions: Occasions::default(),
             at_rest_since_ns: None,
-            checked_at_change: 0,
+            last_check: WaitCheck::default(),
             port_groups: PortGroups::default(),
             next_port: FIRST_PORT,
             sleeps: BTreeMap::new(),

@@ -37,8 +37,8 @@ pub(crate) struct Process {
     pub(crate) has_ended: bool,
     /// Niceness: 0 for the first process, whatever that of the user's shell is.
     pub(crate) niceness: i32,
-    /// Host that the process, or one before it, has entered.
-    pub(crate) host: HostNumber,
+    /// Host that the process, or one before it, has entered, for its threads.
+    host: HostNumber,
 }
 
 /// A preemption that the seed, or a list of departures, has decided at a point.
@@ -131,6 +131,8 @@ pub(crate) struct Thread {
     pub(crate) tracee: Tracee,
     /// Process, by order of birth.
     pub(crate) process: u32,
+    /// Host that its process has entered.
+    pub(crate) host: HostNumber,
     /// Name of the thread, as in "p1.t2".
     pub(crate) name: String,
     pub(crate) activity: Activity,
@@ -200,13 +202,14 @@ impl Threads {
     pub(crate) fn add_thread(&mut self, tracee: Tracee, process: u32, seed: u64) -> ThreadId {
         self.made += 1;
         let id = ThreadId(self.made);
-        let number = self.processes.get_mut(&process).map_or(0, |process| {
+        let (number, host) = self.processes.get_mut(&process).map_or((0, 0), |process| {
             process.threads_made += 1;
-            process.threads_made
+            (process.threads_made, process.host)
         });
         let thread = Thread {
             tracee,
             process,
+            host,
             name: format!("p{process}.t{number}"),
             activity: Activity::Program,
             idle_polls: 0,
@@ -262,8 +265,16 @@ impl Threads {
 
     /// Returns the host that a thread is on.
     pub(crate) fn host(&self, id: ThreadId) -> HostNumber {
-        let process = self.get(id).and_then(|thread| self.processes.get(&thread.process));
-        process.map_or(0, |process| process.host)
+        self.get(id).map_or(0, |thread| thread.host)
+    }
+
+    /// Notes that the process of a thread has entered a host.
+    pub(crate) fn enter_host(&mut self, id: ThreadId, host: HostNumber) {
+        let Some(number) = self.get(id).map(|thread| thread.process) else { return };
+        if let Some(process) = self.processes.get_mut(&number) {
+            process.host = host;
+        }
+        self.threads.values_mut().filter(|one| one.process == number).for_each(|one| one.host = host);
     }
 
     /// Returns the name of the program that a thread executes.

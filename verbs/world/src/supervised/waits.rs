@@ -47,6 +47,17 @@ impl Wait {
     }
 }
 
+/// A check of all waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WaitCheck {
+    /// Number of changes before the check.
+    pub(crate) change: u64,
+    /// Time of the check, in ns.
+    pub(crate) at_ns: u64,
+    /// No wait has begun since.
+    pub(crate) is_complete: bool,
+}
+
 /// The reason why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Woken {
