@@ -221,7 +221,7 @@ fn addresses_do_not_depend_on_the_environment() {
 #[test]
 fn niceness_and_the_time_since_the_start_are_those_of_the_world() {
     let scratch = Scratch::new("niceness");
-    let program = "nice; nice -n 3 nice; sleep 5; cat /proc/uptime";
+    let program = "nice; nice -n 3 nice; sleep 5; cat /proc/uptime /proc/loadavg /proc/self/statm";
     let run = |niceness: &str| {
         let world = scratch.command(&["--seed", "3", "--", "sh", "-c", program]);
         let mut command = Command::new("nice");
@@ -238,7 +238,37 @@ fn niceness_and_the_time_since_the_start_are_those_of_the_world() {
     };
     let first = run("0");
     assert!(first.starts_with("0\n3\n1005."), "{first}");
+    assert!(first.contains("\n0.00 0.00 0.00 1/1 1\n0 0 0 0 0 0 0\n"), "{first}");
     assert_eq!(first, run("4"));
+}
+
+/// Each end of a FIFO waits for the other one: first the writer, then the reader, then with the end open.
+const FIFOS: &str = "\
+mkfifo one
+(echo to the reader > one &)
+sleep 0.1
+cat one
+(cat one > out; echo done >> out) &
+sleep 0.1
+echo to the file > one
+wait
+cat out
+exec 3<>one
+echo by both >&3
+read line < one
+echo \"$line\"
+";
+
+#[test]
+fn the_ends_of_a_fifo_wait_for_each_other() {
+    let scratch = Scratch::new("fifo");
+    let ran = scratch.world(&["--", "sh", "-c", FIFOS]);
+    assert_eq!(text(&ran.stdout), "to the reader\nto the file\ndone\nby both\n", "{}", text(&ran.stderr));
+    assert!(text(&ran.stderr).contains("pumice: certified"), "{}", text(&ran.stderr));
+    let alone = scratch.world(&["--", "sh", "-c", "mkfifo two; cat two"]);
+    assert!(!alone.status.success());
+    let said = text(&alone.stderr);
+    assert!(said.contains("cannot go on") && said.contains("waits for a writer of a FIFO"), "{said}");
 }
 
 /// A replay stops at a call that is given by its name, and where the program exits.

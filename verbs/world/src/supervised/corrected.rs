@@ -58,6 +58,9 @@ impl Supervisor {
                 ["cpuinfo"] => |_, _| processors(),
                 ["stat"] => |_, _| processor_times(),
                 ["uptime"] => |supervisor, _| up_time(supervisor.clock.now_ns()),
+                ["loadavg"] => |_, _| IDLE_LOAD.to_owned(),
+                // As in the status: how much memory is resident depends on the machine.
+                [_, "statm"] | [_, "task", _, "statm"] => |_, _| "0 0 0 0 0 0 0\n".to_owned(),
                 [_, "status"] | [_, "task", _, "status"] => |_, text| status(text),
                 [_, "maps"] => |_, text| maps(text),
                 ["thread-self" | "self", "net", "udp" | "udp6" | "tcp" | "tcp6"]
@@ -90,6 +93,8 @@ impl Supervisor {
     }
 }
 
+/// Contents of `/proc/loadavg`: one thread runs, and none waits for a processor.
+const IDLE_LOAD: &str = "0.00 0.00 0.00 1/1 1\n";
 /// Ticks for which a machine has been up when a world begins.
 const UP: u64 = 1_000 * TICKS;
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::memory::FutexKey;
 use super::threads::{Activity, EndlessWait, Threads};
-use super::waits::WaitFor;
+use super::waits::{FifoEnd, WaitFor};
 
 /// Returns a line for each thread: what it waits for, and in which call.
 pub(crate) fn describe_waits(threads: &Threads) -> String {
@@ -48,6 +48,8 @@ fn what(on: &WaitFor) -> String {
             format!("descriptor {}", all.join(", "))
         }
         WaitFor::Child => "a child that ends".to_owned(),
+        WaitFor::Fifo(FifoEnd { writes: true, .. }, _) => "a reader of a FIFO".to_owned(),
+        WaitFor::Fifo(FifoEnd { writes: false, .. }, _) => "a writer of a FIFO".to_owned(),
         WaitFor::Change(what) => (*what).to_owned(),
         WaitFor::Signal => "a signal".to_owned(),
     }

@@ -33,6 +33,9 @@ impl Supervisor {
         if let Some(text) = self.corrected(id, &path) {
             return self.open_text(id, call, text.as_bytes());
         }
+        if let Some(opening) = self.fifo_opening(id, &call, &path) {
+            return self.open_fifo(id, call, opening);
+        }
         let CallOutcome::Result(result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
         if result >= 0 {
             // The name may be that of a link.

@@ -183,7 +183,7 @@ mod tests {
             "/proc/self/fdinfo/3",
             "/proc/self/task/7/stat",
             "/proc/1/environ",
-            "/proc/loadavg",
+            "/proc/vmstat",
             "/dev/pts/3",
         ];
         assert_eq!(unsteady.iter().find(|path| !is_unsteady(path)), None);

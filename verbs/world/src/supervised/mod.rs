@@ -13,6 +13,7 @@ mod devices;
 mod exact;
 mod execs;
 mod facts;
+mod fifos;
 mod file_systems;
 mod files;
 mod filter;

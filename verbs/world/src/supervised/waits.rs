@@ -10,6 +10,15 @@ pub(crate) struct Interest {
     pub(crate) events: i16,
 }
 
+/// An end of a FIFO.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FifoEnd {
+    /// Device and inode of the file.
+    pub(crate) file: (u64, u64),
+    /// The end to which programs write, and not the one from which they read.
+    pub(crate) writes: bool,
+}
+
 /// The condition that ends a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WaitFor {
@@ -21,6 +30,8 @@ pub(crate) enum WaitFor {
     Descriptors(Vec<Interest>),
     /// The end of a child ends the wait.
     Child,
+    /// A thread that opens the other end of a FIFO ends the wait. The flags are those of the call.
+    Fifo(FifoEnd, i32),
     /// Any change ends the wait, and the call is tried again. The text describes what it waits for.
     Change(&'static str),
     /// A signal ends the wait.
