@@ -22,9 +22,9 @@ impl Supervisor {
 
     /// Serves `alarm`, which returns what was left of the previous one, in seconds, rounded up.
     pub(crate) fn set_alarm(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
-        let (now_ns, process) = (self.clock.now_ns(), self.process_of(id));
+        let (now_ns, process) = (self.time.clock.now_ns(), self.process_of(id));
         let [seconds, ..] = call.arguments();
-        let alarm = self.alarms.plain(process);
+        let alarm = self.time.alarms.plain(process);
         let left_ns = alarm.next_ns.map_or(0, |next_ns| next_ns.saturating_sub(now_ns));
         let after_ns = (seconds & 0xffff_ffff) * 1_000_000_000;
         (alarm.next_ns, alarm.interval_ns) = ((after_ns > 0).then(|| now_ns + after_ns), 0);
@@ -41,8 +41,8 @@ impl Supervisor {
         }
         let sets = call.number == Sysno::setitimer as u64;
         let (new, old) = if sets { (second, third) } else { (0, second) };
-        let (tracee, process, now_ns) = (self.tracee(id)?, self.process_of(id), self.clock.now_ns());
-        let alarm = self.alarms.plain(process);
+        let (tracee, process, now_ns) = (self.tracee(id)?, self.process_of(id), self.time.clock.now_ns());
+        let alarm = self.time.alarms.plain(process);
         let left_ns = alarm.next_ns.map_or(0, |next_ns| next_ns.saturating_sub(now_ns));
         let mut done = write_timeval(tracee, old, alarm.interval_ns)
             .and_then(|()| write_timeval(tracee, old.wrapping_add(16), left_ns).map(|()| 0));
@@ -66,10 +66,10 @@ impl Supervisor {
     pub(crate) fn make_alarm(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [clock, event, number_at, ..] = call.arguments();
         let (tracee, process) = (self.tracee(id)?, self.process_of(id));
-        if self.alarms.alarms.len() >= MAX_TIMERS {
+        if self.time.alarms.alarms.len() >= MAX_TIMERS {
             return self.answer(id, call, -i64::from(libc::EAGAIN));
         }
-        let number = self.alarms.made;
+        let number = self.time.alarms.made;
         let read = || -> nix::Result<(u64, i32, i32, i32)> {
             if event == 0 {
                 return Ok((number as u64, libc::SIGALRM, 0, 0));
@@ -80,8 +80,8 @@ impl Supervisor {
         };
         let done = read().and_then(|said| tracee.write(number_at, &number.to_ne_bytes()).map(|()| said));
         let done = done.map(|(value, signal, notify, thread)| {
-            self.alarms.made += 1;
-            self.alarms.alarms.push(Alarm {
+            self.time.alarms.made += 1;
+            self.time.alarms.alarms.push(Alarm {
                 process,
                 number: Some(number),
                 clock: clock as i32,
@@ -103,8 +103,8 @@ impl Supervisor {
         let said = tracee
             .read_timespec(new)
             .and_then(|interval_ns| Ok((interval_ns, tracee.read_timespec(new.wrapping_add(16))?)));
-        let now_ns = self.clock.now_ns();
-        let Some(alarm) = self.alarms.get(process, Some(number as i32)).copied() else {
+        let now_ns = self.time.clock.now_ns();
+        let Some(alarm) = self.time.alarms.get(process, Some(number as i32)).copied() else {
             return self.answer(id, call, -i64::from(libc::EINVAL));
         };
         let done = said.and_then(|(interval_ns, at_ns)| {
@@ -114,11 +114,11 @@ impl Supervisor {
             let next_ns = match at_ns {
                 0 => None,
                 at_ns if flags as i32 & libc::TIMER_ABSTIME != 0 => {
-                    Some(self.clock.until(alarm.clock, at_ns))
+                    Some(self.time.clock.until(alarm.clock, at_ns))
                 }
                 after_ns => Some(now_ns.saturating_add(after_ns)),
             };
-            if let Some(alarm) = self.alarms.get(process, Some(number as i32)) {
+            if let Some(alarm) = self.time.alarms.get(process, Some(number as i32)) {
                 (alarm.next_ns, alarm.interval_ns) = (next_ns, interval_ns);
             }
             Ok(0)
@@ -129,15 +129,15 @@ impl Supervisor {
     /// Serves `timer_gettime`, `timer_getoverrun` and `timer_delete`.
     pub(crate) fn report_alarm(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [number, address, ..] = call.arguments();
-        let (tracee, process, now_ns) = (self.tracee(id)?, self.process_of(id), self.clock.now_ns());
+        let (tracee, process, now_ns) = (self.tracee(id)?, self.process_of(id), self.time.clock.now_ns());
         let number = Some(number as i32);
-        let Some(alarm) = self.alarms.get(process, number).copied() else {
+        let Some(alarm) = self.time.alarms.get(process, number).copied() else {
             return self.answer(id, call, -i64::from(libc::EINVAL));
         };
         let done = match Sysno::new(call.number as usize) {
             Some(Sysno::timer_gettime) => write_state(tracee, address, alarm, now_ns).map(|()| 0),
             Some(Sysno::timer_delete) => {
-                self.alarms.alarms.retain(|one| one.process != process || one.number != number);
+                self.time.alarms.alarms.retain(|one| one.process != process || one.number != number);
                 Ok(0)
             }
             _ => Ok(0),
@@ -147,7 +147,7 @@ impl Supervisor {
 
     /// Sends the signals that are due, and returns whether there were any.
     pub(crate) fn send_due_signals(&mut self) -> bool {
-        let due = self.alarms.take_due(self.clock.now_ns());
+        let due = self.time.alarms.take_due(self.time.clock.now_ns());
         for one in &due {
             let Some(leader) = self.threads.processes.get(&one.process).map(|process| process.leader) else {
                 continue;

@@ -102,7 +102,8 @@ impl Supervisor {
         (words[READING_COST_WORD], words[POINT_COST_WORD], words[IDLE_THRESHOLD_WORD]) =
             (reading_ns, POINT_NS, u64::from(IDLE_THRESHOLD));
         for (clock, word) in (0..CLOCK_COUNT).zip(words.iter_mut().skip(CLOCK_BASES_WORD)) {
-            *word = self.clock.of(clock).map_or(u64::MAX, |shown_ns| shown_ns - self.clock.now_ns());
+            *word =
+                self.time.clock.of(clock).map_or(u64::MAX, |shown_ns| shown_ns - self.time.clock.now_ns());
         }
         tracee.write(page, words.map(u64::to_ne_bytes).as_flattened()).ok()?;
         Some(page)
@@ -116,14 +117,14 @@ impl Supervisor {
         let points_left = u64::from(self.grant_points(id));
         let Some(thread) = self.threads.get(id) else { return };
         let page_words = ClockPageWords {
-            now_ns: self.clock.now_ns(),
+            now_ns: self.time.clock.now_ns(),
             readings_left: MAX_READINGS,
             points_left,
             idle_polls: if is_exact { 0 } else { u64::from(thread.idle_polls) },
             idle_poll: u64::from(thread.idle_poll),
             // Only points that pass without a stop need it.
             until_ns: if is_exact { u64::MAX } else { self.next_ns().unwrap_or(u64::MAX) },
-            sent: self.sent,
+            sent: self.network.sent,
             news: News::default(),
         };
         // The process may have ended.
@@ -142,8 +143,8 @@ impl Supervisor {
         self.reclaim_points(id, u32::try_from(taken.points_left).unwrap_or(u32::MAX));
         // A program may write to the page: the clock never goes back, or further ahead than one stop can be
         // from the next.
-        let most_ns = self.clock.now_ns().saturating_add(MAX_ADVANCE_NS);
-        self.clock.reach(taken.now_ns.min(most_ns));
+        let most_ns = self.time.clock.now_ns().saturating_add(MAX_ADVANCE_NS);
+        self.time.clock.reach(taken.now_ns.min(most_ns));
         if self.is_exact() {
             if taken.news != News::default() {
                 self.take_news(id, taken.news);
@@ -160,9 +161,9 @@ impl Supervisor {
 
     /// Notes what the library has done without a hint.
     fn take_news(&mut self, id: ThreadId, news: News) {
-        self.occasions.handed_over(news.handed_over);
+        self.turns.occasions.handed_over(news.handed_over);
         if news.has_progressed != 0 {
-            self.occasions.on_host(self.threads.host(id));
+            self.turns.occasions.on_host(self.threads.host(id));
         }
         if news.has_begun_call != 0 {
             self.begins_call(id);

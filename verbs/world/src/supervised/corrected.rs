@@ -57,7 +57,7 @@ impl Supervisor {
                 [_, "stat"] | [_, "task", _, "stat"] => |_, text| stat(text),
                 ["cpuinfo"] => |_, _| processors(),
                 ["stat"] => |_, _| processor_times(),
-                ["uptime"] => |supervisor, _| up_time(supervisor.clock.now_ns()),
+                ["uptime"] => |supervisor, _| up_time(supervisor.time.clock.now_ns()),
                 ["loadavg"] => |_, _| IDLE_LOAD.to_owned(),
                 // As in the status: how much memory is resident depends on the machine.
                 [_, "statm"] | [_, "task", _, "statm"] => |_, _| "0 0 0 0 0 0 0\n".to_owned(),

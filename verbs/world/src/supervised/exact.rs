@@ -40,7 +40,7 @@ impl Supervisor {
     pub(crate) fn found_nothing(&mut self, id: ThreadId, until_ns: u64, looked_for: u64) {
         let until_ns = match until_ns {
             UNKNOWN | NEVER => until_ns,
-            shown_ns => self.clock.until(libc::CLOCK_MONOTONIC, shown_ns),
+            shown_ns => self.time.clock.until(libc::CLOCK_MONOTONIC, shown_ns),
         };
         if let Some(thread) = self.threads.get_mut(id) {
             (thread.idle_poll, thread.calls_in_row) = (true, 0);
@@ -64,7 +64,7 @@ impl Supervisor {
 
     /// Serves the hint that a thread needs a time, in which others continue.
     pub(crate) fn charge(&mut self, id: ThreadId, ns: u64) {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.time.clock.now_ns();
         if let Some(thread) = self.threads.get_mut(id) {
             (thread.idle_polls, thread.calls_in_row) = (0, 0);
             thread.rests_until_ns = thread.rests_until_ns.max(now_ns).saturating_add(ns);
@@ -100,7 +100,7 @@ impl Supervisor {
 
     /// Counts a call of the kernel. Many in a row take time after all.
     pub(crate) fn count_call(&mut self, id: ThreadId) {
-        let until_ns = self.clock.now_ns().saturating_add(u64::from(MAX_FREE_CALLS) * CALL_NS);
+        let until_ns = self.time.clock.now_ns().saturating_add(u64::from(MAX_FREE_CALLS) * CALL_NS);
         let Some(thread) = self.threads.get_mut(id) else { return };
         thread.calls_in_row += 1;
         if thread.calls_in_row >= MAX_FREE_CALLS {
@@ -116,7 +116,7 @@ impl Supervisor {
         if std::mem::replace(&mut thread.look, Look::Active) == Look::Active {
             return false;
         }
-        self.occasions.on_host(self.threads.host(id));
+        self.turns.occasions.on_host(self.threads.host(id));
         true
     }
 
@@ -130,8 +130,8 @@ impl Supervisor {
     }
 
     fn park(&mut self, id: ThreadId, until_ns: u64, looked_for: LookedFor) {
-        let occasion = self.occasions.of(self.threads.host(id));
-        let latest_ns = self.clock.now_ns().saturating_add(IDLE_ROUND_NS << MAX_IDLE_SHIFT);
+        let occasion = self.turns.occasions.of(self.threads.host(id));
+        let latest_ns = self.time.clock.now_ns().saturating_add(IDLE_ROUND_NS << MAX_IDLE_SHIFT);
         let Some(thread) = self.threads.get_mut(id) else { return };
         thread.round = thread.round.add(looked_for, thread.look == Look::Active);
         thread.look = Look::Parked(match thread.look {
@@ -148,14 +148,14 @@ impl Supervisor {
         };
         let class = call.and_then(|call| syscall_class(call.number));
         match class.is_some_and(reaches_other_hosts) {
-            true => self.occasions.everywhere(),
-            false => self.occasions.on_host(self.threads.host(id)),
+            true => self.turns.occasions.everywhere(),
+            false => self.turns.occasions.on_host(self.threads.host(id)),
         }
     }
 
     /// Chooses the thread that continues; `None` if time has passed instead.
     pub(crate) fn choose_exactly(&mut self) -> Result<Option<ThreadId>, WorldError> {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.time.clock.now_ns();
         let all = self.threads.threads.iter();
         let runnable: Vec<(ThreadId, Look)> = all
             .filter(|(_, thread)| is_runnable(&thread.activity) && thread.rests_until_ns <= now_ns)
@@ -166,7 +166,7 @@ impl Supervisor {
             })
             .collect();
         if let Some((id, _)) = runnable.iter().find(|(_, look)| matches!(look, Look::Looking(_))) {
-            self.last = Some(*id);
+            self.turns.last = Some(*id);
             return Ok(Some(*id));
         }
         let active = runnable.iter().filter(|(_, look)| *look == Look::Active);
@@ -180,7 +180,7 @@ impl Supervisor {
             return Ok(Some(chosen));
         }
         let parked = runnable.iter().filter_map(|(id, look)| match look {
-            Look::Parked(parked) => Some((*id, *parked, self.occasions.of(self.threads.host(*id)))),
+            Look::Parked(parked) => Some((*id, *parked, self.turns.occasions.of(self.threads.host(*id)))),
             _ => None,
         });
         let parked: Vec<(ThreadId, Parked, u64)> = parked.collect();
@@ -191,7 +191,7 @@ impl Supervisor {
             if let Some(thread) = self.threads.get_mut(id) {
                 thread.look = Look::Looking(parked.looked_on(occasion));
             }
-            self.last = Some(id);
+            self.turns.last = Some(id);
             return Ok(Some(id));
         }
         let parked: Vec<(ThreadId, Parked)> =
@@ -202,7 +202,7 @@ impl Supervisor {
 
     /// Lets time pass to the next instant at which something can change.
     fn pass_to_next(&mut self, parked: &[(ThreadId, Parked)]) -> Result<(), WorldError> {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.time.clock.now_ns();
         let of_parked = parked.iter().map(|(_, parked)| parked.until_ns);
         let of_parked = of_parked.filter(|until_ns| *until_ns > now_ns && *until_ns != NEVER);
         let next_ns = of_parked.chain(self.next_ns()).min();
@@ -213,7 +213,7 @@ impl Supervisor {
             let Some(next_ns) = next_ns.filter(|_| !self.is_at_rest_for_long()) else {
                 return Err(self.deadlock_error(describe_waits(&self.threads)));
             };
-            self.clock.reach(next_ns);
+            self.time.clock.reach(next_ns);
             return Ok(());
         }
         let idle_polls = |(id, _): &(ThreadId, Parked)| self.threads.get(*id).map(|thread| thread.idle_polls);
@@ -221,16 +221,16 @@ impl Supervisor {
         let shift = least.saturating_sub(IDLE_THRESHOLD).clamp(MIN_IDLE_SHIFT, MAX_IDLE_SHIFT);
         let most_ns = now_ns.saturating_add(IDLE_ROUND_NS << shift);
         let reached_ns = next_ns.map_or(most_ns, |next_ns| next_ns.clamp(now_ns + 1, most_ns));
-        self.clock.reach(reached_ns);
+        self.time.clock.reach(reached_ns);
         // A timer sends signals, which a parked thread gets when it looks.
-        let timers_ns = self.timers.next_ns().into_iter().chain(self.alarms.next_ns()).min();
+        let timers_ns = self.time.timers.next_ns().into_iter().chain(self.time.alarms.next_ns()).min();
         if reached_ns == most_ns || timers_ns.is_some_and(|at_ns| at_ns <= reached_ns) {
-            self.occasions.everywhere();
+            self.turns.occasions.everywhere();
             return Ok(());
         }
         let due = parked.iter().filter(|(_, parked)| parked.looks_by(reached_ns));
         let hosts: BTreeSet<HostNumber> = due.map(|(id, _)| self.threads.host(*id)).collect();
-        hosts.into_iter().for_each(|host| self.occasions.on_host(host));
+        hosts.into_iter().for_each(|host| self.turns.occasions.on_host(host));
         Ok(())
     }
 }

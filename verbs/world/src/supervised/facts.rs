@@ -67,9 +67,9 @@ impl Supervisor {
         tracee.write(offset(layout.device), &1_u64.to_ne_bytes())?;
         for time in layout.times {
             let seconds = tracee.read_u64(offset(*time))?;
-            if seconds >= self.began_s {
+            if seconds >= self.time.began_s {
                 // The file was created or changed in this run.
-                tracee.write_timespec(offset(*time), self.clock.begin_real_ns())?;
+                tracee.write_timespec(offset(*time), self.time.clock.begin_real_ns())?;
             }
         }
         Ok(())
@@ -101,13 +101,13 @@ impl Supervisor {
 
     /// Returns the number of a socket, a pipe or a namespace, by its inode.
     pub(crate) fn number_nameless(&mut self, kind: &str, inode: u64) -> u64 {
-        self.number_of_file((self.devices.of_kind(kind), inode))
+        self.number_of_file((self.files.devices.of_kind(kind), inode))
     }
 
     /// Returns the number of a file: files are numbered in the order in which programs ask for them.
     fn number_of_file(&mut self, file: (u64, u64)) -> u64 {
-        let next = self.files.len() as u64 + 1;
-        *self.files.entry(file).or_insert(next)
+        let next = self.files.file_numbers.len() as u64 + 1;
+        *self.files.file_numbers.entry(file).or_insert(next)
     }
 
     /// Lists a folder, sorted by name.
@@ -131,7 +131,7 @@ impl Supervisor {
     pub(crate) fn report_sysinfo(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [address, ..] = call.arguments();
         let mut bytes = [0; 112];
-        let up_s = self.clock.of(libc::CLOCK_MONOTONIC).unwrap_or(0) / 1_000_000_000;
+        let up_s = self.time.clock.of(libc::CLOCK_MONOTONIC).unwrap_or(0) / 1_000_000_000;
         for (word, value) in [(0, up_s), (4, MEMORY), (5, MEMORY / 2), (10, 1)] {
             if let Some(field) = bytes.get_mut(word * 8..word * 8 + 8) {
                 field.copy_from_slice(&u64::to_ne_bytes(value));

@@ -99,11 +99,11 @@ impl Supervisor {
                 _ => registers.rsi = flags,
             }
         };
-        self.changes += 1;
+        self.turns.changes += 1;
         let CallOutcome::Result(result) = self.make(id, call, &without_waiting)? else { return Ok(None) };
         let process = self.threads.get(id).map_or(0, |thread| thread.process);
         let file = i32::try_from(result).ok().filter(|descriptor| *descriptor >= 0);
-        let file = file.and_then(|descriptor| self.descriptors.get(&process)?.get(descriptor));
+        let file = file.and_then(|descriptor| self.files.descriptors.get(&process)?.get(descriptor));
         if let Some(file) = file {
             // The flag is that of the open file, which the program has.
             let flags = OFlag::from_bits_retain(flags & !libc::O_NONBLOCK);

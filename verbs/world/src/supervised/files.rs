@@ -110,7 +110,7 @@ impl Supervisor {
         };
         let CallOutcome::Result(result) = self.make(id, call, &as_memory)? else { return Ok(()) };
         if let Some(thread) = self.threads.get(id) {
-            let file = self.descriptors.get(&thread.process).and_then(|all| all.get(result as i32));
+            let file = self.files.descriptors.get(&thread.process).and_then(|all| all.get(result as i32));
             if let Some(file) = file {
                 // The bytes are written at the beginning, without moving the program's read position.
                 let _ = nix::sys::uio::pwrite(&file, bytes, 0);
@@ -183,7 +183,7 @@ impl Supervisor {
         if result == -i64::from(libc::EWOULDBLOCK) && !looks_only {
             return self.wait_for_lock(id, call);
         }
-        self.changes += 1;
+        self.turns.changes += 1;
         self.note(id, &call.name(), result)?;
         self.go(id, None)
     }
@@ -205,7 +205,7 @@ impl Supervisor {
         if [-i64::from(libc::EAGAIN), -i64::from(libc::EACCES)].contains(&result) {
             return self.wait_for_lock(id, call);
         }
-        self.changes += 1;
+        self.turns.changes += 1;
         self.note(id, &call.name(), result)?;
         self.go(id, None)
     }

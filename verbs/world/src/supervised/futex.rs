@@ -89,8 +89,8 @@ impl Supervisor {
         let until_ns = match timeout {
             0 => None,
             at => match tracee.read_timespec(at) {
-                Ok(ns) if is_plain => Some(self.clock.now_ns().saturating_add(ns)),
-                Ok(ns) => Some(self.clock.until(clock, ns)),
+                Ok(ns) if is_plain => Some(self.time.clock.now_ns().saturating_add(ns)),
+                Ok(ns) => Some(self.time.clock.until(clock, ns)),
                 Err(errno) => return self.answer(id, call, -i64::from(errno as i32)),
             },
         };

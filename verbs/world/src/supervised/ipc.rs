@@ -43,10 +43,10 @@ impl Supervisor {
             return self.make_and_resume(id, call, UNCHANGED);
         }
         if woken.is_none() {
-            self.sleeps.remove(&id);
+            self.turns.sleeps.remove(&id);
             if call.number == Sysno::semtimedop as u64 && timeout != 0 {
-                let until_ns = tracee.read_timespec(timeout)?.saturating_add(self.clock.now_ns());
-                self.sleeps.insert(id, until_ns);
+                let until_ns = tracee.read_timespec(timeout)?.saturating_add(self.time.clock.now_ns());
+                self.turns.sleeps.insert(id, until_ns);
             }
         }
         let flags = |bytes: &[u8]| bytes.get(NO_WAIT_AT).copied().unwrap_or(0);
@@ -61,7 +61,7 @@ impl Supervisor {
         let _ = tracee.write(operations, &bytes);
         let is_over = woken == Some(Woken::TimedOut);
         if result == -i64::from(libc::EAGAIN) && may_wait && !is_over {
-            let until_ns = self.sleeps.get(&id).copied();
+            let until_ns = self.turns.sleeps.get(&id).copied();
             return self.wait_for_change(id, call, "a semaphore", until_ns);
         }
         self.end_ipc(id, call, result)
@@ -129,7 +129,7 @@ impl Supervisor {
     /// Ends the call: other threads may now have a different result.
     fn end_ipc(&mut self, id: ThreadId, call: Call, result: i64) -> Result<(), WorldError> {
         if result >= 0 {
-            self.changes += 1;
+            self.turns.changes += 1;
             self.reset_idle_polls(id);
         } else {
             self.count_idle_poll(id, &call);

@@ -93,7 +93,7 @@ impl Supervisor {
             thread.activity = Activity::Program;
             thread.idle_polls = SPIN_IDLE_POLLS;
         }
-        self.clock.pass(SPIN_NS);
+        self.time.clock.pass(SPIN_NS);
         Ok(())
     }
 }

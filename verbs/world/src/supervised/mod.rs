@@ -52,6 +52,7 @@ mod signal_waits;
 mod signals;
 mod spin;
 mod start;
+mod state;
 mod steering_filter;
 mod stepper;
 mod stop;

@@ -41,7 +41,7 @@ impl Supervisor {
 
     pub(crate) fn file(&self, id: ThreadId, descriptor: i64) -> Option<OwnedFd> {
         let process = self.threads.get(id)?.process;
-        self.descriptors.get(&process)?.get(i32::try_from(descriptor).ok()?)
+        self.files.descriptors.get(&process)?.get(i32::try_from(descriptor).ok()?)
     }
 
     /// Notes that the call may send something by a network: data, a window update, or the end of a
@@ -51,19 +51,19 @@ impl Supervisor {
         const ENDS: [Sysno; 2] = [Sysno::close, Sysno::shutdown];
         let [first, ..] = call.arguments();
         if SEVERAL.iter().any(|one| *one as u64 == call.number) {
-            self.delivery.may_be_pending();
-            self.port_groups.may_have_changed();
+            self.network.delivery.may_be_pending();
+            self.network.port_groups.may_have_changed();
         } else if let Some(file) = self.file(id, i64::from(first as i32)) {
-            self.delivery.touched(file.as_fd());
+            self.network.delivery.touched(file.as_fd());
             if ENDS.iter().any(|one| *one as u64 == call.number) {
-                self.port_groups.may_lose(file.as_fd());
+                self.network.port_groups.may_lose(file.as_fd());
             }
         }
     }
 
     fn next_port(&mut self) -> u16 {
-        let port = self.next_port;
-        self.next_port = if port >= LAST_PORT { FIRST_PORT } else { port + 1 };
+        let port = self.network.next_port;
+        self.network.next_port = if port >= LAST_PORT { FIRST_PORT } else { port + 1 };
         port
     }
 
@@ -77,7 +77,7 @@ impl Supervisor {
             && [libc::AF_INET as u16, libc::AF_INET6 as u16]
                 .contains(&u16::from_ne_bytes([begin[0], begin[1]]))
             && begin[2..] == [0, 0];
-        self.changes += 1;
+        self.turns.changes += 1;
         if !requests_any_port {
             let CallOutcome::Result(result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
             self.has_port(id, &call, result, false);
@@ -120,13 +120,13 @@ impl Supervisor {
         syscall_class: SyscallClass,
     ) -> Result<(), WorldError> {
         self.bind_unbound(id, call)?;
-        self.changes += 1;
-        self.delivery.may_be_pending();
+        self.turns.changes += 1;
+        self.network.delivery.may_be_pending();
         let CallOutcome::Result(result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
         if syscall_class == SyscallClass::Listens {
             self.has_port(id, &call, result, true);
         } else if let Some(file) = self.file(id, i64::from(call.arguments()[0] as i32)) {
-            self.port_groups.may_lose(file.as_fd());
+            self.network.port_groups.may_lose(file.as_fd());
             let other = getsockopt(&file, sockopt::PeerCredentials).map(|other| other.pid());
             let is_local = getsockname::<UnixAddr>(file.as_raw_fd()).is_ok();
             if result == 0 && is_local && other.is_ok_and(|other| !self.threads.has_leader(other)) {

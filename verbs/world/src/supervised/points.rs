@@ -45,18 +45,18 @@ impl Supervisor {
     /// Returns how many points in a row may pass without a stop, because they would have no effect.
     pub(crate) fn grant_points(&mut self, id: ThreadId) -> u32 {
         if self.is_exact() {
-            self.point_budget = PointBudget::default();
+            self.draws.point_budget = PointBudget::default();
             return 0;
         }
         let (active, runnable) = self.count_runnable();
-        self.point_budget =
+        self.draws.point_budget =
             PointBudget { count: 0, has_choice: active > 1, skips_idle_threads: active < runnable };
         let is_active = self
             .threads
             .get(id)
             .is_some_and(|thread| thread.idle_polls < IDLE_THRESHOLD && thread.preemption.is_none());
         // Other threads may be ready now, which only a stop finds out.
-        if self.last_check.change != self.changes || !is_active || self.is_preparing {
+        if self.turns.last_check.change != self.turns.changes || !is_active || self.is_preparing {
             return 0;
         }
         // A thread of higher priority may be ready.
@@ -64,42 +64,44 @@ impl Supervisor {
             return 0;
         }
         let mut count = MAX_POINTS.min(self.departures_ahead(id));
-        if self.point_budget.skips_idle_threads {
-            count = count.min(MAX_IDLE_SKIPS.saturating_sub(self.idle_threads_skipped + 1));
+        if self.draws.point_budget.skips_idle_threads {
+            count = count.min(MAX_IDLE_SKIPS.saturating_sub(self.turns.idle_threads_skipped + 1));
         }
-        self.point_budget.count = count;
+        self.draws.point_budget.count = count;
         count
     }
 
     /// Returns the number of points up to the next departure from the plain order, as far as it is known.
     fn departures_ahead(&mut self, id: ThreadId) -> u32 {
         if let Some(listed) = &self.options.departures {
-            return u32::try_from(self.decisions.points_before(id, listed)).unwrap_or(u32::MAX);
+            return u32::try_from(self.course.decisions.points_before(id, listed)).unwrap_or(u32::MAX);
         }
         let draws = self.options.draws;
-        let switches = match self.point_budget.has_choice {
-            true => self.switches.misses(&mut self.order, draws.switch_ppm),
+        let switches = match self.draws.point_budget.has_choice {
+            true => self.draws.switches.misses(&mut self.draws.order, draws.switch_ppm),
             false => u32::MAX,
         };
         switches
-            .min(self.stalls.misses(&mut self.order, draws.stall_ppm))
-            .min(self.preemptions.misses(&mut self.instructions, draws.preempt_ppm))
+            .min(self.draws.stalls.misses(&mut self.draws.order, draws.stall_ppm))
+            .min(self.draws.preemptions.misses(&mut self.draws.instructions, draws.preempt_ppm))
     }
 
     /// Takes back the `left` points that a thread did not use before it stopped.
     pub(crate) fn reclaim_points(&mut self, id: ThreadId, left: u32) {
-        let PointBudget { count, has_choice, skips_idle_threads } = std::mem::take(&mut self.point_budget);
+        let PointBudget { count, has_choice, skips_idle_threads } =
+            std::mem::take(&mut self.draws.point_budget);
         let used = count.saturating_sub(left);
         if used == 0 {
             return;
         }
-        self.decisions.pass(id, used);
+        self.course.decisions.pass(id, used);
         if self.options.departures.is_none() {
-            self.stalls.pass(used);
-            self.preemptions.pass(used);
-            self.switches.pass(if has_choice { used } else { 0 });
+            self.draws.stalls.pass(used);
+            self.draws.preemptions.pass(used);
+            self.draws.switches.pass(if has_choice { used } else { 0 });
         }
-        self.idle_threads_skipped = if skips_idle_threads { self.idle_threads_skipped + used } else { 0 };
+        self.turns.idle_threads_skipped =
+            if skips_idle_threads { self.turns.idle_threads_skipped + used } else { 0 };
     }
 
     /// Serves a hint of a program that knows that it is in a world: another thread may continue, or its poll
@@ -129,7 +131,7 @@ impl Supervisor {
                     descriptor => Some(EndlessWait::CompletionEvent(descriptor as i32)),
                 };
             }
-            self.at_rest_since_ns = None;
+            self.turns.at_rest_since_ns = None;
             return self.answer(id, call, 0);
         }
         if matches!(kind, RECEIVER | HOST) {
@@ -157,7 +159,7 @@ impl Supervisor {
                 thread.idle_polls = thread.idle_polls.saturating_add(1);
             }
         }
-        self.clock.pass(if is_lock { LOCK_POINT_NS } else { POINT_NS });
+        self.time.clock.pass(if is_lock { LOCK_POINT_NS } else { POINT_NS });
         self.end_point(id, call, if is_lock { "a lock" } else { CALL })
     }
 
@@ -166,7 +168,7 @@ impl Supervisor {
     fn locate_receiver(&mut self, id: ThreadId, kind: u64, value: u64) {
         match kind {
             HOST => self.threads.enter_host(id, HostNumber::try_from(value).unwrap_or(0)),
-            _ => self.occasions.receives(value, self.threads.host(id)),
+            _ => self.turns.occasions.receives(value, self.threads.host(id)),
         }
     }
 

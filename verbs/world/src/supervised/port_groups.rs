@@ -38,8 +38,8 @@ impl Supervisor {
         }
         let process = self.threads.get(id).map(|thread| thread.process);
         if let Some((inode, process)) = inode(file.as_fd()).zip(process) {
-            self.port_groups.sockets.insert(inode, (process, descriptor));
-            self.port_groups.is_stale = true;
+            self.network.port_groups.sockets.insert(inode, (process, descriptor));
+            self.network.port_groups.is_stale = true;
         }
     }
 
@@ -48,14 +48,14 @@ impl Supervisor {
     /// # Errors
     /// The run was to be strict, and a filter cannot be attached.
     pub(crate) fn refresh_groups(&mut self) -> Result<(), WorldError> {
-        if !std::mem::take(&mut self.port_groups.is_stale) {
+        if !std::mem::take(&mut self.network.port_groups.is_stale) {
             return Ok(());
         }
         let Some(leader) = self.threads.processes.values().find(|one| !one.has_ended).map(|one| one.leader)
         else {
             return Ok(());
         };
-        let known = &self.port_groups.sockets;
+        let known = &self.network.port_groups.sockets;
         let mut found: BTreeMap<GroupName, BTreeMap<u64, bool>> = BTreeMap::new();
         for table in TABLES {
             let text = std::fs::read_to_string(format!("/proc/{leader}/net/{table}")).unwrap_or_default();
@@ -65,7 +65,7 @@ impl Supervisor {
                 found.entry((table, address)).or_default().insert(inode, state == CONNECTED);
             }
         }
-        let PortGroups { sockets, groups, early_filters, .. } = &mut self.port_groups;
+        let PortGroups { sockets, groups, early_filters, .. } = &mut self.network.port_groups;
         sockets.retain(|inode, _| found.values().any(|members| members.contains_key(inode)));
         groups.retain(|name, _| found.contains_key(name));
         let mut changed = Vec::new();
@@ -87,7 +87,7 @@ impl Supervisor {
 
     /// Attaches the filter of a group for the sockets that it has.
     fn steer(&mut self, name: &GroupName) -> Result<(), WorldError> {
-        let Some(group) = self.port_groups.groups.get(name) else { return Ok(()) };
+        let Some(group) = self.network.port_groups.groups.get(name) else { return Ok(()) };
         let sockets = group.members.len() as u32;
         let connected = group.members.values().filter(|is_connected| **is_connected).count() as u32;
         let filter = match group.filter.as_slice() {
@@ -117,8 +117,8 @@ impl Supervisor {
 
     /// Duplicates a socket by its inode.
     fn socket_of(&mut self, wanted: u64) -> Option<OwnedFd> {
-        let (process, descriptor) = self.port_groups.sockets.get(&wanted).copied()?;
-        let file = self.descriptors.get(&process).and_then(|all| all.get(descriptor));
+        let (process, descriptor) = self.network.port_groups.sockets.get(&wanted).copied()?;
+        let file = self.files.descriptors.get(&process).and_then(|all| all.get(descriptor));
         if let Some(file) = file.filter(|file| inode(file.as_fd()) == Some(wanted)) {
             return Some(file);
         }
@@ -126,8 +126,8 @@ impl Supervisor {
         let link = format!("socket:[{wanted}]");
         for (process, one) in &self.threads.processes {
             let Some(descriptor) = descriptor_with(one.leader.as_raw(), &link) else { continue };
-            self.port_groups.sockets.insert(wanted, (*process, descriptor));
-            return self.descriptors.get(process)?.get(descriptor);
+            self.network.port_groups.sockets.insert(wanted, (*process, descriptor));
+            return self.files.descriptors.get(process)?.get(descriptor);
         }
         None
     }
@@ -141,7 +141,7 @@ impl Supervisor {
         let file = self.file(id, i64::from(descriptor as i32));
         let socket = file.and_then(|file| inode(file.as_fd()));
         if let Some((filter, socket)) = filter.zip(socket).filter(|_| result == 0) {
-            let groups = &mut self.port_groups.groups;
+            let groups = &mut self.network.port_groups.groups;
             let name = groups.iter().find(|(_, group)| group.members.contains_key(&socket));
             match name.map(|(name, _)| name.clone()) {
                 Some(name) => {
@@ -151,7 +151,7 @@ impl Supervisor {
                     self.steer(&name)?;
                 }
                 None => {
-                    self.port_groups.early_filters.insert(socket, filter);
+                    self.network.port_groups.early_filters.insert(socket, filter);
                 }
             }
         }

@@ -24,11 +24,11 @@ impl Supervisor {
                 Some(Departure::Preempt { steps, rest_ns }) => Some((*steps, *rest_ns)),
                 _ => None,
             },
-            None if self.steps_left.get() == 0 => None,
-            None => self.preemptions.hits(&mut self.instructions, draws.preempt_ppm).then(|| {
-                let power = 1 << self.instructions.below(STEP_POWERS);
-                let steps = power + self.instructions.below(power);
-                let longest_ns = draws.longest_stall_ns >> (2 * self.instructions.below(REST_POWERS));
+            None if self.draws.steps_left.get() == 0 => None,
+            None => self.draws.preemptions.hits(&mut self.draws.instructions, draws.preempt_ppm).then(|| {
+                let power = 1 << self.draws.instructions.below(STEP_POWERS);
+                let steps = power + self.draws.instructions.below(power);
+                let longest_ns = draws.longest_stall_ns >> (2 * self.draws.instructions.below(REST_POWERS));
                 (steps, longest_ns.max(SHORTEST_REST_NS))
             }),
         };
@@ -42,7 +42,7 @@ impl Supervisor {
     pub(crate) fn begin_preemption(&mut self, id: ThreadId) -> Result<Option<Stepper>, WorldError> {
         let Some(thread) = self.threads.get_mut(id) else { return Ok(None) };
         let (tracee, Some(preemption)) = (thread.tracee, thread.preemption) else { return Ok(None) };
-        match Stepper::begin(tracee, preemption, &self.steps_left) {
+        match Stepper::begin(tracee, preemption, &self.draws.steps_left) {
             Ok(stepper) => Ok(stepper),
             Err(Errno::ESRCH | Errno::EFAULT) => Ok(None),
             Err(errno) => Err(errno.into()),
@@ -69,13 +69,13 @@ impl Supervisor {
     pub(crate) fn locate(&mut self, id: ThreadId, number: u64) {
         let Some(thread) = self.threads.get(id).filter(|_| self.options.departures.is_some()) else { return };
         if let Some(place) = location_of(thread.tracee) {
-            self.locations.insert(number, place);
+            self.course.locations.insert(number, place);
         }
     }
 
     /// Makes a thread rest between two of its instructions.
     pub(crate) fn preempt(&mut self, id: ThreadId) {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.time.clock.now_ns();
         let Some(thread) = self.threads.get_mut(id) else { return };
         let Some(Preemption { point, steps, rest_ns }) = thread.preemption.take() else { return };
         thread.rests_until_ns = now_ns.saturating_add(rest_ns);
@@ -84,9 +84,9 @@ impl Supervisor {
             "{} rested {} us between two instructions, {steps} behind event {}",
             thread.name,
             rest_ns / 1_000,
-            self.events
+            self.log.events
         );
-        self.departures.insert(point, (Departure::Preempt { steps, rest_ns }, words));
+        self.course.departures.insert(point, (Departure::Preempt { steps, rest_ns }, words));
         self.locate(id, point);
     }
 }

@@ -52,7 +52,7 @@ impl Supervisor {
             let program = self.threads.program(parent);
             let id = self.threads.add_process(child, Some(process), program, seed);
             let number = self.threads.get(id).map_or(0, |thread| thread.process);
-            self.descriptors.insert(number, Descriptors::of(child));
+            self.files.descriptors.insert(number, Descriptors::of(child));
             id
         } else {
             self.threads.add_thread(tracee, process, seed)
@@ -105,9 +105,9 @@ impl Supervisor {
     /// Removes a thread that has ended, and wakes those that wait for its end.
     fn forget_thread(&mut self, id: ThreadId, _is_reaped: bool) {
         let Some(thread) = self.threads.threads.remove(&id) else { return };
-        self.sleeps.remove(&id);
-        if self.last == Some(id) {
-            self.last = None;
+        self.turns.sleeps.remove(&id);
+        if self.turns.last == Some(id) {
+            self.turns.last = None;
         }
         if thread.clear_child_tid != 0 {
             let word = FutexKey::Private { process: thread.process, address: thread.clear_child_tid };
@@ -142,12 +142,12 @@ impl Supervisor {
         for (id, _) in tracees {
             self.forget_thread(id, true);
         }
-        self.descriptors.remove(&process);
-        self.alarms.forget(process, true);
-        self.changes += 1;
+        self.files.descriptors.remove(&process);
+        self.time.alarms.forget(process, true);
+        self.turns.changes += 1;
         // Its connections have ended.
-        self.delivery.may_be_pending();
-        self.port_groups.may_have_changed();
+        self.network.delivery.may_be_pending();
+        self.network.port_groups.may_have_changed();
         self.wake_shared_futexes();
         let parent = self.threads.processes.get_mut(&process).and_then(|one| {
             one.has_ended = true;
@@ -236,7 +236,7 @@ impl Supervisor {
 
     /// Serves the sending of a signal by a thread.
     pub(crate) fn kill(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
-        self.changes += 1;
+        self.turns.changes += 1;
         let [_, second, third, ..] = call.arguments();
         let of_thread = [Sysno::tgkill, Sysno::rt_tgsigqueueinfo].map(|one| one as u64);
         let signal = if of_thread.contains(&call.number) { third } else { second } as i32;

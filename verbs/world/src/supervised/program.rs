@@ -45,11 +45,11 @@ impl Supervisor {
             self.begin_run(id);
         }
         refuse_other_processor(leader, &path)?;
-        self.alarms.forget(process, false);
+        self.time.alarms.forget(process, false);
         // Descriptors with FD_CLOEXEC were closed.
-        self.changes += 1;
-        self.delivery.may_be_pending();
-        self.port_groups.may_have_changed();
+        self.turns.changes += 1;
+        self.network.delivery.may_be_pending();
+        self.network.port_groups.may_have_changed();
         let mut random = [0; 16];
         if let Some(thread) = self.threads.get_mut(id) {
             thread.tracee = Tracee(leader);

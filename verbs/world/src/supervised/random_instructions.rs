@@ -59,13 +59,13 @@ impl Supervisor {
     /// Replaces the instructions in a mapping. What cannot be read or written stays as it is.
     fn replace_instructions(&mut self, tracee: Tracee, address: u64, key: MappingKey) {
         let (.., length) = key;
-        self.random_instructions.entry(key).or_insert_with(|| {
+        self.files.random_instructions.entry(key).or_insert_with(|| {
             let mut bytes = vec![0; length.min(MOST_BYTES) as usize];
             // The end of the mapping may be behind the end of the file.
             let is_read = tracee.read(address, &mut bytes).is_ok();
             if is_read { instructions(&bytes) } else { Vec::new() }
         });
-        for offset in self.random_instructions.get(&key).into_iter().flatten() {
+        for offset in self.files.random_instructions.get(&key).into_iter().flatten() {
             let _ = tracee.put_code(address.wrapping_add(*offset), &[INVALID]);
         }
     }

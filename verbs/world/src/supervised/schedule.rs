@@ -34,7 +34,7 @@ pub(crate) const fn is_runnable(activity: &Activity) -> bool {
 impl Supervisor {
     /// Counts the threads that could continue now without idle polls, and all that could continue.
     pub(crate) fn count_runnable(&self) -> (usize, usize) {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.time.clock.now_ns();
         let all = self.threads.threads.values();
         let runnable = all.filter(|thread| is_runnable(&thread.activity) && thread.rests_until_ns <= now_ns);
         runnable.fold((0, 0), |(active, runnable), thread| {
@@ -54,7 +54,7 @@ impl Supervisor {
                     None => continue,
                 }
             }
-            let now_ns = self.clock.now_ns();
+            let now_ns = self.time.clock.now_ns();
             let all = self.threads.threads.iter();
             let runnable =
                 all.filter(|(_, thread)| is_runnable(&thread.activity) && thread.rests_until_ns <= now_ns);
@@ -65,12 +65,12 @@ impl Supervisor {
                 .filter(|(_, idle_polls)| *idle_polls < IDLE_THRESHOLD)
                 .map(|(id, _)| *id)
                 .collect();
-            self.idle_threads_skipped =
-                if active.len() < runnable.len() { self.idle_threads_skipped + 1 } else { 0 };
-            if !active.is_empty() && self.idle_threads_skipped < MAX_IDLE_SKIPS {
+            self.turns.idle_threads_skipped =
+                if active.len() < runnable.len() { self.turns.idle_threads_skipped + 1 } else { 0 };
+            if !active.is_empty() && self.turns.idle_threads_skipped < MAX_IDLE_SKIPS {
                 return Ok(self.draw(&active));
             }
-            self.idle_threads_skipped = 0;
+            self.turns.idle_threads_skipped = 0;
             if !active.is_empty() {
                 let idle_polls: Vec<_> =
                     runnable.into_iter().filter(|(_, idle_polls)| *idle_polls >= IDLE_THRESHOLD).collect();
@@ -85,14 +85,14 @@ impl Supervisor {
                 let Some(next_ns) = next_ns else {
                     return Err(self.deadlock_error(describe_waits(&self.threads)));
                 };
-                self.clock.reach(next_ns);
+                self.time.clock.reach(next_ns);
                 continue;
             }
             // All polls are idle: the longer they are, the more time passes between two polls.
             let least = runnable.iter().map(|(_, idle_polls)| *idle_polls).min().unwrap_or(IDLE_THRESHOLD);
             let cost_ns = IDLE_ROUND_NS << (least - IDLE_THRESHOLD).min(MAX_IDLE_SHIFT);
             let left_ns = self.next_ns().map_or(cost_ns, |next_ns| next_ns.saturating_sub(now_ns));
-            self.clock.pass(cost_ns.min(left_ns.max(1)));
+            self.time.clock.pass(cost_ns.min(left_ns.max(1)));
             self.wake();
             return Ok(self.next_round_robin(&runnable));
         }
@@ -109,28 +109,32 @@ impl Supervisor {
             _ => false,
         };
         let is_at_rest = self.threads.threads.values().all(waits)
-            && self.timers.next_ns().is_none()
-            && self.alarms.next_ns().is_none();
-        let now_ns = self.clock.now_ns();
-        self.at_rest_since_ns = is_at_rest.then(|| self.at_rest_since_ns.unwrap_or(now_ns));
-        self.at_rest_since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= LONG_REST_NS)
+            && self.time.timers.next_ns().is_none()
+            && self.time.alarms.next_ns().is_none();
+        let now_ns = self.time.clock.now_ns();
+        self.turns.at_rest_since_ns = is_at_rest.then(|| self.turns.at_rest_since_ns.unwrap_or(now_ns));
+        self.turns.at_rest_since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= LONG_REST_NS)
     }
 
     /// Returns the error for a run that cannot continue.
     pub(crate) fn deadlock_error(&self, who: String) -> WorldError {
-        WorldError::Deadlock { who, departures: self.departures.clone(), locations: self.locations.clone() }
+        WorldError::Deadlock {
+            who,
+            departures: self.course.departures.clone(),
+            locations: self.course.locations.clone(),
+        }
     }
 
     /// Ends a run that has taken longer than it may.
     fn end_if_long(&self) -> Result<(), WorldError> {
         let Some(seconds) = self.options.longest_s else { return Ok(()) };
-        if self.is_preparing || self.clock.now_ns() / 1_000_000_000 < seconds {
+        if self.is_preparing || self.time.clock.now_ns() / 1_000_000_000 < seconds {
             return Ok(());
         }
         Err(WorldError::Long {
             seconds,
-            departures: self.departures.clone(),
-            locations: self.locations.clone(),
+            departures: self.course.departures.clone(),
+            locations: self.course.locations.clone(),
         })
     }
 
@@ -139,8 +143,8 @@ impl Supervisor {
         if self.is_preparing {
             return runnable.first().copied().unwrap_or(ThreadId(0));
         }
-        let choice = self.decisions.at_choice(self.last);
-        let plain = self.last.filter(|last| runnable.contains(last)).or(runnable.first().copied());
+        let choice = self.course.decisions.at_choice(self.turns.last);
+        let plain = self.turns.last.filter(|last| runnable.contains(last)).or(runnable.first().copied());
         let switch = match &self.options.departures {
             Some(listed) => match choice.and_then(|choice| listed.get(&choice)) {
                 Some(Departure::Switch(index)) => Some(*index),
@@ -149,13 +153,13 @@ impl Supervisor {
             None if choice.is_none() => None,
             None if self.options.draws.priorities => self.highest_priority(runnable),
             None if runnable.len() < 2
-                || !self.switches.hits(&mut self.order, self.options.draws.switch_ppm) =>
+                || !self.draws.switches.hits(&mut self.draws.order, self.options.draws.switch_ppm) =>
             {
                 None
             }
             None => {
                 // The index of another thread than the plain one.
-                let index = self.order.below(runnable.len() as u64 - 1) as usize;
+                let index = self.draws.order.below(runnable.len() as u64 - 1) as usize;
                 let plain = runnable.iter().position(|one| Some(*one) == plain).unwrap_or(runnable.len());
                 u32::try_from(index + usize::from(index >= plain)).ok()
             }
@@ -166,76 +170,80 @@ impl Supervisor {
                 let number = choice.unwrap_or_default();
                 let name = |id: ThreadId| self.threads.get(id).map_or("", |thread| thread.name.as_str());
                 let instead = plain.map_or("", name);
-                let words = format!("{} went on instead of {instead} (event {})", name(chosen), self.events);
-                self.departures.insert(number, (Departure::Switch(index), words));
+                let words =
+                    format!("{} went on instead of {instead} (event {})", name(chosen), self.log.events);
+                self.course.departures.insert(number, (Departure::Switch(index), words));
                 self.locate(plain.unwrap_or(chosen), number);
                 chosen
             }
             _ => plain.unwrap_or(ThreadId(0)),
         };
         self.note_meeting(chosen);
-        self.last = Some(chosen);
+        self.turns.last = Some(chosen);
         chosen
     }
 
     /// Returns the index of the thread with the highest priority. At points that the seed draws, the thread
     /// that ran last falls below all others before.
     fn highest_priority(&mut self, runnable: &[ThreadId]) -> Option<u32> {
-        let falls = runnable.len() > 1 && self.switches.hits(&mut self.order, self.options.draws.switch_ppm);
-        if let Some(last) = self.last.filter(|_| falls) {
-            self.priorities.lower(last);
+        let falls = runnable.len() > 1
+            && self.draws.switches.hits(&mut self.draws.order, self.options.draws.switch_ppm);
+        if let Some(last) = self.turns.last.filter(|_| falls) {
+            self.draws.priorities.lower(last);
         }
-        self.priorities.highest(runnable).and_then(|index| u32::try_from(index).ok())
+        self.draws.priorities.highest(runnable).and_then(|index| u32::try_from(index).ok())
     }
 
     /// Notes that a thread continues after another one, with the last point of each.
     fn note_meeting(&mut self, chosen: ThreadId) {
         let point = |id: ThreadId| self.threads.get(id).map_or(0, |thread| thread.last_point);
-        if let Some(last) = self.last.filter(|last| *last != chosen && self.met.len() < MAX_MEETINGS) {
-            self.met.insert((point(last), point(chosen)));
+        if let Some(last) =
+            self.turns.last.filter(|last| *last != chosen && self.course.met.len() < MAX_MEETINGS)
+        {
+            self.course.met.insert((point(last), point(chosen)));
         }
     }
 
     /// Returns the next of these in turn after the one that ran last.
     fn next_round_robin(&mut self, runnable: &[(ThreadId, u32)]) -> ThreadId {
-        let after = |(id, _): &&(ThreadId, u32)| self.last.is_none_or(|last| *id > last);
+        let after = |(id, _): &&(ThreadId, u32)| self.turns.last.is_none_or(|last| *id > last);
         let next = runnable.iter().find(after).or(runnable.first()).map_or(ThreadId(0), |(id, _)| *id);
-        self.last = Some(next);
+        self.turns.last = Some(next);
         next
     }
 
     /// Returns the time of the next event that happens without any thread's action.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.time.clock.now_ns();
         let of_threads = self.threads.threads.values().filter_map(|thread| match &thread.activity {
             Activity::Waiting(_, wait) => wait.until_ns,
             Activity::InVfork(_) => None,
             _ => Some(thread.rests_until_ns).filter(|until_ns| *until_ns > now_ns),
         });
-        of_threads.chain(self.timers.next_ns()).chain(self.alarms.next_ns()).min()
+        of_threads.chain(self.time.timers.next_ns()).chain(self.time.alarms.next_ns()).min()
     }
 
     /// Ends the waits whose condition is met.
     fn wake(&mut self) {
-        self.delivery.settle();
-        let now_ns = self.clock.now_ns();
-        if self.timers.fire(now_ns) {
-            self.changes += 1;
+        self.network.delivery.settle();
+        let now_ns = self.time.clock.now_ns();
+        if self.time.timers.fire(now_ns) {
+            self.turns.changes += 1;
         }
         if self.send_due_signals() {
-            self.changes += 1;
+            self.turns.changes += 1;
             self.interrupt_waits();
         }
-        let changes = self.changes;
+        let changes = self.turns.changes;
         let check = WaitCheck { change: changes, at_ns: now_ns, is_complete: true };
-        if self.last_check == check {
+        if self.turns.last_check == check {
             return;
         }
-        let has_signal_files = self.has_signal_files;
+        let has_signal_files = self.files.has_signal_files;
         // The supervisor must not poll a descriptor that may have one for signals in it.
-        let is_watched = self.last_check.change != changes && !has_signal_files;
-        let ready = if is_watched { self.watches.ready() } else { BTreeSet::new() };
-        self.last_check = check;
+        let is_watched = self.turns.last_check.change != changes && !has_signal_files;
+        let ready = if is_watched { self.files.watches.ready() } else { BTreeSet::new() };
+        self.turns.last_check = check;
         for (id, thread) in &mut self.threads.threads {
             let polling_thread = PollingThread::new(thread.tracee, has_signal_files);
             let Activity::Waiting(call, wait) = &mut thread.activity else { continue };
@@ -244,13 +252,13 @@ impl Supervisor {
                 WaitFor::Descriptors(interests) if wait.checked_at_change != changes => {
                     wait.checked_at_change = changes;
                     wait.checks += 1;
-                    let process = self.descriptors.get(&thread.process);
+                    let process = self.files.descriptors.get(&thread.process);
                     if has_signal_files {
                         wait.watch = None;
                     } else if let Some(process) = process.filter(|_| wait.checks == CHECKS_BEFORE_WATCH) {
                         let asked = interests.iter().filter(|interest| interest.descriptor >= 0);
                         let files = asked.map(|one| (process.get(one.descriptor), one.events));
-                        wait.watch = self.watches.watch(id.0, files);
+                        wait.watch = self.files.watches.watch(id.0, files);
                     }
                     match &wait.watch {
                         Some(_) if wait.checks > CHECKS_BEFORE_WATCH => ready.contains(&id.0),

@@ -41,7 +41,7 @@ impl Supervisor {
         });
         let Some(syscall_class) = syscall_class(call.number) else {
             self.doubt(id, &format!("made the call {}, which a world does not know", call.name()))?;
-            self.changes += 1;
+            self.turns.changes += 1;
             return self.make_and_resume(id, call, UNCHANGED);
         };
         let by_kernel = !matches!(
@@ -65,7 +65,7 @@ impl Supervisor {
                 self.make_and_resume(id, call, UNCHANGED)
             }
             SyscallClass::Changes => {
-                self.changes += 1;
+                self.turns.changes += 1;
                 self.may_send(id, &call);
                 self.make_and_resume(id, call, UNCHANGED)
             }
@@ -112,7 +112,7 @@ impl Supervisor {
             SyscallClass::Receives(flags) => self.transfer(id, call, libc::POLLIN, Some(flags), woken),
             SyscallClass::Writes => self.transfer(id, call, libc::POLLOUT, None, woken),
             SyscallClass::Sends(flags) => {
-                self.sent += 1;
+                self.network.sent += 1;
                 self.bind_unbound(id, call)?;
                 self.transfer(id, call, libc::POLLOUT, Some(flags), woken)
             }
@@ -173,7 +173,7 @@ impl Supervisor {
             SyscallClass::ListsFolder => self.list_folder(id, call),
             SyscallClass::Sysinfo => self.report_sysinfo(id, call),
             SyscallClass::MakesSignalFile => {
-                self.has_signal_files = true;
+                self.files.has_signal_files = true;
                 self.make_and_resume(id, call, UNCHANGED)
             }
             _ => self.make_and_resume(id, call, UNCHANGED),
@@ -184,7 +184,7 @@ impl Supervisor {
     pub(crate) fn wait(&mut self, id: ThreadId, call: Call, wait: Wait) -> Result<(), WorldError> {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.activity = Activity::Waiting(call, wait);
-            self.last_check.is_complete = false;
+            self.turns.last_check.is_complete = false;
             let (process, tracee) = (thread.process, thread.tracee);
             if has_pending_signal(tracee.0.as_raw()) {
                 self.interrupt_waits_of(Some(process));
@@ -207,7 +207,7 @@ impl Supervisor {
             thread.idle_polls = 0;
         }
         if self.found_something(id) {
-            self.occasions.everywhere();
+            self.turns.occasions.everywhere();
         }
     }
 

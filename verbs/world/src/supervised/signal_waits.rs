@@ -20,9 +20,9 @@ impl Supervisor {
         let [_, about, timeout, ..] = call.arguments();
         let timeout_ns = if timeout == 0 { None } else { tracee.read_timespec(timeout).ok() };
         if woken.is_none() {
-            self.sleeps.remove(&id);
+            self.turns.sleeps.remove(&id);
             if let Some(ns) = timeout_ns {
-                self.sleeps.insert(id, self.clock.now_ns().saturating_add(ns));
+                self.turns.sleeps.insert(id, self.time.clock.now_ns().saturating_add(ns));
             }
         }
         // A time of zero is put below the stack, where the program has no data.
@@ -34,7 +34,7 @@ impl Supervisor {
         let CallOutcome::Result(result) = self.make(id, call, &without_waiting)? else { return Ok(()) };
         let looks_only = timeout_ns == Some(0) || woken == Some(Woken::TimedOut);
         if result == -i64::from(libc::EAGAIN) && !looks_only {
-            let until_ns = self.sleeps.get(&id).copied();
+            let until_ns = self.turns.sleeps.get(&id).copied();
             return self.wait_again(id, call, Wait::new(WaitFor::Signal, until_ns));
         }
         if result == i64::from(libc::SIGCHLD) && about != 0 {

@@ -1,8 +1,5 @@
 //! The supervisor: lets the threads of the world run, one at a time.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
@@ -10,34 +7,24 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::alarms::Alarms;
 use super::clock::Clock;
 use super::decisions::Decisions;
-use super::delivery::Delivery;
-use super::devices::DeviceNumbers;
 use super::filter;
-use super::memory::MappingKey;
-use super::occasions::Occasions;
-use super::point_budget::PointBudget;
-use super::priorities::Priorities;
 use super::processor::PinnedThread;
-use super::random::{DrawsAhead, SeededRandom};
 use super::readiness::Descriptors;
-use super::shared_ports::{FIRST_PORT, PortGroups};
+use super::shared_ports::FIRST_PORT;
 use super::start::{NO_FILTER, NOT_FOUND, NOT_STARTED, start};
-use super::stepper::{self, MAX_RUN_STEPS, await_stop_or_preemption};
+use super::state::{Course, Draws, EventLog, Files, Network, Turns, WorldTime};
+use super::stepper::{self, await_stop_or_preemption};
 use super::stop::{Stop, TICK_US, await_stop};
 use super::system::TickTimer;
 use super::threads::{Activity, Call, ThreadId, Threads};
-use super::timers::Timers;
 use super::tracee::Tracee;
-use super::waits::WaitCheck;
-use super::watches::Watches;
-use crate::certificate::{Doubt, Record};
-use crate::ended::{CodeLocation, Ended, Exit};
+use crate::certificate::Doubt;
+use crate::ended::{Ended, Exit};
 use crate::error::WorldError;
 use crate::options::{Departure, WorldOptions};
-use crate::recording::{Recorder, Recording};
+use crate::recording::Recording;
 
 /// Processor time without a call after which a thread is first checked for an idle loop, in ns.
 const FIRST_SPIN_NS: u64 = 500_000;
@@ -95,75 +82,13 @@ fn digest_of_point(thread: &str, what: &str) -> u32 {
 pub(crate) struct Supervisor {
     pub(crate) options: WorldOptions,
     pub(crate) threads: Threads,
-    pub(crate) clock: Clock,
-    pub(crate) timers: Timers,
-    pub(crate) alarms: Alarms,
-    /// Packets sent by loopback that may not have arrived.
-    pub(crate) delivery: Delivery,
-    /// Descriptors of each process.
-    pub(crate) descriptors: BTreeMap<u32, Descriptors>,
-    /// Watches of descriptors that threads wait for.
-    pub(crate) watches: Watches,
-    /// Random numbers that decide the next thread, and how long it rests.
-    pub(crate) order: SeededRandom,
-    /// Draws about switches and rests that are made in advance.
-    pub(crate) switches: DrawsAhead,
-    pub(crate) stalls: DrawsAhead,
-    pub(crate) preemptions: DrawsAhead,
-    /// Random numbers that decide after how many instructions a thread rests.
-    pub(crate) instructions: SeededRandom,
-    /// Priorities of threads, if the seed decides by them.
-    pub(crate) priorities: Priorities,
-    /// Points that the running thread may pass without a stop.
-    pub(crate) point_budget: PointBudget,
-    /// Thread that ran last.
-    pub(crate) last: Option<ThreadId>,
-    /// Number of times in a row that threads with idle polls were passed over.
-    pub(crate) idle_threads_skipped: u32,
-    /// Number of changes that other threads may wait for.
-    pub(crate) changes: u64,
-    /// Number of calls that send to a socket.
-    pub(crate) sent: u64,
-    /// Occasions on which threads that have looked in vain look again, in a world of exact time.
-    pub(crate) occasions: Occasions,
-    /// Time since which all threads wait without end, in ns.
-    pub(crate) at_rest_since_ns: Option<u64>,
-    /// The last check of waits.
-    pub(crate) last_check: WaitCheck,
-    /// Sockets that share a port.
-    pub(crate) port_groups: PortGroups,
-    /// Next port for a socket that asks for any.
-    pub(crate) next_port: u16,
-    /// End of the current or the last sleep of each thread, in ns.
-    pub(crate) sleeps: BTreeMap<ThreadId, u64>,
-    /// Numbers of files that programs asked for, by device and inode.
-    pub(crate) files: BTreeMap<(u64, u64), u64>,
-    /// Offsets of instructions for random numbers in mapped files.
-    pub(crate) random_instructions: BTreeMap<MappingKey, Vec<u64>>,
-    /// A process has made a descriptor for signals.
-    pub(crate) has_signal_files: bool,
-    /// Device numbers of files without a name.
-    pub(crate) devices: DeviceNumbers,
-    /// Time by the machine's clock at which the world began, in s since 1970.
-    pub(crate) began_s: u64,
-    record: Record,
-    recorder: Option<Recorder>,
-    expected: Option<Recording>,
-    /// The last events, which explain a departure from a recording.
-    latest: VecDeque<String>,
-    /// Numbers of the decisions of the schedule so far: whether a thread rests, and which one continues.
-    pub(crate) decisions: Decisions,
-    /// Single steps that the run may still make on the way to preemptions that the seed draws.
-    pub(crate) steps_left: Rc<Cell<u64>>,
-    /// Departures of the schedule from the plain order, each with a description.
-    pub(crate) departures: BTreeMap<u64, (Departure, String)>,
-    /// Places of these departures, if they are listed.
-    pub(crate) locations: BTreeMap<u64, CodeLocation>,
-    /// Pairs of points that followed each other in two threads.
-    pub(crate) met: BTreeSet<(u32, u32)>,
-    /// Random numbers of the costs of calls.
-    costs: SeededRandom,
-    pub(crate) events: u64,
+    pub(crate) time: WorldTime,
+    pub(crate) turns: Turns,
+    pub(crate) draws: Draws,
+    pub(crate) course: Course,
+    pub(crate) files: Files,
+    pub(crate) network: Network,
+    pub(crate) log: EventLog,
     /// End of the first process, once it has ended.
     pub(crate) exit: Option<Exit>,
     /// Process that created the namespaces, or the first one.
@@ -174,51 +99,15 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     fn new(options: &WorldOptions) -> Result<Supervisor, WorldError> {
-        let recorder = options.record.as_ref().map(|path| Recorder::create(path, options));
-        let recorder = recorder.transpose().map_err(WorldError::Record)?;
-        let expected = options.expected.as_ref().map(|path| Recording::open(path));
-        let expected = expected.transpose().map_err(WorldError::Recording)?;
         Ok(Supervisor {
             threads: Threads::default(),
-            clock: Clock::default(),
-            timers: Timers::default(),
-            alarms: Alarms::default(),
-            delivery: Delivery::new(),
-            descriptors: BTreeMap::new(),
-            watches: Watches::new(),
-            order: SeededRandom::new(options.seed, 1),
-            switches: DrawsAhead::default(),
-            stalls: DrawsAhead::default(),
-            preemptions: DrawsAhead::default(),
-            instructions: SeededRandom::new(options.seed, 3),
-            point_budget: PointBudget::default(),
-            last: None,
-            idle_threads_skipped: 0,
-            changes: 1,
-            sent: 0,
-            occasions: Occasions::default(),
-            at_rest_since_ns: None,
-            last_check: WaitCheck::default(),
-            port_groups: PortGroups::default(),
-            next_port: FIRST_PORT,
-            sleeps: BTreeMap::new(),
-            files: BTreeMap::new(),
-            random_instructions: BTreeMap::new(),
-            has_signal_files: false,
-            devices: DeviceNumbers::of_kernel(),
-            began_s: std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
-            record: Record::default(),
-            recorder,
-            expected,
-            latest: VecDeque::new(),
-            decisions: Decisions::default(),
-            steps_left: Rc::new(Cell::new(MAX_RUN_STEPS)),
-            departures: BTreeMap::new(),
-            locations: BTreeMap::new(),
-            met: BTreeSet::new(),
-            priorities: Priorities::new(options.seed),
-            costs: SeededRandom::new(options.seed, 2),
-            events: 0,
+            time: WorldTime::new(),
+            turns: Turns::default(),
+            draws: Draws::new(options.seed),
+            course: Course::default(),
+            files: Files::new(),
+            network: Network::new(),
+            log: EventLog::new(options)?,
             exit: None,
             outer: None,
             is_preparing: options.is_starter,
@@ -232,20 +121,20 @@ impl Supervisor {
             let id = self.choose()?;
             self.step(id)?;
         }
-        if let Some(recorder) = &mut self.recorder {
+        if let Some(recorder) = &mut self.log.recorder {
             recorder.end().map_err(WorldError::Record)?;
         }
-        if let Some(left) = self.expected.as_mut().and_then(Recording::next_event) {
+        if let Some(left) = self.log.expected.as_mut().and_then(Recording::next_event) {
             return Err(self.departed(&left, "the run has ended"));
         }
         Ok(Ended {
             exit: self.exit.unwrap_or(Exit::Code(0)),
-            certificate: self.record.certificate(),
-            virtual_ns: self.clock.now_ns(),
-            events: self.events,
-            departures: std::mem::take(&mut self.departures),
-            locations: std::mem::take(&mut self.locations),
-            met: std::mem::take(&mut self.met),
+            certificate: self.log.record.certificate(),
+            virtual_ns: self.time.clock.now_ns(),
+            events: self.log.events,
+            departures: std::mem::take(&mut self.course.departures),
+            locations: std::mem::take(&mut self.course.locations),
+            met: std::mem::take(&mut self.course.met),
         })
     }
 
@@ -289,7 +178,7 @@ impl Supervisor {
             }
         }
         let id = self.threads.add_process(tracee.0, None, String::new(), self.options.seed);
-        self.descriptors.insert(1, Descriptors::of(tracee.0));
+        self.files.descriptors.insert(1, Descriptors::of(tracee.0));
         let is_preparing = std::mem::take(&mut self.is_preparing);
         self.became_program(id)?;
         self.is_preparing = is_preparing;
@@ -335,7 +224,7 @@ impl Supervisor {
 
     /// Lets a thread run in its program until it makes a call, or ends.
     pub(crate) fn go(&mut self, id: ThreadId, signal: Option<Signal>) -> Result<(), WorldError> {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.time.clock.now_ns();
         let Some(thread) = self.threads.get_mut(id) else { return Ok(()) };
         if thread.rests_until_ns > now_ns && signal.is_none() {
             // The thread rests at this point.
@@ -344,7 +233,7 @@ impl Supervisor {
         }
         let tracee = thread.tracee;
         let (mut signal, mut spin_ns) = (signal, FIRST_SPIN_NS);
-        let longest_ns = if self.expected.is_some() { MAX_REPLAYED_SPIN_NS } else { MAX_SPIN_NS };
+        let longest_ns = if self.log.expected.is_some() { MAX_REPLAYED_SPIN_NS } else { MAX_SPIN_NS };
         let tsc_ns = if self.is_exact() { 0 } else { TSC_NS };
         let mut counted = 0;
         let mut is_stopped = true;
@@ -373,14 +262,14 @@ impl Supervisor {
             }
             match stop {
                 Stop::Call(call) => return self.called(id, *call),
-                Stop::Signal(Signal::SIGSEGV) if super::tsc::answer(tracee, self.clock.cycles())? => {
-                    self.clock.pass(tsc_ns);
+                Stop::Signal(Signal::SIGSEGV) if super::tsc::answer(tracee, self.time.clock.cycles())? => {
+                    self.time.clock.pass(tsc_ns);
                     counted += 1;
                     if counted >= MAX_TSC_READS {
                         return self.reads_tsc(id);
                     }
                 }
-                Stop::Signal(Signal::SIGILL) if self.answer_instruction(id)? => self.clock.pass(tsc_ns),
+                Stop::Signal(Signal::SIGILL) if self.answer_instruction(id)? => self.time.clock.pass(tsc_ns),
                 Stop::Signal(one) => {
                     if one == Signal::SIGCHLD {
                         // The signal may come from a process, or the thread may have been killed meanwhile.
@@ -418,20 +307,14 @@ impl Supervisor {
     pub(crate) fn begin_run(&mut self, id: ThreadId) {
         let seed = self.options.seed;
         self.is_preparing = false;
-        self.clock = Clock::default();
-        self.order = SeededRandom::new(seed, 1);
-        self.costs = SeededRandom::new(seed, 2);
-        self.instructions = SeededRandom::new(seed, 3);
-        (self.switches, self.stalls) = (DrawsAhead::default(), DrawsAhead::default());
-        self.preemptions = DrawsAhead::default();
-        self.priorities = Priorities::new(seed);
-        self.point_budget = PointBudget::default();
-        self.next_port = FIRST_PORT;
-        self.files.clear();
-        self.sleeps.clear();
-        (self.idle_threads_skipped, self.sent) = (0, 0);
-        self.decisions = Decisions::default();
-        self.steps_left.set(MAX_RUN_STEPS);
+        self.time.clock = Clock::default();
+        self.draws = Draws::new(seed);
+        self.network.next_port = FIRST_PORT;
+        self.network.sent = 0;
+        self.files.file_numbers.clear();
+        self.turns.sleeps.clear();
+        self.turns.idle_threads_skipped = 0;
+        self.course.decisions = Decisions::default();
         self.threads.restart_call(id, seed);
     }
 
@@ -449,33 +332,33 @@ impl Supervisor {
         result: i64,
     ) -> Result<(), WorldError> {
         if self.is_preparing {
-            self.clock.pass(CALL_NS);
+            self.time.clock.pass(CALL_NS);
             return Ok(());
         }
         if self.threads.get(id).is_none_or(|thread| thread.endless.is_none()) {
-            self.at_rest_since_ns = None;
+            self.turns.at_rest_since_ns = None;
         }
-        self.events += 1;
-        let now_ns = self.clock.now_ns();
+        self.log.events += 1;
+        let now_ns = self.time.clock.now_ns();
         let word = what.bytes().fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
-        self.record.add(&[u64::from(id.0), word, result as u64, now_ns, u64::from(digest.unwrap_or(0))]);
-        if self.recorder.is_some() || self.expected.is_some() {
+        self.log.record.add(&[u64::from(id.0), word, result as u64, now_ns, u64::from(digest.unwrap_or(0))]);
+        if self.log.recorder.is_some() || self.log.expected.is_some() {
             let name = self.threads.get(id).map_or("", |thread| thread.name.as_str());
             let digest = digest.map_or_else(String::new, |digest| format!(" {digest:08x}"));
             let event = format!("{now_ns} {name} {what}{digest} {result}");
             self.compare(&event)?;
-            if let Some(recorder) = &mut self.recorder {
+            if let Some(recorder) = &mut self.log.recorder {
                 recorder.event(&event).map_err(WorldError::Record)?;
             }
         }
-        if self.options.stop_at == Some(self.events) {
+        if self.options.stop_at == Some(self.log.events) {
             return Err(self.stand_still(id, what));
         }
         if self.is_exact() {
             self.count_call(id);
         } else {
-            let cost_ns = CALL_NS + self.costs.below(RANDOM_CALL_NS);
-            self.clock.pass(cost_ns);
+            let cost_ns = CALL_NS + self.draws.costs.below(RANDOM_CALL_NS);
+            self.time.clock.pass(cost_ns);
         }
         self.stall(id, what);
         Ok(())
@@ -483,32 +366,32 @@ impl Supervisor {
 
     /// Compares the event with the recorded one.
     fn compare(&mut self, event: &str) -> Result<(), WorldError> {
-        let Some(expected) = &mut self.expected else { return Ok(()) };
+        let Some(expected) = &mut self.log.expected else { return Ok(()) };
         let recorded = expected.next_event().unwrap_or_else(|| "the run had ended".to_owned());
         if recorded != event {
             return Err(self.departed(&recorded, event));
         }
-        if self.latest.len() >= LATEST {
-            self.latest.pop_front();
+        if self.log.latest.len() >= LATEST {
+            self.log.latest.pop_front();
         }
-        self.latest.push_back(event.to_owned());
+        self.log.latest.push_back(event.to_owned());
         Ok(())
     }
 
     /// Returns the error with both sides of a departure. An event is a line: ns of the world, thread, call,
     /// result.
     fn departed(&self, recorded: &str, now: &str) -> WorldError {
-        let before: Vec<&str> = self.latest.iter().map(String::as_str).collect();
+        let before: Vec<&str> = self.log.latest.iter().map(String::as_str).collect();
         let mut programs: Vec<String> = Vec::new();
         for (id, thread) in &self.threads.threads {
             programs.push(format!("{} is {}", thread.name, self.threads.program(*id)));
         }
-        let doubts = self.record.certificate().doubts;
+        let doubts = self.log.record.certificate().doubts;
         let doubts: String = doubts.iter().map(|doubt| format!("\n  perhaps because {doubt}")).collect();
         WorldError::Departed(format!(
             "the run departs from its recording at event {}\n  recorded: {recorded}\n  \
              now:      {now}\n  before:   {}\n  {}{doubts}",
-            self.events,
+            self.log.events,
             before.join("\n            "),
             programs.join(", "),
         ))
@@ -520,7 +403,7 @@ impl Supervisor {
             return;
         }
         let draws = self.options.draws;
-        let point = self.decisions.at_point(id);
+        let point = self.course.decisions.at_point(id);
         if let Some(thread) = self.threads.get_mut(id) {
             thread.last_point = digest_of_point(&thread.name, what);
         }
@@ -529,17 +412,17 @@ impl Supervisor {
                 Some(Departure::Stall(ns)) => *ns,
                 _ => return self.draw_preemption(id, point),
             },
-            None if !self.stalls.hits(&mut self.order, draws.stall_ppm) => {
+            None if !self.draws.stalls.hits(&mut self.draws.order, draws.stall_ppm) => {
                 return self.draw_preemption(id, point);
             }
-            None => self.order.below(draws.longest_stall_ns),
+            None => self.draws.order.below(draws.longest_stall_ns),
         };
-        let until_ns = self.clock.now_ns().saturating_add(rest_ns);
+        let until_ns = self.time.clock.now_ns().saturating_add(rest_ns);
         if let Some(thread) = self.threads.get_mut(id) {
             thread.rests_until_ns = until_ns;
             let us = rest_ns / 1_000;
-            let words = format!("{} rested {us} us after {what} (event {})", thread.name, self.events);
-            self.departures.insert(point, (Departure::Stall(rest_ns), words));
+            let words = format!("{} rested {us} us after {what} (event {})", thread.name, self.log.events);
+            self.course.departures.insert(point, (Departure::Stall(rest_ns), words));
             self.locate(id, point);
         }
     }
@@ -564,7 +447,7 @@ impl Supervisor {
         }
         WorldError::Stopped(format!(
             "stopped at event {}: {thread} {what}\n{}",
-            self.events,
+            self.log.events,
             leaders.join("\n")
         ))
     }
@@ -576,7 +459,7 @@ impl Supervisor {
         if self.options.strict {
             return Err(WorldError::Strict(doubt.to_string()));
         }
-        self.record.doubt(doubt);
+        self.log.record.doubt(doubt);
         Ok(())
     }
 

@@ -34,9 +34,9 @@ impl Supervisor {
         }
         self.park_if_idle(id, call.looked_for());
         let [first, second, ..] = call.arguments();
-        let real_ns = self.clock.of(libc::CLOCK_REALTIME).unwrap_or(0);
+        let real_ns = self.time.clock.of(libc::CLOCK_REALTIME).unwrap_or(0);
         let done = match syscall_class {
-            SyscallClass::ClockGettime => match self.clock.of(first as i32) {
+            SyscallClass::ClockGettime => match self.time.clock.of(first as i32) {
                 Some(ns) => tracee.write_timespec(second, ns).map(|()| 0),
                 None => return self.report_other_clock(id, call),
             },
@@ -52,7 +52,7 @@ impl Supervisor {
             }
             // The processor time of threads, and everything derived from it, is not measured.
             _ if call.number == Sysno::times as u64 => {
-                let ticks = (self.clock.now_ns() / 10_000_000) as i64;
+                let ticks = (self.time.clock.now_ns() / 10_000_000) as i64;
                 let written = if first == 0 { Ok(()) } else { tracee.write(first, &[0; 32]) };
                 written.map(|()| ticks)
             }
@@ -66,7 +66,7 @@ impl Supervisor {
         let [clock, address, ..] = call.arguments();
         // Negative numbers are clocks of processes, threads and devices.
         if (clock as i32) < 0 {
-            let done = self.tracee(id)?.write_timespec(address, self.clock.now_ns()).map(|()| 0);
+            let done = self.tracee(id)?.write_timespec(address, self.time.clock.now_ns()).map(|()| 0);
             return self.answer_done(id, call, done);
         }
         self.answer(id, call, -i64::from(libc::EINVAL))
@@ -87,8 +87,11 @@ impl Supervisor {
                 syscall_class == SyscallClass::Nanosleep || second as i32 & libc::TIMER_ABSTIME == 0;
             let rest_at = if syscall_class == SyscallClass::Nanosleep { second } else { fourth };
             if is_relative && rest_at != 0 {
-                let rest_ns =
-                    self.sleeps.get(&id).map_or(0, |until_ns| until_ns.saturating_sub(self.clock.now_ns()));
+                let rest_ns = self
+                    .turns
+                    .sleeps
+                    .get(&id)
+                    .map_or(0, |until_ns| until_ns.saturating_sub(self.time.clock.now_ns()));
                 let _ = tracee.write_timespec(rest_at, rest_ns);
             }
             return self.answer(id, call, -i64::from(libc::EINTR));
@@ -97,15 +100,15 @@ impl Supervisor {
             return self.answer(id, call, 0);
         }
         let until_ns = if syscall_class == SyscallClass::Nanosleep {
-            tracee.read_timespec(first).map(|ns| self.clock.now_ns().saturating_add(ns))
+            tracee.read_timespec(first).map(|ns| self.time.clock.now_ns().saturating_add(ns))
         } else if second as i32 & libc::TIMER_ABSTIME != 0 {
-            tracee.read_timespec(third).map(|ns| self.clock.until(first as i32, ns))
+            tracee.read_timespec(third).map(|ns| self.time.clock.until(first as i32, ns))
         } else {
-            tracee.read_timespec(third).map(|ns| self.clock.now_ns().saturating_add(ns))
+            tracee.read_timespec(third).map(|ns| self.time.clock.now_ns().saturating_add(ns))
         };
         match until_ns {
             Ok(until_ns) => {
-                self.sleeps.insert(id, until_ns);
+                self.turns.sleeps.insert(id, until_ns);
                 self.wait(id, call, Wait::new(WaitFor::Time, Some(until_ns)))
             }
             Err(errno) => self.answer(id, call, -i64::from(errno as i32)),
@@ -124,9 +127,9 @@ impl Supervisor {
         if let Some(file) = i32::try_from(result)
             .ok()
             .filter(|descriptor| *descriptor >= 0)
-            .and_then(|descriptor| self.descriptors.get(&process)?.get(descriptor))
+            .and_then(|descriptor| self.files.descriptors.get(&process)?.get(descriptor))
         {
-            self.timers.add(file, clock as i32);
+            self.time.timers.add(file, clock as i32);
         }
         self.note(id, &call.name(), result)?;
         self.go(id, None)
@@ -135,7 +138,7 @@ impl Supervisor {
     pub(crate) fn set_timer(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [descriptor, flags, new, old, ..] = call.arguments();
         let done = self.set_timer_of(id, descriptor as i32, flags as i32, new, old);
-        self.changes += 1;
+        self.turns.changes += 1;
         self.answer_done(id, call, done.map(|()| 0))
     }
 
@@ -149,27 +152,28 @@ impl Supervisor {
     ) -> nix::Result<()> {
         let thread = self.threads.get(id).ok_or(Errno::ESRCH)?;
         let (tracee, process) = (thread.tracee, thread.process);
-        let file = self.descriptors.get(&process).and_then(|all| all.get(descriptor)).ok_or(Errno::EBADF)?;
-        let clock = self.timers.clock(&file).ok_or(Errno::EINVAL)?;
+        let file =
+            self.files.descriptors.get(&process).and_then(|all| all.get(descriptor)).ok_or(Errno::EBADF)?;
+        let clock = self.time.timers.clock(&file).ok_or(Errno::EINVAL)?;
         let (interval_ns, first_ns) =
             (tracee.read_timespec(new)?, tracee.read_timespec(new.wrapping_add(16))?);
         if old != 0 {
             self.write_timer(tracee, &file, old)?;
         }
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.time.clock.now_ns();
         let next_ns = match first_ns {
             0 => None,
-            at_ns if flags & libc::TFD_TIMER_ABSTIME != 0 => Some(self.clock.until(clock, at_ns)),
+            at_ns if flags & libc::TFD_TIMER_ABSTIME != 0 => Some(self.time.clock.until(clock, at_ns)),
             after_ns => Some(now_ns.saturating_add(after_ns)),
         };
-        self.timers.set(&file, next_ns, interval_ns);
+        self.time.timers.set(&file, next_ns, interval_ns);
         Ok(())
     }
 
     pub(crate) fn report_timer(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [descriptor, address, ..] = call.arguments();
         let process = self.threads.get(id).map_or(0, |thread| thread.process);
-        let file = self.descriptors.get(&process).and_then(|all| all.get(descriptor as i32));
+        let file = self.files.descriptors.get(&process).and_then(|all| all.get(descriptor as i32));
         let tracee = self.tracee(id)?;
         let done = file.ok_or(Errno::EBADF).and_then(|file| self.write_timer(tracee, &file, address));
         self.answer_done(id, call, done.map(|()| 0))
@@ -181,8 +185,8 @@ impl Supervisor {
         file: &std::os::fd::OwnedFd,
         address: u64,
     ) -> nix::Result<()> {
-        let (next_ns, interval_ns) = self.timers.state(file).ok_or(Errno::EINVAL)?;
-        let left_ns = next_ns.map_or(0, |next_ns| next_ns.saturating_sub(self.clock.now_ns()).max(1));
+        let (next_ns, interval_ns) = self.time.timers.state(file).ok_or(Errno::EINVAL)?;
+        let left_ns = next_ns.map_or(0, |next_ns| next_ns.saturating_sub(self.time.clock.now_ns()).max(1));
         tracee.write_timespec(address, interval_ns)?;
         tracee.write_timespec(address.wrapping_add(16), left_ns)
     }
@@ -296,15 +300,15 @@ impl Supervisor {
         if woken.is_none() {
             // What woke the thread may have gone by the time it polls: it then waits for the rest of the
             // time.
-            let until_ns = timeout_ns.map(|ns| self.clock.now_ns().saturating_add(ns));
-            self.sleeps.remove(&id);
-            self.sleeps.extend(until_ns.map(|until_ns| (id, until_ns)));
+            let until_ns = timeout_ns.map(|ns| self.time.clock.now_ns().saturating_add(ns));
+            self.turns.sleeps.remove(&id);
+            self.turns.sleeps.extend(until_ns.map(|until_ns| (id, until_ns)));
         }
         let Some(thread) = self.threads.get(id) else { return Ok(()) };
-        let polling_thread = PollingThread::new(thread.tracee, self.has_signal_files);
-        let descriptors = self.descriptors.get(&thread.process);
-        let mut wait = Wait::new(WaitFor::Descriptors(interests), self.sleeps.get(&id).copied());
-        wait.checked_at_change = self.changes;
+        let polling_thread = PollingThread::new(thread.tracee, self.files.has_signal_files);
+        let descriptors = self.files.descriptors.get(&thread.process);
+        let mut wait = Wait::new(WaitFor::Descriptors(interests), self.turns.sleeps.get(&id).copied());
+        wait.checked_at_change = self.turns.changes;
         if woken.is_none() && !looks_only {
             let WaitFor::Descriptors(interests) = &wait.on else { return Ok(()) };
             if descriptors.is_some_and(|all| !all.any_is_ready(polling_thread, interests)) {

@@ -43,8 +43,8 @@ impl Supervisor {
             .is_some_and(|flags| *flags as i32 & libc::MSG_DONTWAIT != 0);
         let interest = Interest { descriptor, events };
         let Some(thread) = self.threads.get(id) else { return Ok(()) };
-        let descriptors = self.descriptors.get(&thread.process);
-        let polling_thread = PollingThread::new(thread.tracee, self.has_signal_files);
+        let descriptors = self.files.descriptors.get(&thread.process);
+        let polling_thread = PollingThread::new(thread.tracee, self.files.has_signal_files);
         // A reader outside of the world makes room by itself, so that the call may wait in the kernel.
         let must_wait = !is_dontwait
             && descriptors.is_some_and(|all| all.would_wait(polling_thread, interest))
@@ -57,9 +57,9 @@ impl Supervisor {
         let blocking = blocking.filter(|file| is_pipe_or_stream(file.as_fd()) && !is_outside(file.as_fd()));
         if must_wait {
             let timeout_ns = descriptors.and_then(|all| all.timeout_ns(interest));
-            let until_ns = timeout_ns.map(|ns| self.clock.now_ns().saturating_add(ns));
+            let until_ns = timeout_ns.map(|ns| self.time.clock.now_ns().saturating_add(ns));
             let mut wait = Wait::new(WaitFor::Descriptors(vec![interest]), until_ns);
-            wait.checked_at_change = self.changes;
+            wait.checked_at_change = self.turns.changes;
             return self.wait(id, call, wait);
         }
         if let Some(file) = blocking {
@@ -72,12 +72,12 @@ impl Supervisor {
                 } else {
                     self.may_send(id, &call);
                     self.reset_idle_polls(id);
-                    self.changes += 1;
+                    self.turns.changes += 1;
                 }
                 // The kernel's answer about its interfaces has a length that depends on the kernel.
                 let is_of_kernel = events == libc::POLLIN && flags.is_some() && result > 0 && {
                     let process = self.threads.get(id).map(|thread| &thread.process);
-                    let descriptors = process.and_then(|process| self.descriptors.get(process));
+                    let descriptors = process.and_then(|process| self.files.descriptors.get(process));
                     descriptors.is_some_and(|all| all.speaks_with_kernel(descriptor))
                 };
                 if is_of_kernel {
@@ -96,7 +96,7 @@ impl Supervisor {
     /// Clears the processor times in what a call has read of signals.
     fn clear_times_of_signals(&self, id: ThreadId, call: &Call, result: i64) {
         let [descriptor, buffer, ..] = call.arguments();
-        if !self.has_signal_files || call.number != Sysno::read as u64 {
+        if !self.files.has_signal_files || call.number != Sysno::read as u64 {
             return;
         }
         let file = self.file(id, i64::from(descriptor as i32));
@@ -122,7 +122,7 @@ impl Supervisor {
             self.doubt(id, "wrote more into a TCP connection than its buffers hold")?;
         }
         if result > 0 {
-            self.changes += 1;
+            self.turns.changes += 1;
             self.may_send(id, &call);
         }
         let Some(registers) = rest.filter(|_| goes_on) else {
@@ -135,7 +135,7 @@ impl Supervisor {
         let descriptor = descriptor_written(&call);
         let interest = Interest { descriptor, events: libc::POLLOUT };
         let mut wait = Wait::new(WaitFor::Descriptors(vec![interest]), None);
-        wait.checked_at_change = if would_wait { self.changes } else { 0 };
+        wait.checked_at_change = if would_wait { self.turns.changes } else { 0 };
         self.wait_again(id, Call { number: registers.orig_rax, registers }, wait)
     }
 
@@ -182,16 +182,16 @@ impl Supervisor {
         let [first, ..] = call.arguments();
         let is_write = [Sysno::write, Sysno::writev].iter().any(|one| *one as u64 == call.number);
         let process = self.threads.get(id).map(|thread| thread.process);
-        let descriptors = process.and_then(|process| self.descriptors.get(&process));
+        let descriptors = process.and_then(|process| self.files.descriptors.get(&process));
         let file = descriptors.and_then(|all| all.get(first as i32));
         is_write && file.is_some_and(|file| is_outside(file.as_fd()))
     }
 
     /// Serves `sendfile`, which waits for room as a write does.
     pub(crate) fn send_file(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
-        self.changes += 1;
+        self.turns.changes += 1;
         let process = self.threads.get(id).map(|thread| thread.process);
-        let descriptors = process.and_then(|process| self.descriptors.get(&process));
+        let descriptors = process.and_then(|process| self.files.descriptors.get(&process));
         let file = descriptors.and_then(|all| all.blocking(descriptor_written(&call)));
         match file.filter(|file| is_pipe_or_stream(file.as_fd()) && !is_outside(file.as_fd())) {
             Some(file) => self.write_partially(id, call, &file),
@@ -219,8 +219,8 @@ impl Supervisor {
         if result == -i64::from(libc::EAGAIN) && flags & no_wait == 0 {
             return self.wait_for_change(id, call, "room or bytes in a pipe", None);
         }
-        self.changes += 1;
-        self.delivery.may_be_pending();
+        self.turns.changes += 1;
+        self.network.delivery.may_be_pending();
         self.note(id, &call.name(), result)?;
         self.go(id, None)
     }
@@ -234,7 +234,7 @@ impl Supervisor {
         until_ns: Option<u64>,
     ) -> Result<(), WorldError> {
         let mut wait = Wait::new(WaitFor::Change(what), until_ns);
-        wait.checked_at_change = self.changes;
+        wait.checked_at_change = self.turns.changes;
         self.wait_again(id, call, wait)
     }
 }
