@@ -1,8 +1,8 @@
 //! Opening of FIFOs: an end that waits for the other one waits here, and not in the kernel.
 //!
-//! Whoever opens one end of a FIFO waits until another thread opens the other end. The kernel does not wait
-//! if the call says that it must not. So the calls of both ends are made when both are there, the reader's
-//! first, because a writer that must not wait needs a reader.
+//! A thread that opens one end of a FIFO waits until another thread opens the other end. The kernel does not
+//! wait if the call says that it must not. So the calls of both ends are made when both are there, the
+//! reader's first, because a writer that must not wait needs a reader.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -85,8 +85,8 @@ impl Supervisor {
         self.go(id, None)
     }
 
-    /// Makes a call that opens an end of a FIFO, without a wait. Returns its result; `None` if the thread does
-    /// not return from it.
+    /// Makes a call that opens an end of a FIFO, without a wait. Returns its result; `None` if the thread
+    /// does not return from it.
     fn open_end(&mut self, id: ThreadId, call: Call, flags: i32) -> Result<Option<i64>, WorldError> {
         let without_waiting = |registers: &mut Registers| {
             let flags = (flags | libc::O_NONBLOCK) as u64;
