@@ -286,7 +286,7 @@ impl HostThread {
 
     /// Waits for the bell in a world with a performance model, and drives the engine whenever it can find
     /// something: an application that looks at memory does not drive it, and driving costs nothing there. The
-    /// bell is not looked at, because each call of the kernel stops the thread twice.
+    /// descriptor of the bell is not polled, because each call of the kernel stops the thread twice.
     fn wait_for_change(&self, for_ns: u64) {
         let end_ns = self.now_ns().saturating_add(for_ns);
         loop {

@@ -66,14 +66,10 @@ impl Supervisor {
             self.note(id, &call.name(), result)?;
             return self.go(id, None);
         }
-        let Some((waiting, their_call)) = self.opener_of(other) else {
+        let Some(theirs) = self.opener_of(other) else {
             return self.wait(id, call, Wait::new(WaitFor::Fifo(opening.end, opening.flags), None));
         };
-        let their_flags = match self.threads.get(waiting).map(|thread| &thread.activity) {
-            Some(Activity::Waiting(_, Wait { on: WaitFor::Fifo(_, flags), .. })) => *flags,
-            _ => return Ok(()),
-        };
-        let (own, theirs) = ((id, call, opening.flags), (waiting, their_call, their_flags));
+        let own = (id, call, opening.flags);
         let (reader, writer) = if opening.end.writes { (theirs, own) } else { (own, theirs) };
         for (opener, call, flags) in [reader, writer] {
             let Some(result) = self.open_end(opener, call, flags)? else { continue };
@@ -112,11 +108,11 @@ impl Supervisor {
         Ok(Some(result))
     }
 
-    /// Returns a thread that waits in a call which opens this end of a FIFO.
-    fn opener_of(&self, end: FifoEnd) -> Option<(ThreadId, Call)> {
+    /// Returns a thread that waits in a call which opens this end of a FIFO, with the call and its flags.
+    fn opener_of(&self, end: FifoEnd) -> Option<(ThreadId, Call, i32)> {
         self.threads.threads.iter().find_map(|(id, thread)| match &thread.activity {
-            Activity::Waiting(call, Wait { on: WaitFor::Fifo(waited, _), .. }) if *waited == end => {
-                Some((*id, *call))
+            Activity::Waiting(call, Wait { on: WaitFor::Fifo(waited, flags), .. }) if *waited == end => {
+                Some((*id, *call, *flags))
             }
             _ => None,
         })

@@ -24,8 +24,9 @@ pub(crate) struct Occasions {
     everywhere: u64,
     /// Occasions for threads of each host, by its number.
     on_hosts: Vec<u64>,
-    /// Hosts of the processes that receive packets, by the numbers that the library gives these.
-    receivers: BTreeMap<u64, HostNumber>,
+    /// Hosts of the processes that receive packets, by the numbers that the library gives these. A number of
+    /// 16 bits bounds the list, because programs may send any hint.
+    receivers: BTreeMap<u16, HostNumber>,
 }
 
 impl Occasions {
@@ -52,12 +53,15 @@ impl Occasions {
 
     /// Notes that a process of this host receives the packets that are for a number.
     pub(crate) fn receives(&mut self, receiver: u64, host: HostNumber) {
-        self.receivers.insert(receiver, host);
+        if let Ok(receiver) = u16::try_from(receiver) {
+            self.receivers.insert(receiver, host);
+        }
     }
 
     /// Notes packets that a thread has handed over, as the page says it.
     pub(crate) fn handed_over(&mut self, word: u64) {
         let receiver = word.checked_sub(1).filter(|_| word != TO_SEVERAL);
+        let receiver = receiver.and_then(|receiver| u16::try_from(receiver).ok());
         match receiver.and_then(|receiver| self.receivers.get(&receiver)) {
             Some(host) => self.on_host(*host),
             None if word == TO_NONE => {}
