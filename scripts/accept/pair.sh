@@ -8,8 +8,9 @@ begun_in=$PWD
 declare -p begun_with >/dev/null 2>&1 || begun_with=("$@")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-# Each script has a folder of its own, so that several may run at once.
-logs=$target_dir/accept/$(basename "$0")${PUMICE_WIRE:+-$PUMICE_WIRE}
+# Each script has a folder of its own, so that several may run at once; one that `shuffle` begins has another than the script itself,
+# which may run beside it.
+logs=$target_dir/accept/$(basename "$0")${PUMICE_WIRE:+-$PUMICE_WIRE}${PUMICE_SHUFFLE:+-shuffle}
 limit_seconds=${PUMICE_ACCEPT_SECONDS:-60}
 passed=0
 failed=0
