@@ -13,10 +13,12 @@ int main(void)
 #endif
 	MUST(!ibv_modify_qp(ends.here, &rts, RTS_MASK)); // BUG: rnr-retries-zero
 	MUST(!to_rts(ends.there));
+#ifdef FIXED
+	/* A receive that is posted behind the message is late on a busy machine. */
+	MUST(!post_receive(&ends, ends.there));
+#endif
 	MUST(!post(&ends, IBV_WR_SEND, IBV_SEND_SIGNALED));
 #ifdef FIXED
-	drive(ends.recv_cq);
-	MUST(!post_receive(&ends, ends.there));
 	MUST(poll_one(ends.send_cq).status == IBV_WC_SUCCESS);
 	poll_one(ends.recv_cq);
 #else
