@@ -37,7 +37,7 @@ impl Engine {
             if let Err(dropped) = entry.qp.handle_frame(frame, &mut host) {
                 self.resources.count(dropped.0, 1);
             }
-            self.touched.push(index);
+            self.turns.touched.push(index);
         }
         true
     }

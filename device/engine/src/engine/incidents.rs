@@ -107,39 +107,23 @@ impl Engine {
         })
     }
 
-    /// Updates when the next timed incident is due.
-    pub(super) fn update_timed_deadline(&mut self) {
-        self.outages.timed_ns = self.resources.decisions.next_timed_ns();
-    }
-
-    /// Reports whether the device is stopped. What arrives meanwhile is lost.
-    #[cold]
-    pub(super) fn is_stopped_at(&mut self, now_ns: u64) -> bool {
-        if self.outages.stopped_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
-            self.outages.stopped_until_ns = None;
-            return false;
-        }
-        while self.port.receive(now_ns, &mut |_| {}) {}
-        true
-    }
-
     /// Brings up ports, puts in cables, and makes timed incidents due, as far as their time has come.
     #[cold]
     pub(super) fn expire_outages(&mut self, now_ns: u64) {
-        while let Some(port_num) = self.outages.cable_in_ns.take_due(now_ns) {
+        while let Some(port_num) = self.faults.outages.cable_in_ns.take_due(now_ns) {
             self.publish_change(port_num, now_ns, |condition| condition.is_cable_out = false);
             self.resources.plug_in_cable(port_num);
         }
-        if self.outages.link_over_ns.is_some_and(|over_ns| over_ns <= now_ns) {
-            self.outages.link_over_ns = None;
+        if self.faults.outages.link_over_ns.is_some_and(|over_ns| over_ns <= now_ns) {
+            self.faults.outages.link_over_ns = None;
             self.port.change_link(&LinkChange::TemporaryEnded);
         }
-        if self.outages.timed_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+        if self.faults.outages.timed_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.resources.advance_to_time(now_ns);
-            self.update_timed_deadline();
+            self.faults.update_timed_deadline(&self.resources);
             self.settle();
         }
-        while let Some(port_num) = self.outages.port_up_ns.take_due(now_ns) {
+        while let Some(port_num) = self.faults.outages.port_up_ns.take_due(now_ns) {
             self.publish_change(port_num, now_ns, |condition| condition.is_down = false);
             self.resources.set_port_up(port_num);
         }
@@ -178,15 +162,15 @@ impl Adapter for Engine {
     fn take_port_down(&mut self, port: u8, until_ns: u64) {
         self.publish_change(port, self.now_ns(), |condition| condition.is_down = true);
         self.resources.set_port_down(port, until_ns);
-        self.outages.port_up_ns.extend(port, until_ns);
+        self.faults.outages.port_up_ns.extend(port, until_ns);
     }
 
     fn bring_port_up(&mut self, port: u8) {
         self.publish_change(port, self.now_ns(), |condition| {
             (condition.is_down, condition.is_cable_out) = (false, false);
         });
-        self.outages.port_up_ns.end(port);
-        self.outages.cable_in_ns.end(port);
+        self.faults.outages.port_up_ns.end(port);
+        self.faults.outages.cable_in_ns.end(port);
         self.resources.plug_in_cable(port);
         self.resources.set_port_up(port);
     }
@@ -194,7 +178,7 @@ impl Adapter for Engine {
     fn pull_cable(&mut self, port: u8, until_ns: u64) {
         self.publish_change(port, self.now_ns(), |condition| condition.is_cable_out = true);
         self.resources.unplug_cable(port, until_ns);
-        self.outages.cable_in_ns.extend(port, until_ns);
+        self.faults.outages.cable_in_ns.extend(port, until_ns);
     }
 
     fn train_link(&mut self, port: u8, speed: Option<Speed>, width: Option<Width>) {
@@ -209,7 +193,7 @@ impl Adapter for Engine {
         let change = match until_ns {
             None => LinkChange::Permanent(words),
             Some(until_ns) => {
-                self.outages.link_over_ns = Some(until_ns);
+                self.faults.outages.link_over_ns = Some(until_ns);
                 LinkChange::Temporary(words)
             }
         };
@@ -217,7 +201,7 @@ impl Adapter for Engine {
     }
 
     fn restore_link(&mut self) {
-        self.outages.link_over_ns = None;
+        self.faults.outages.link_over_ns = None;
         self.port.change_link(&LinkChange::Restored);
     }
 
@@ -260,6 +244,7 @@ impl Adapter for Engine {
     }
 
     fn freeze(&mut self, until_ns: u64) {
-        self.outages.stopped_until_ns = Some(self.outages.stopped_until_ns.unwrap_or(0).max(until_ns));
+        let stopped_until_ns = &mut self.faults.outages.stopped_until_ns;
+        *stopped_until_ns = Some(stopped_until_ns.unwrap_or(0).max(until_ns));
     }
 }

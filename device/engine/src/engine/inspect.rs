@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use pumice_model::fates::live::FaultCommand;
 use pumice_model::inspect::{
     CopyView, InspectCursor, InspectPage, List, ListenView, MAX_GROUPS, ObjectTotals, PageWriter, PeerView,
-    QpView, WaitReporter,
+    QpView,
 };
 use pumice_model::port::copies::CopyReport;
 use pumice_model::port::limits::{Peer, PeerMedium};
@@ -20,11 +20,6 @@ use super::queue_pairs::{QpEntry, QpTraffic};
 use crate::resources::NO_OBJECT;
 
 impl Engine {
-    /// Sets the function that tells other processes what threads wait for.
-    pub(crate) fn set_waits(&mut self, tells: WaitReporter) {
-        self.waits = Some(tells);
-    }
-
     /// Returns a page of the objects, beginning at `cursor`. `looks`: whether to determine what threads wait
     /// for.
     #[cold]
@@ -32,9 +27,9 @@ impl Engine {
         let plan = self.change_plan(&FaultCommand::List);
         let totals = self.totals(plan.rules.len() as u32);
         let rules = if cursor == InspectCursor::BEGIN { plan.rules } else { Vec::new() };
-        let mut writer = PageWriter::new(&plan.tag, &self.device_name, totals, rules);
+        let mut writer = PageWriter::new(&plan.tag, &self.observers.device_name, totals, rules);
         if cursor == InspectCursor::BEGIN {
-            let waits = self.waits.as_ref().and_then(|tells| tells(looks));
+            let waits = self.observers.waits.as_ref().and_then(|tells| tells(looks));
             writer.waits(waits, self.listeners());
             writer.profiles(self.mrc.profiles());
         }

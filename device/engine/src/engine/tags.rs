@@ -19,7 +19,7 @@ impl Engine {
             match posted {
                 Ok(()) => {
                     self.resources.device_request_posted(&request);
-                    self.touched.push(index);
+                    self.turns.touched.push(index);
                 }
                 Err(PostError::QueueFull { .. }) => continue,
                 Err(_) => self.resources.device_request_refused(entry.qp.context(), &request),

@@ -9,6 +9,7 @@ use pumice_transport::wire::Qpn;
 
 use super::drive::Engine;
 use super::queue_pairs::Entries;
+use super::transmission::Transmission;
 
 impl Engine {
     /// Returns how a new queue pair is shared: not at all, unless it receives for a shared XRC domain.
@@ -33,7 +34,7 @@ impl Engine {
 
     /// Makes the queue pair of a target known here, if another process created it.
     pub(crate) fn adopt_target(&mut self, qpn: Qpn) {
-        let Engine { queue_pairs, budget, resources, targets, .. } = self;
+        let Engine { queue_pairs, transmission: Transmission { budget, .. }, resources, targets, .. } = self;
         targets.find(qpn, &mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
     }
 
@@ -42,7 +43,9 @@ impl Engine {
     /// # Errors
     /// The target is not available.
     pub(crate) fn register_process(&mut self, qpn: Qpn) -> Result<(), Unavailable> {
-        let Engine { queue_pairs, budget, resources, port, targets, .. } = self;
+        let Engine {
+            queue_pairs, transmission: Transmission { budget, .. }, resources, port, targets, ..
+        } = self;
         targets.register_process(
             qpn,
             &mut Entries { queue_pairs, budget },
@@ -54,7 +57,9 @@ impl Engine {
     /// Records that the last registration of this process for a target was closed: the target is destroyed,
     /// unless it is open in another process.
     pub(crate) fn unregister_process(&mut self, qpn: Qpn) {
-        let Engine { queue_pairs, budget, resources, port, targets, .. } = self;
+        let Engine {
+            queue_pairs, transmission: Transmission { budget, .. }, resources, port, targets, ..
+        } = self;
         targets.unregister_process(
             qpn,
             &mut Entries { queue_pairs, budget },
@@ -68,7 +73,7 @@ impl Engine {
     /// # Errors
     /// As [`Resources::close_xrcd`](crate::resources::Resources::close_xrcd).
     pub(crate) fn close_xrcd(&mut self, xrcd: Handle) -> Result<(), ResourceError> {
-        let Engine { queue_pairs, budget, resources, targets, .. } = self;
+        let Engine { queue_pairs, transmission: Transmission { budget, .. }, resources, targets, .. } = self;
         let domain = resources.objects.xrc.domain_of(xrcd)?;
         resources.close_xrcd(xrcd)?;
         targets.domain_closed(

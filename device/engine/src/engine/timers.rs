@@ -16,28 +16,20 @@ use crate::resources::MappingCheckPolicy;
 impl Engine {
     /// Runs timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
-        if self.outages.is_stopped() && self.is_stopped_at(now_ns) {
+        if self.faults.outages.is_stopped() && self.faults.is_stopped_at(now_ns, &mut *self.port) {
             return;
         }
         self.expire_outages(now_ns);
         self.resources.expire_waits(now_ns);
         let mut any = self.domain_check_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         if any {
-            let Engine { queue_pairs, budget, resources, port, targets, touched, .. } = self;
-            let entries = &mut Entries { queue_pairs, budget };
+            let Engine { queue_pairs, transmission, resources, port, targets, turns, .. } = self;
+            let entries = &mut Entries { queue_pairs, budget: &mut transmission.budget };
             let host = &mut resources.host(MappingCheck::Assumed);
-            targets.refresh_all(now_ns, entries, host, &mut **port, |index| touched.push(index));
+            targets.refresh_all(now_ns, entries, host, &mut **port, |index| turns.touched.push(index));
         }
-        if self.held_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
-            self.held_until_ns = None;
-            while let Some(index) = self.held.pop() {
-                self.senders.push(index);
-            }
-            while let Some(index) = self.held_responders.pop() {
-                self.responders.push(index);
-            }
-        }
-        while let Some(index) = self.deadlines.pop_due(now_ns) {
+        self.turns.release_held(now_ns);
+        while let Some(index) = self.turns.deadlines.pop_due(now_ns) {
             let Some(entry) = self.queue_pairs.at_mut(index) else {
                 self.expire_mrc(index, now_ns, checks);
                 any = true;
@@ -46,21 +38,21 @@ impl Engine {
             if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
                 let qp = &entry.qp;
                 let doubts = qp.peer_silent_since_ns(now_ns).map(|since_ns| (since_ns, qp.timer_due_ns()));
-                let times = (now_ns, self.drained_ns);
+                let times = (now_ns, self.reception.drained_ns);
                 let peer = peer_progress(doubts, qp.peer(), times, &mut *self.port);
                 let mut host = self.resources.host(checks.of_connections());
                 entry.qp.handle_timeout(now_ns, peer, &mut host);
-                self.touched.push(index);
+                self.turns.touched.push(index);
             } else {
                 let deadline_ns = entry.qp.deadline_ns();
-                self.deadlines.register(index, deadline_ns);
+                self.turns.deadlines.register(index, deadline_ns);
             }
             any = true;
         }
         if any {
             self.settle();
         }
-        self.reply.expire(now_ns);
+        self.acknowledgements.reply.expire(now_ns);
         let Engine { gsi, port, .. } = self;
         gsi.expire(now_ns, &mut **port);
         self.send_mads(now_ns);
@@ -74,7 +66,7 @@ impl Engine {
 
     /// Returns when the engine has to be driven although nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        let port_ns = if self.outages.is_stopped() { None } else { self.port.next_event_ns() };
+        let port_ns = if self.faults.outages.is_stopped() { None } else { self.port.next_event_ns() };
         earliest([self.own_deadline_ns(), port_ns])
     }
 
@@ -88,18 +80,18 @@ impl Engine {
     /// [`deadline_ns`](Engine::deadline_ns) without the port.
     #[inline]
     pub(crate) fn own_deadline_ns(&self) -> Option<u64> {
-        if self.outages.is_stopped() {
-            return self.outages.due_ns().filter(|at_ns| *at_ns != u64::MAX);
+        if self.faults.outages.is_stopped() {
+            return self.faults.outages.due_ns().filter(|at_ns| *at_ns != u64::MAX);
         }
         earliest([
-            self.outages.due_ns(),
-            self.deadlines.next_ns(),
-            self.held_until_ns,
+            self.faults.outages.due_ns(),
+            self.turns.deadlines.next_ns(),
+            self.turns.held_until_ns,
             self.resources.waits_due_ns(),
             self.gsi.due_ns(),
             self.domain_check_deadline_ns(),
-            self.reply.deadline_ns(),
-            self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline_ns()),
+            self.acknowledgements.reply.deadline_ns(),
+            self.reception.deadline_ns(),
         ])
     }
 

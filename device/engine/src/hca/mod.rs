@@ -327,13 +327,13 @@ impl Hca {
     /// Sets the function that tells another process what threads wait for. It is called under the engine's
     /// lock.
     pub fn set_wait_reporter(&self, tells: WaitReporter) {
-        self.core.lock().set_waits(tells);
+        self.core.lock().observers.set_waits(tells);
     }
 
     /// Adds a recorder, which records events while another process wants it. It is called under the engine's
     /// lock.
     pub fn add_recorder(&self, recorder: Box<dyn Recorder>) {
-        self.core.lock().add_recorder(recorder);
+        self.core.lock().observers.add_recorder(recorder);
     }
 
     /// Returns the queue of asynchronous events: wait for its descriptor, take with `try_event`, acknowledge.

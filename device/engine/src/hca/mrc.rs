@@ -81,7 +81,7 @@ impl Hca {
             return Err(ResourceError::invalid("MRC queue pairs have no shared receive queue").into());
         }
         let index = engine.queue_pairs.reserve_index()?;
-        engine.make_room(index.into());
+        engine.turns.make_room(index.into());
         let qpn = Qpn::of(self.process, index);
         let setup = QpSetup {
             qpn,

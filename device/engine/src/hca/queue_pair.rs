@@ -110,7 +110,7 @@ impl Hca {
                 return Err(error);
             }
         };
-        engine.make_room(index.into());
+        engine.turns.make_room(index.into());
         engine.queue_pairs.insert(index.into(), QpEntry::new(qp, sharing));
         if init.qp_type == QpType::Ud {
             engine.prepare_datagrams();

@@ -16,8 +16,9 @@ use super::endpoint::ENDPOINT_INDEX;
 use super::table::MrcTable;
 use crate::engine::batch::BatchSink;
 use crate::engine::drive::Engine;
-use crate::engine::schedule::{Deadlines, Ready};
+use crate::engine::schedule::Ready;
 use crate::engine::timers::peer_progress;
+use crate::engine::turns::Turns;
 use crate::resources::{MappingCheckPolicy, Resources};
 
 /// ECN bits of a packet that a switch has marked.
@@ -103,21 +104,21 @@ impl MrcTable {
         (index, now_ns): (u32, u64),
         host: &mut H,
         sink: &mut BatchSink<'_>,
-        (senders, held, deadlines): (&mut Ready, &mut Ready, &mut Deadlines),
+        turns: &mut Turns,
     ) -> bool {
         if index == ENDPOINT_INDEX {
-            self.transmit_requests(now_ns, sink, deadlines);
+            self.transmit_requests(now_ns, sink, &mut turns.deadlines);
             return false;
         }
         let Some(entry) = self.at_mut(index) else { return false };
         let progress = entry.transmit(now_ns, host, sink);
-        deadlines.register(index, entry.deadline_ns());
+        turns.deadlines.register(index, entry.deadline_ns());
         if progress == MrcProgress::Idle {
             return false;
         }
         match sink.held {
-            true => held.push(index),
-            false => senders.push(index),
+            true => turns.held.push(index),
+            false => turns.senders.push(index),
         }
         !sink.held && !sink.builder.is_stalled()
     }
@@ -141,9 +142,9 @@ impl Engine {
     /// Determines what an MRC queue pair has to do next.
     #[cold]
     pub(crate) fn note_mrc(&mut self, index: u32) {
-        let Engine { mrc, queue_pairs, resources, senders, deadlines, touched, .. } = self;
+        let Engine { mrc, queue_pairs, resources, turns, .. } = self;
         if index == ENDPOINT_INDEX {
-            return mrc.note_endpoint(senders, deadlines, touched);
+            return mrc.note_endpoint(turns);
         }
         mrc.note_changes(index, resources);
         // An RC queue pair fails with its twin.
@@ -155,24 +156,24 @@ impl Engine {
             let _ = entry.with(&mut resources.host(MappingCheck::Assumed), |qp, host| {
                 qp.enter_error(None, host);
             });
-            touched.push(index);
+            turns.touched.push(index);
         }
         let Some(entry) = mrc.at_mut(index) else { return };
         if entry.wants_to_send() {
-            senders.push(index);
+            turns.senders.push(index);
         }
-        deadlines.register(index, entry.deadline_ns());
+        turns.deadlines.register(index, entry.deadline_ns());
     }
 
     /// Runs the timers of an MRC queue pair, as far as they are due.
     #[cold]
     pub(crate) fn expire_mrc(&mut self, index: u32, now_ns: u64, checks: MappingCheckPolicy) {
-        let Engine { mrc, resources, deadlines, touched, port, drained_ns, .. } = self;
+        let Engine { mrc, resources, turns, port, reception, .. } = self;
         if index == ENDPOINT_INDEX {
             if let Some(desk) = &mut mrc.endpoint {
                 desk.endpoint.handle_timeout(now_ns);
             }
-            touched.push(index);
+            turns.touched.push(index);
             return;
         }
         let Some(entry) = mrc.at_mut(index) else { return };
@@ -183,12 +184,12 @@ impl Engine {
             if let Some(qp) = &mut entry.qp {
                 let doubts =
                     qp.peer_silent_since_ns(now_ns).map(|(since_ns, due_ns)| (since_ns, Some(due_ns)));
-                let progress = peer_progress(doubts, peer, (now_ns, *drained_ns), &mut **port);
+                let progress = peer_progress(doubts, peer, (now_ns, reception.drained_ns), &mut **port);
                 qp.handle_timeout(now_ns, progress, &mut resources.host(checks.of_connections()));
             }
-            touched.push(index);
+            turns.touched.push(index);
         } else {
-            deadlines.register(index, due_ns);
+            turns.deadlines.register(index, due_ns);
         }
     }
 }
