@@ -1,10 +1,13 @@
 //! The engine itself, and what the thread that holds its lock does with it.
 
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use pumice_fabric::gsi::Gsi;
 use pumice_fabric::xrc::SharedTargets;
 use pumice_memory::MappingCheck;
+use pumice_model::fates::call::CallKey;
+use pumice_model::inspect::{InspectCursor, InspectPage};
 use pumice_model::port::limits::Peer;
 use pumice_model::port::traits::Port;
 use pumice_platform::error::ResourceError;
@@ -20,8 +23,11 @@ use super::dispatch::PacketReceivers;
 use super::fault_effects::FaultEffects;
 use super::mrc::MrcTable;
 use super::observers::Observers;
+use super::orders::OrderedDevice;
+use super::port_conditions::PortConditions;
 use super::queue_pairs::{Entries, QpEntry, QueuePairs};
 use super::reception::Reception;
+use super::targets::TargetOperations;
 use super::transmission::Transmission;
 use super::turns::Turns;
 use crate::resources::{MappingCheckPolicy, Resources};
@@ -140,7 +146,7 @@ impl Engine {
             }
         }
         if self.resources.ethernet.is_some() {
-            any |= self.receive_frames(checks);
+            any |= self.receivers(checks).receive_frames();
         }
         if self.gsi.has_mads() {
             came = true;
@@ -152,7 +158,7 @@ impl Engine {
         self.resources.time_stores(now_ns);
         if any {
             if self.resources.rendezvous.is_due {
-                self.post_device_requests();
+                self.queue_pairs.post_device_requests(&mut self.resources, &mut self.turns.touched);
             }
             self.settle();
             if !self.turns.responders.is_empty() {
@@ -162,6 +168,14 @@ impl Engine {
         // Stores that a shuffled schedule defers have been given their times.
         self.reception.was_empty = !any && !came && !self.resources.is_shuffled();
         any
+    }
+
+    /// Returns the receivers of packets and frames, with the policy of their copies.
+    #[cold]
+    fn receivers(&mut self, checks: MappingCheckPolicy) -> PacketReceivers<'_> {
+        let Engine { resources, queue_pairs, mrc, transmission, turns, targets, gsi: management, .. } = self;
+        let entries = Entries { queue_pairs, budget: &mut transmission.budget };
+        PacketReceivers { entries, mrc, resources, targets, touched: &mut turns.touched, management, checks }
     }
 
     /// Reports whether the last [`receive`](Engine::receive) found nothing, so that it made nothing due.
@@ -231,7 +245,10 @@ impl Engine {
     }
 
     fn note(&mut self, index: u32) {
-        let Some(entry) = self.queue_pairs.at_mut(index) else { return self.note_mrc(index) };
+        let Some(entry) = self.queue_pairs.at_mut(index) else {
+            let Engine { mrc, queue_pairs, resources, turns, .. } = self;
+            return mrc.note(index, queue_pairs, resources, turns);
+        };
         self.targets.publish_failure(
             &mut entry.qp,
             &mut entry.sharing,
@@ -266,6 +283,29 @@ impl Engine {
                 entry.enter_error(Some(failure.cause), &mut self.resources.host(MappingCheck::Assumed));
                 self.turns.touched.push(index);
             }
+        }
+    }
+
+    /// Applies the incidents that are due. Then the queue pairs continue that were halted for them.
+    #[cold]
+    fn apply_incidents(&mut self) {
+        let due = self.resources.decisions.take_incidents();
+        let now_ns = self.resources.decisions.now_ns();
+        for (qpn, one) in &due {
+            one.apply(self, *qpn, now_ns);
+        }
+        for (qpn, _) in due {
+            if let Some((index, entry)) = self.queue_pairs.by_number(qpn) {
+                entry.qp.go_on();
+                self.touch(index);
+            }
+        }
+    }
+
+    /// Applies the incidents that waited for the return of this call.
+    pub(crate) fn called(&mut self, key: &CallKey<'_>) {
+        if self.resources.called(key) {
+            self.settle();
         }
     }
 
@@ -337,7 +377,7 @@ impl Engine {
         let waits = !self.turns.senders.is_empty()
             || self.transmission.builder.is_stalled()
             || self.gsi.has_backlog();
-        responds || waits || self.has_frames()
+        responds || waits || self.resources.ethernet.as_ref().is_some_and(|ethernet| ethernet.has_looped())
     }
 
     /// Gives back the share that a destroyed queue pair had of its peer's budget.
@@ -367,5 +407,62 @@ impl Engine {
     /// Returns the transport service of a queue pair.
     pub(crate) fn queue_pair_type(&mut self, qpn: Qpn) -> Option<QpType> {
         self.queue_pairs.by_number(qpn).map(|(_, entry)| entry.qp.qp_type())
+    }
+
+    /// Returns the number of queue pairs, MRC's included.
+    pub(crate) fn queue_pair_count(&self) -> u32 {
+        self.queue_pairs.count() + self.mrc.count()
+    }
+
+    /// Returns the descriptors to poll(2) for readability. They change when multicast groups are joined and
+    /// left, and when raw packet queue pairs are created and destroyed.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let mut all = self.port.descriptors();
+        all.extend(self.resources.ethernet.iter().flat_map(|ethernet| ethernet.descriptors()));
+        all
+    }
+
+    /// Returns the application's operations on XRC domains and targets.
+    pub(crate) fn target_operations(&mut self) -> TargetOperations<'_> {
+        let Engine { queue_pairs, transmission, resources, port, targets, .. } = self;
+        let entries = Entries { queue_pairs, budget: &mut transmission.budget };
+        TargetOperations { entries, resources, port: &mut **port, targets }
+    }
+
+    /// Returns the conditions of the ports.
+    pub(crate) fn port_conditions(&mut self) -> PortConditions<'_> {
+        PortConditions { resources: &mut self.resources, port: &mut *self.port }
+    }
+
+    /// Receives packets of MRC from the other UDP port as well, from now on.
+    #[cold]
+    pub(crate) fn listen_for_mrc(&mut self) {
+        self.mrc.listen(&mut *self.port);
+    }
+
+    /// Prepares the device for its first queue pair of datagrams: a seed may let them overtake each other.
+    pub(crate) fn prepare_datagrams(&mut self) {
+        self.faults.prepare_datagrams(&mut self.resources, &mut self.port);
+    }
+
+    /// Returns a page of the objects, beginning at `cursor`. `looks`: whether to determine what threads wait
+    /// for.
+    #[cold]
+    pub(crate) fn inspect(&mut self, cursor: InspectCursor, looks: bool) -> InspectPage {
+        let (observers, mut device) = self.ordered();
+        observers.inspect(&mut device, cursor, looks)
+    }
+
+    /// Carries out the orders that have come.
+    #[cold]
+    fn apply_command(&mut self) {
+        let (observers, mut device) = self.ordered();
+        observers.apply_command(&mut device);
+    }
+
+    /// Returns the observers, and what their orders read and change.
+    fn ordered(&mut self) -> (&mut Observers, OrderedDevice<'_>) {
+        let Engine { observers, resources, queue_pairs, mrc, gsi, port, faults, .. } = self;
+        (observers, OrderedDevice { resources, queue_pairs, mrc, gsi, port, faults })
     }
 }

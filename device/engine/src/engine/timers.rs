@@ -1,15 +1,11 @@
 //! The timers of the engine, and its next deadline.
 
-use std::net::IpAddr;
-
 use pumice_memory::MappingCheck;
-use pumice_model::port::limits::Peer;
-use pumice_model::port::traits::Port;
+use pumice_model::port::traits::LinkChange;
 use pumice_platform::clock::earliest;
-use pumice_transport::host::PeerProgress;
-use pumice_transport::wire::Qpn;
 
 use super::drive::Engine;
+use super::peer_progress::peer_progress;
 use super::queue_pairs::Entries;
 use crate::resources::MappingCheckPolicy;
 
@@ -31,7 +27,9 @@ impl Engine {
         self.turns.release_held(now_ns);
         while let Some(index) = self.turns.deadlines.pop_due(now_ns) {
             let Some(entry) = self.queue_pairs.at_mut(index) else {
-                self.expire_mrc(index, now_ns, checks);
+                let Engine { mrc, resources, turns, port, reception, .. } = self;
+                let times = (now_ns, reception.drained_ns);
+                mrc.expire(index, times, checks, resources, &mut **port, turns);
                 any = true;
                 continue;
             };
@@ -56,6 +54,29 @@ impl Engine {
         let Engine { gsi, port, .. } = self;
         gsi.expire(now_ns, &mut **port);
         self.send_mads(now_ns);
+    }
+
+    /// Brings up ports, puts in cables, and makes timed incidents due, as far as their time has come.
+    #[cold]
+    fn expire_outages(&mut self, now_ns: u64) {
+        while let Some(port_num) = self.faults.outages.cable_in_ns.take_due(now_ns) {
+            self.port_conditions()
+                .publish_change(port_num, now_ns, |condition| condition.is_cable_out = false);
+            self.resources.plug_in_cable(port_num);
+        }
+        if self.faults.outages.link_over_ns.is_some_and(|over_ns| over_ns <= now_ns) {
+            self.faults.outages.link_over_ns = None;
+            self.port.change_link(&LinkChange::TemporaryEnded);
+        }
+        if self.faults.outages.timed_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.resources.advance_to_time(now_ns);
+            self.faults.update_timed_deadline(&self.resources);
+            self.settle();
+        }
+        while let Some(port_num) = self.faults.outages.port_up_ns.take_due(now_ns) {
+            self.port_conditions().publish_change(port_num, now_ns, |condition| condition.is_down = false);
+            self.resources.set_port_up(port_num);
+        }
     }
 
     /// Reports whether the engine has to be driven now although nothing arrives.
@@ -98,26 +119,5 @@ impl Engine {
     /// Returns when the changes of other processes to shared domains are checked, in ns.
     fn domain_check_deadline_ns(&self) -> Option<u64> {
         self.targets.refresh_deadline_ns(self.resources.objects.xrc.shares())
-    }
-}
-
-/// Returns what is known about a peer that a queue pair is about to give up: whether its answer may still be
-/// unread here, as far as all packets were taken by `drained_ns`; else what the group knows about its
-/// process. `doubts` has the time since which the peer is silent, and that at which the timer expired.
-pub(super) fn peer_progress(
-    doubts: Option<(u64, Option<u64>)>,
-    peer: Option<(IpAddr, Qpn)>,
-    (now_ns, drained_ns): (u64, u64),
-    port: &mut dyn Port,
-) -> PeerProgress {
-    let Some((since_ns, due_ns)) = doubts else { return PeerProgress::Unknown };
-    if due_ns.is_some_and(|due_ns| drained_ns < due_ns) {
-        return PeerProgress::Unread;
-    }
-    match (peer, port.group()) {
-        (Some((address, qpn)), Some(group)) => {
-            group.peer_progress(now_ns, Peer { address, process: qpn.process() }, since_ns)
-        }
-        _ => PeerProgress::Unknown,
     }
 }

@@ -249,7 +249,7 @@ impl Hca {
         let mut engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone())?;
         engine.mrc.udp_port = config.mrc_udp_port;
         engine.mrc.planes = config.planes.clamp(1, MOST_PLANES);
-        engine.publish_conditions(clock.now_ns());
+        engine.port_conditions().publish_all(clock.now_ns());
         let core = Arc::new(Core::new(engine, clock)?);
         let background = if threaded {
             let watch = config.gid_source.and_then(|source| AddressWatch::new(source).ok());

@@ -103,7 +103,7 @@ impl Hca {
             let entries = attached.capacity.max_send_wr;
             HcaError::from(ResourceError::no_memory(format!("{entries} send requests; ask for fewer")))
         });
-        let sharing = match room.and_then(|()| Ok(engine.share(&qp)?)) {
+        let sharing = match room.and_then(|()| Ok(engine.target_operations().share(&qp)?)) {
             Ok(sharing) => sharing,
             Err(error) => {
                 engine.resources.detach_qp(qpn)?;
@@ -146,7 +146,7 @@ impl Hca {
                 drop(engine);
                 return self.close_target(TargetRegistration::of_creator(qpn));
             }
-            engine.end_sharing(qpn);
+            engine.target_operations().end_sharing(qpn);
             let account = engine.resources.detach_qp(qpn)?;
             mrc_twin::end(&mut engine, qpn);
             if let Some(mut entry) = engine.queue_pairs.remove(index) {

@@ -9,10 +9,9 @@ use pumice_transport::mrc::paths::{PathChange, PathState, PathStatus};
 use super::control::{EvMode, EvRecord, FormatMode};
 use super::entry::MrcEntry;
 use super::table::MrcTable;
-use crate::engine::drive::Engine;
-use crate::engine::inspect::QpParts;
+use crate::engine::inspect::{DeviceView, QpParts};
 
-impl Engine {
+impl DeviceView<'_> {
     /// Visits the MRC queue pairs for a recording that begins now. The twins of RC queue pairs are these.
     pub(crate) fn visit_mrc_snapshots(&self, visit: &mut dyn FnMut(&QpSnapshot)) {
         for (_, entry) in self.mrc.starting_at(0).filter(|(_, entry)| entry.twin_of.is_none()) {
