@@ -170,16 +170,22 @@ impl HcaConfig {
     }
 }
 
-/// A software HCA with one or two ports.
-pub struct Hca {
-    pub(crate) core: Arc<Core>,
-    name: String,
+/// The settings of a device that its queue pairs follow.
+struct HcaSettings {
     limits: Limits,
     congestion: Congestion,
     adaptive_timeout: Option<AdaptiveTimeout>,
     provider: Provider,
     srd_order: SrdOrder,
     carries_by_mrc: bool,
+}
+
+/// A software HCA with one or two ports.
+pub struct Hca {
+    pub(crate) core: Arc<Core>,
+    name: String,
+    /// The settings of the device that its queue pairs follow.
+    settings: HcaSettings,
     port_count: u8,
     process: ProcessIndex,
     device_memory: DeviceMemoryPool,
@@ -261,12 +267,14 @@ impl Hca {
             attendant: attendant(&core),
             core,
             name: config.name,
-            limits: config.limits,
-            congestion: config.congestion,
-            adaptive_timeout: config.adaptive_timeout,
-            provider,
-            srd_order: config.srd_order,
-            carries_by_mrc: config.carries_by_mrc,
+            settings: HcaSettings {
+                limits: config.limits,
+                congestion: config.congestion,
+                adaptive_timeout: config.adaptive_timeout,
+                provider,
+                srd_order: config.srd_order,
+                carries_by_mrc: config.carries_by_mrc,
+            },
             port_count,
             process: config.process,
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
@@ -289,7 +297,7 @@ impl Hca {
 
     /// Returns the sizes of tables and queues.
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        &self.settings.limits
     }
 
     /// Returns the largest path MTU of all ports.

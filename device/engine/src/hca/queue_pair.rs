@@ -57,7 +57,7 @@ impl Hca {
         own: Option<VendorService>,
     ) -> Result<(Qpn, QpCapacity), HcaError> {
         let mut engine = self.core.lock();
-        let most = self.limits.max_qp;
+        let most = self.settings.limits.max_qp;
         if engine.queue_pair_count() >= most {
             let table = format!("the device has all of its {most} queue pairs");
             return Err(ResourceError::no_memory(table).into());
@@ -90,8 +90,8 @@ impl Hca {
             signal_all: init.signal_all,
             has_srq: init.srq.is_some(),
             port_mtu_bytes: engine.resources.port.ports.longest_mtu().bytes(),
-            congestion: self.congestion.clone(),
-            adaptive_timeout: self.adaptive_timeout,
+            congestion: self.settings.congestion.clone(),
+            adaptive_timeout: self.settings.adaptive_timeout,
         });
         if engine.resources.objects.matches_tags(init.srq) {
             qp.serve_device(TAG_REQUESTS);
@@ -123,7 +123,7 @@ impl Hca {
     /// Returns the order in which messages of SRD leave a queue pair: each has one of its own, the same in
     /// every run.
     fn srd_order_of(&self, ordinal: u32) -> SrdOrder {
-        match self.srd_order {
+        match self.settings.srd_order {
             SrdOrder::Seed(seed) => SrdOrder::Seed(seed ^ u64::from(ordinal) << 32),
             order => order,
         }

@@ -70,8 +70,8 @@ impl MrcTable {
             resources.drop_packet(Counter::RxUnknownQpn, source, None);
             return true;
         };
-        entry.traffic.received(bytes.len());
-        entry.active_ns = now_ns;
+        entry.activity.traffic.received(bytes.len());
+        entry.activity.active_ns = now_ns;
         let Some(qp) = &mut entry.qp else {
             resources.drop_packet(Counter::RxWrongService, source, None);
             return true;
@@ -186,7 +186,7 @@ impl MrcTable {
         let Some(entry) = self.at_mut(index) else { return };
         let due_ns = entry.deadline_ns();
         if due_ns.is_some_and(|at_ns| at_ns <= now_ns) {
-            entry.active_ns = now_ns;
+            entry.activity.active_ns = now_ns;
             let peer = entry.peer().map(|peer| (peer.address, entry.peer));
             if let Some(qp) = &mut entry.qp {
                 let doubts =
