@@ -17,15 +17,20 @@ use super::recorded::{Findings, RecordedFinding, RelatedCallSite};
 /// A function that puts the return addresses of the program's frames into a list, innermost first.
 pub type CaptureStack = fn(&mut Vec<u64>);
 
-/// The state that all checks share. The checker owns it; checks read it, ask it for the call site, and record
-/// their findings in it.
-pub(super) struct CheckContext {
+/// The call sites of the program, as far as they were captured.
+pub(super) struct CallSites {
     pub(super) capture: CaptureStack,
     stacks: Stacks,
     /// Return addresses of the stack that is being captured; the memory is used again.
     addresses: Vec<u64>,
     /// Stack that was captured last, if that was in a call of the program.
     pub(super) latest: Option<(u64, Stack)>,
+}
+
+/// The state that all checks share. The checker owns it; checks read it, ask it for the call site, and record
+/// their findings in it.
+pub(super) struct CheckContext {
+    pub(super) sites: CallSites,
     /// Number of calls of the program that have begun.
     pub(super) calls: u64,
     /// Device time, in ns, of the latest event.
@@ -68,10 +73,7 @@ impl CheckContext {
     /// Creates a context without any objects. With `checks_performance`, slow ways are findings too.
     pub(super) fn new(capture: CaptureStack, checks_performance: bool) -> CheckContext {
         CheckContext {
-            capture,
-            stacks: Stacks::default(),
-            addresses: Vec::new(),
-            latest: None,
+            sites: CallSites { capture, stacks: Stacks::default(), addresses: Vec::new(), latest: None },
             calls: 0,
             now_ns: 0,
             findings: Findings::default(),
@@ -90,21 +92,21 @@ impl CheckContext {
     /// Returns the call site of the calling thread. That takes some 10 µs, once in a call.
     pub(super) fn here(&mut self) -> Stack {
         let call = own_call();
-        if let Some((of, stack)) = &self.latest
+        if let Some((of, stack)) = &self.sites.latest
             && call == Some(*of)
         {
             return stack.clone();
         }
-        self.addresses.clear();
-        (self.capture)(&mut self.addresses);
-        let stack = self.stacks.keep(&self.addresses);
-        self.latest = call.map(|call| (call, stack.clone()));
+        self.sites.addresses.clear();
+        (self.sites.capture)(&mut self.sites.addresses);
+        let stack = self.sites.stacks.keep(&self.sites.addresses);
+        self.sites.latest = call.map(|call| (call, stack.clone()));
         stack
     }
 
     /// Returns the stack with these return addresses, innermost first.
     pub(super) fn stack_of(&mut self, addresses: &[u64]) -> Stack {
-        self.stacks.keep(addresses)
+        self.sites.stacks.keep(addresses)
     }
 
     /// Records a finding of this kind.
