@@ -221,7 +221,7 @@ impl Requester {
             // This is a late answer to packets that were about to be sent again.
             self.position.cursor = self.queue.head();
             self.position.cursor_packet = match self.queue.entry(self.position.cursor) {
-                Some(wqe) if !wqe.is_local() => reached.since(wqe.first_psn).max(0) as u32,
+                Some(wqe) if !wqe.is_local() => reached.since(wqe.span.first_psn).max(0) as u32,
                 _ => 0,
             };
         }
@@ -364,8 +364,8 @@ impl Requester {
         }
         match wqe.info().class {
             WrClass::Read => {
-                let offset = u64::from(psn.since(wqe.first_psn) as u32) * settings.mtu_bytes as u64;
-                let left = u64::from(wqe.length_bytes).saturating_sub(offset);
+                let offset = u64::from(psn.since(wqe.span.first_psn) as u32) * settings.mtu_bytes as u64;
+                let left = u64::from(wqe.span.length_bytes).saturating_sub(offset);
                 if packet.payload().len() as u64 != left.min(settings.mtu_bytes as u64) {
                     return Err(bad);
                 }

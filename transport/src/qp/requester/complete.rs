@@ -60,7 +60,7 @@ impl Requester {
             connection: settings.connection,
             qp_type: settings.qp_type,
             opcode: wqe.completion(),
-            length_bytes: wqe.length_bytes,
+            length_bytes: wqe.span.length_bytes,
             reports: wqe.signaled,
             before: self.queue.head(),
         };
@@ -78,7 +78,7 @@ impl Requester {
                 wr_id: wqe.wr_id,
                 status,
                 opcode: wqe.completion(),
-                byte_len: wqe.length_bytes,
+                byte_len: wqe.span.length_bytes,
                 qp_num: settings.context.qpn.value(),
                 src_qp: settings.destination.value(),
                 ..WorkCompletion::default()
@@ -113,7 +113,7 @@ impl Requester {
                 status,
                 wr_id: wqe.wr_id,
                 opcode: wqe.opcode,
-                length_bytes: wqe.length_bytes,
+                length_bytes: wqe.span.length_bytes,
                 psn: self.psns.acked,
                 mtu_bytes: if settings.qp_type.is_raw() { 0 } else { settings.mtu_bytes as u32 },
                 retry_count: settings.retry_count,

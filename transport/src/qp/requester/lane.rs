@@ -38,12 +38,12 @@ impl Requester {
             SendOpcode::RdmaWriteWithImm => (Operation::WriteOnlyImm, Bth::LEN + Reth::LEN + ImmDt::LEN),
             _ => return None,
         };
-        let payload_bytes = wqe.length_bytes as usize;
-        let is_plain = wqe.packet_count == 1
+        let payload_bytes = wqe.span.length_bytes as usize;
+        let is_plain = wqe.span.packet_count == 1
             && payload_bytes <= settings.mtu_bytes
             && !wqe.flags.contains(SendFlags::FENCE)
             && wqe.fault().is_none();
-        let in_flight = wqe.first_psn.since(self.psns.acked).max(0) as u32;
+        let in_flight = wqe.span.first_psn.since(self.psns.acked).max(0) as u32;
         let length_bytes = header_bytes + payload_bytes.next_multiple_of(4) + ICRC_BYTES;
         (is_plain && in_flight < self.window.packets()).then_some(OutgoingLaneRequest {
             operation,
@@ -66,7 +66,7 @@ impl Requester {
     ) -> Option<()> {
         let &OutgoingLaneRequest { operation, header_bytes, payload_bytes, .. } = request;
         let wqe = self.queue.entry(self.position.cursor)?;
-        let psn = wqe.first_psn;
+        let psn = wqe.span.first_psn;
         let mut bth = settings.bth(operation, psn);
         bth.solicited = wqe.flags.contains(SendFlags::SOLICITED);
         bth.ack_request = true;
@@ -75,7 +75,7 @@ impl Requester {
         bth.emit(headers);
         let is_write = matches!(operation, Operation::WriteOnly | Operation::WriteOnlyImm);
         if is_write && let Some(out) = headers.get_mut(Bth::LEN..) {
-            let length = wqe.length_bytes;
+            let length = wqe.span.length_bytes;
             Reth { address: wqe.remote.address, rkey: wqe.remote.rkey, length }.emit(out);
         }
         let has_imm = matches!(operation, Operation::SendOnlyImm | Operation::WriteOnlyImm);

@@ -166,7 +166,7 @@ impl Requester {
     #[inline]
     pub(crate) fn cursor_psn(&self) -> Psn {
         match self.queue.entry(self.position.cursor) {
-            Some(wqe) => wqe.first_psn.plus(self.position.cursor_packet),
+            Some(wqe) => wqe.span.first_psn.plus(self.position.cursor_packet),
             None => self.psns.next_psn,
         }
     }
@@ -189,7 +189,7 @@ impl Requester {
         //= statement:19
         //| The transmission starts again at the oldest packet that is not acknowledged.
         self.position.cursor_packet = match self.queue.entry(self.position.cursor) {
-            Some(wqe) if !wqe.is_local() => self.psns.acked.since(wqe.first_psn).max(0) as u32,
+            Some(wqe) if !wqe.is_local() => self.psns.acked.since(wqe.span.first_psn).max(0) as u32,
             _ => 0,
         };
     }
@@ -207,7 +207,7 @@ impl Requester {
                 wqe.cancel();
                 count += 1;
             }
-            wqe.first_psn = psn;
+            wqe.span.first_psn = psn;
             psn = wqe.end_psn();
         }
         self.psns.next_psn = psn;

@@ -119,8 +119,11 @@ impl Requester {
         }
         if wqe.info().class == WrClass::Read && !self.outstanding.is_empty() {
             // All READs' responses together must fit this side's receive buffer.
-            let wanted =
-                wqe.packet_count.saturating_sub(self.position.cursor_packet).min(self.read_limit_packets);
+            let wanted = wqe
+                .span
+                .packet_count
+                .saturating_sub(self.position.cursor_packet)
+                .min(self.read_limit_packets);
             if self.in_flight() + wanted > self.read_limit_packets {
                 return true;
             }
@@ -183,7 +186,7 @@ impl Requester {
         else {
             return SendOutcome::LocalError(WcStatus::LocQpOpErr);
         };
-        let psn = wqe.first_psn.plus(self.position.cursor_packet);
+        let psn = wqe.span.first_psn.plus(self.position.cursor_packet);
         let mut bth = request.bth(settings, wqe, psn);
         let ack_request = settings.qp_type.is_reliable() && self.asks_for_ack(&request, psn);
         bth.ack_request = ack_request;
@@ -256,7 +259,7 @@ impl Requester {
             true => FrameData::Inline(wqe.inline_data()),
             false => FrameData::Buffers(wqe.sges()),
         };
-        match host.send_frame(&settings.context, data, wqe.length_bytes) {
+        match host.send_frame(&settings.context, data, wqe.span.length_bytes) {
             Ok(()) => {}
             Err(FrameError::Length) => return SendOutcome::LocalError(WcStatus::LocLenErr),
             Err(FrameError::Memory(error)) => {
@@ -265,7 +268,7 @@ impl Requester {
             }
         }
         if let Some(pacer) = &mut self.pacer {
-            pacer.handle_frame(wqe.length_bytes, now_ns);
+            pacer.handle_frame(wqe.span.length_bytes, now_ns);
         }
         self.position.cursor += 1;
         self.position.started = self.position.started.max(self.position.cursor);
@@ -362,7 +365,7 @@ const COPIED_AT_ONCE: usize = 4096;
 #[cold]
 fn copy_memory<H: Host>(pd: u32, wqe: &SendWqe, host: &mut H) -> LocalOutcome {
     let Some(target) = wqe.copy_to() else { return LocalOutcome::Failed(WcStatus::LocQpOpErr, None) };
-    let (length, target) = (u64::from(wqe.length_bytes), [target]);
+    let (length, target) = (u64::from(wqe.span.length_bytes), [target]);
     let mut room = [0; COPIED_AT_ONCE];
     let mut done = 0;
     while done < length {
@@ -391,7 +394,7 @@ fn path_of<'a>(settings: &'a QpSettings, wqe: &'a SendWqe) -> Result<&'a Arc<Pat
         return settings.path.as_ref().ok_or(WcStatus::LocQpOpErr);
     }
     let destination = wqe.ud().ok_or(WcStatus::LocQpOpErr)?;
-    if wqe.length_bytes as usize > settings.mtu_bytes {
+    if wqe.span.length_bytes as usize > settings.mtu_bytes {
         return Err(WcStatus::LocLenErr);
     }
     Ok(&destination.path)
