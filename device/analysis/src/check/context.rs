@@ -146,8 +146,8 @@ impl CheckContext {
     /// Forgets the requests and completions of a queue pair that was reset or destroyed.
     pub(super) fn forget_requests(&mut self, qp: &mut Qp) {
         for (handle, expected, unpolled) in [
-            (qp.send_cq, &mut qp.signaled, &mut qp.sends_unpolled),
-            (qp.recv_cq, &mut qp.receives, &mut qp.receives_unpolled),
+            (qp.send_cq, &mut qp.counts.signaled, &mut qp.counts.sends_unpolled),
+            (qp.recv_cq, &mut qp.counts.receives, &mut qp.counts.receives_unpolled),
         ] {
             if let Some(cq) = self.cqs.get_mut(&handle) {
                 cq.expected = cq.expected.saturating_sub(*expected);
@@ -156,7 +156,7 @@ impl CheckContext {
             }
             (*expected, *unpolled) = (0, 0);
         }
-        qp.sends = 0;
+        qp.counts.sends = 0;
     }
 
     /// Counts a posted request that will complete on this queue.
