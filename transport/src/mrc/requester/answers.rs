@@ -40,7 +40,7 @@ impl MrcRequester {
         let below = u64::try_from(cumulative + 1).unwrap_or(0);
         let is_newest = below >= self.flight.base();
         let here = turn.settings.has_dynamic_mpr;
-        if here != (seth.mpr > 0) && !core::mem::replace(&mut self.reported.dynamic, true) {
+        if here != (seth.mpr > 0) && !core::mem::replace(&mut self.reports.reported.dynamic, true) {
             let breach = MrcBreach::DynamicWindow { here };
             turn.host.emit(&turn.settings.context, QpEvent::RuleBroken(breach));
         }
@@ -53,7 +53,7 @@ impl MrcRequester {
         let rtt_ns = self.handle_trigger(turn, bth.retransmission, seth, state);
         self.arrive_bits(seth);
         if self.flight.arrive_below(below) {
-            self.retry.progress();
+            self.retries.retry.progress();
             self.missing_ack.unacknowledged_ns = turn.now_ns;
         }
         if known != (self.flight.base(), self.flight.arrived()) {
@@ -70,11 +70,11 @@ impl MrcRequester {
 
     /// Reports the round trip and the window, at most once a millisecond.
     fn report_measures<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>) {
-        let is_due = turn.now_ns >= self.reported_ns.saturating_add(MEASURE_INTERVAL_NS);
+        let is_due = turn.now_ns >= self.reports.reported_ns.saturating_add(MEASURE_INTERVAL_NS);
         if !is_due || !turn.host.listens(Topic::Packets) {
             return;
         }
-        self.reported_ns = turn.now_ns;
+        self.reports.reported_ns = turn.now_ns;
         let (in_flight_packets, most) = self.flight_packets();
         let packets = self.congestion.window_bytes() / u64::from(turn.settings.mtu_bytes().max(1));
         let window_packets = u32::try_from(packets).unwrap_or(u32::MAX).clamp(1, most.max(1));
@@ -225,7 +225,9 @@ impl MrcRequester {
         let Some(sent) = self.flight.get(number).copied().filter(|sent| is_of(sent.path)) else {
             return Ok(());
         };
-        if neth.reason == NackReason::PsnOutOfWindow && !core::mem::replace(&mut self.reported.window, true) {
+        if neth.reason == NackReason::PsnOutOfWindow
+            && !core::mem::replace(&mut self.reports.reported.window, true)
+        {
             let used = u8::try_from(self.window.most_width / u64::from(MPR_UNIT)).unwrap_or(u8::MAX);
             let breach = MrcBreach::WindowRefused { used };
             turn.host.emit(&turn.settings.context, QpEvent::RuleBroken(breach));
@@ -250,7 +252,7 @@ impl MrcRequester {
             });
         }
         self.settle();
-        if number == self.flight.base() && self.retry.nack(turn.now_ns).is_err() {
+        if number == self.flight.base() && self.retries.retry.nack(turn.now_ns).is_err() {
             return Err(MrcFailure { number, status: WcStatus::RetryExcErr });
         }
         Ok(())
@@ -275,7 +277,7 @@ impl MrcRequester {
                 let below = u64::try_from(number + 1).unwrap_or(0);
                 self.silence.active_ns = turn.now_ns;
                 if self.flight.arrive_below(below) {
-                    self.retry.progress();
+                    self.retries.retry.progress();
                     self.note_arrivals(turn.now_ns);
                 }
                 self.settle();
@@ -284,7 +286,7 @@ impl MrcRequester {
                     turn.host.emit_uncounted(&turn.settings.context, &acknowledged);
                 }
                 if self.queue.acknowledge(&turn.settings.context, below, turn.host) {
-                    self.retry.progress();
+                    self.retries.retry.progress();
                     (self.missing_ack.unacknowledged_ns, self.missing_ack.ack_rounds) = (turn.now_ns, 0);
                     self.missing_ack.asks_for_ack = false;
                 }

@@ -88,11 +88,29 @@ pub(crate) struct MissingAck {
     asks_for_ack: bool,
 }
 
+/// The retries of a requester.
+#[derive(Debug)]
+pub(crate) struct MrcRetries {
+    retry: RetryTimer,
+    /// Numbers of linear and of exponential retries, and the exponent of the timeout, for reports.
+    retry_attributes: (u8, u8, u8),
+}
+
+/// The reports of a requester that have been made.
+#[derive(Debug)]
+pub(crate) struct MrcReports {
+    /// Time of the last report of measurements.
+    reported_ns: u64,
+    /// Differences between the limits of both sides that were reported.
+    reported: ReportedLimits,
+}
+
 #[derive(Debug)]
 pub(crate) struct MrcRequester {
     queue: MrcSendQueue,
     flight: Flight,
-    retry: RetryTimer,
+    /// The retries.
+    retries: MrcRetries,
     paths: PathSet,
     /// The packets that leave in a row.
     row: PathRow,
@@ -101,20 +119,16 @@ pub(crate) struct MrcRequester {
     first_psn: Psn,
     /// The window.
     window: FlightWindow,
-    /// Numbers of linear and of exponential retries, and the exponent of the timeout, for reports.
-    retry_attributes: (u8, u8, u8),
     /// The features of the network.
     features: PathFeatures,
     /// The measured round trip.
     rtt: RoundTrip,
     /// The state while the peer is silent.
     silence: Silence,
-    /// Time of the last report of measurements.
-    reported_ns: u64,
+    /// The reports that have been made.
+    reports: MrcReports,
     /// The transport ACK that is missing.
     missing_ack: MissingAck,
-    /// Differences between the limits of both sides that were reported.
-    reported: ReportedLimits,
 }
 
 /// Differences between the limits of both sides that were reported.
@@ -133,14 +147,16 @@ impl MrcRequester {
         MrcRequester {
             queue: MrcSendQueue::new(settings.max_send_wr, settings.mtu_bytes(), attributes.max_wimm),
             flight: Flight::default(),
-            retry: RetryTimer::new(attributes.timeout, attributes.linear_cnt, attributes.exp_cnt),
+            retries: MrcRetries {
+                retry: RetryTimer::new(attributes.timeout, attributes.linear_cnt, attributes.exp_cnt),
+                retry_attributes: (attributes.linear_cnt, attributes.exp_cnt, attributes.timeout),
+            },
             paths: PathSet::new(&attributes.profile, attributes.seed),
             row: PathRow { path: None, packets_in_a_row: attributes.packets_in_a_row },
             probes,
             congestion: attributes.congestion,
             first_psn: attributes.first_psn,
             window: FlightWindow { most_width: width, width, inflight_bytes: 0, received_units: 0 },
-            retry_attributes: (attributes.linear_cnt, attributes.exp_cnt, attributes.timeout),
             features: PathFeatures {
                 has_trimming: attributes.has_trimming,
                 has_timestamps: attributes.has_timestamps,
@@ -153,9 +169,8 @@ impl MrcRequester {
                 starved_since_ns: None,
                 hole_ns: None,
             },
-            reported_ns: 0,
+            reports: MrcReports { reported_ns: 0, reported: ReportedLimits::default() },
             missing_ack: MissingAck { unacknowledged_ns: 0, ack_rounds: 0, asks_for_ack: false },
-            reported: ReportedLimits::default(),
         }
     }
 
@@ -336,7 +351,7 @@ impl MrcRequester {
     /// Describes a request that failed, for the operator.
     fn failed_send(&self, settings: &MrcSettings, failure: MrcFailure) -> Option<FailedSend> {
         let request = self.queue.failed(failure.number)?;
-        let (linear_cnt, exp_cnt, timeout) = self.retry_attributes;
+        let (linear_cnt, exp_cnt, timeout) = self.retries.retry_attributes;
         let peer = settings.peer();
         let RemoteTarget { address, rkey } = request.remote;
         Some(FailedSend {

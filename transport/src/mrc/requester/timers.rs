@@ -40,7 +40,7 @@ impl MrcRequester {
 
     /// Returns the time until the next retry in ns, which is never shorter than some round trips.
     fn timeout_ns(&self) -> u64 {
-        self.retry.next_ns().max(self.rtt.smooth_ns.saturating_mul(TIMEOUT_ROUND_TRIPS))
+        self.retries.retry.next_ns().max(self.rtt.smooth_ns.saturating_mul(TIMEOUT_ROUND_TRIPS))
     }
 
     /// Returns the time since which the peer has told of no arrival, while packets are in flight.
@@ -53,7 +53,7 @@ impl MrcRequester {
     pub(crate) fn peer_silent_since_ns(&self, now_ns: u64) -> Option<u64> {
         let is_due = self.timer_ns().is_some_and(|due| due <= now_ns);
         let waited_ns = self.silence.starved_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
-        let is_last = self.retry.retries_left() <= LAST_RETRIES;
+        let is_last = self.retries.retry.retries_left() <= LAST_RETRIES;
         self.silent_since_ns().filter(|_| is_due && is_last && waited_ns < STARVED_PATIENCE_NS)
     }
 
@@ -68,7 +68,8 @@ impl MrcRequester {
     fn round_trips(&self, doublings: u32) -> Option<u64> {
         let wait = self.rtt.smooth_ns.saturating_mul(PROBE_AFTER_ROUND_TRIPS);
         let wait = wait.saturating_mul(1_u64.checked_shl(doublings).unwrap_or(u64::MAX));
-        let first_ns = self.rtt.smooth_ns.saturating_mul(TIMEOUT_ROUND_TRIPS).max(self.retry.first_ns());
+        let first_ns =
+            self.rtt.smooth_ns.saturating_mul(TIMEOUT_ROUND_TRIPS).max(self.retries.retry.first_ns());
         (wait < first_ns).then_some(wait)
     }
 
@@ -132,15 +133,15 @@ impl MrcRequester {
     }
 
     fn count_retry(&mut self, number: u64) -> Result<(), MrcFailure> {
-        self.retry.retry().map_err(|_| MrcFailure { number, status: WcStatus::RetryExcErr })
+        self.retries.retry.retry().map_err(|_| MrcFailure { number, status: WcStatus::RetryExcErr })
     }
 
     /// Reports that the timer of a packet has expired.
     fn report_timeout<H: Host>(&self, turn: &mut MrcCallContext<'_, H>, number: u64) {
-        let (.., timeout) = self.retry_attributes;
+        let (.., timeout) = self.retries.retry_attributes;
         let event = QpEvent::TimedOut {
             psn: self.psn_of(number),
-            retries_left: self.retry.retries_left(),
+            retries_left: self.retries.retry.retries_left(),
             timeout: timeout.saturating_sub(TIMEOUT_OF_VERBS),
         };
         turn.host.emit(&turn.settings.context, event);
