@@ -58,6 +58,20 @@ pub(crate) struct RuleEffect {
     noted: bool,
 }
 
+/// The traffic of a device as its rules count it.
+#[derive(Default)]
+struct CountedTraffic {
+    queue_pairs: BTreeMap<u32, Traffic>,
+    /// True if packets left before a rule existed: the first packet seen of a queue pair may then be any
+    /// packet of it.
+    began_midway: bool,
+    connections: Connections,
+    /// The ordinals of queue pairs that another thread than the first created, by number.
+    of_threads: BTreeMap<u32, u32>,
+    /// The counts of the rules for connection management.
+    management: BTreeMap<(usize, TrafficKind), StreamCount>,
+}
+
 /// The rules of a plan about packets and incidents, in one device.
 pub struct Faults {
     pub(super) seed: u64,
@@ -68,15 +82,7 @@ pub struct Faults {
     pub(super) triggers: Arc<Triggers>,
     /// Number of rules of any kind so far, including those that concern other processes.
     rules_made: usize,
-    queue_pairs: BTreeMap<u32, Traffic>,
-    /// True if packets left before a rule existed: the first packet seen of a queue pair may then be any
-    /// packet of it.
-    began_midway: bool,
-    connections: Connections,
-    /// The ordinals of queue pairs that another thread than the first created, by number.
-    of_threads: BTreeMap<u32, u32>,
-    /// The counts of the rules for connection management.
-    management: BTreeMap<(usize, TrafficKind), StreamCount>,
+    traffic: CountedTraffic,
     partitions: Partitions,
     /// The incidents that are to happen to the device.
     pub(super) incidents: Incidents,
@@ -112,11 +118,7 @@ impl Faults {
             timed,
             triggers: Arc::clone(triggers),
             rules_made: plan.rules().len(),
-            queue_pairs: BTreeMap::new(),
-            began_midway: false,
-            connections: Connections::default(),
-            of_threads: BTreeMap::new(),
-            management: BTreeMap::new(),
+            traffic: CountedTraffic::default(),
             partitions: Partitions::default(),
             incidents: Incidents::default(),
             rejection: RejData::NONE,
@@ -130,8 +132,8 @@ impl Faults {
         let Some(subject) = PacketAim::new(rule, &self.tag) else { return false };
         if self.rules.is_empty() {
             // Packets left without being asked about: the progress of traffic has to be determined anew.
-            self.queue_pairs.clear();
-            self.began_midway = true;
+            self.traffic.queue_pairs.clear();
+            self.traffic.began_midway = true;
         }
         self.rules.push(rule, subject, origin, &self.triggers);
         if let Some(armed) = self.rules.all().last() {
@@ -230,28 +232,31 @@ impl Faults {
 
     /// Records that a queue pair was created.
     pub fn made(&mut self, qp: &QpContext) {
-        if Ordinal(qp.ordinal).parts().0.is_some() && self.of_threads.len() < MAX_QUEUE_PAIRS {
-            self.of_threads.insert(qp.qpn.value(), qp.ordinal);
+        if Ordinal(qp.ordinal).parts().0.is_some() && self.traffic.of_threads.len() < MAX_QUEUE_PAIRS {
+            self.traffic.of_threads.insert(qp.qpn.value(), qp.ordinal);
         }
     }
 
     /// Forgets a queue pair that was destroyed.
     pub fn forget(&mut self, qp: &QpContext) {
-        self.of_threads.remove(&qp.qpn.value());
-        self.queue_pairs.remove(&qp.ordinal);
+        self.traffic.of_threads.remove(&qp.qpn.value());
+        self.traffic.queue_pairs.remove(&qp.ordinal);
         self.incidents.forget(qp.qpn);
     }
 
     /// Decides what happens to a packet of a queue pair.
     pub fn decide(&mut self, qp: &QpContext, departure: &OutgoingPacket<'_>, witness: Witness<'_>) -> Fate {
-        if self.queue_pairs.len() >= MAX_QUEUE_PAIRS && !self.queue_pairs.contains_key(&qp.ordinal) {
-            self.queue_pairs.pop_first();
+        if self.traffic.queue_pairs.len() >= MAX_QUEUE_PAIRS
+            && !self.traffic.queue_pairs.contains_key(&qp.ordinal)
+        {
+            self.traffic.queue_pairs.pop_first();
         }
         let peer = departure.path.flow.destination;
         let parted = self.is_partitioned(departure.path.flow.source, peer);
-        let begin =
-            || if self.began_midway { Traffic::late(departure.connection) } else { Traffic::default() };
-        let mut traffic = self.queue_pairs.remove(&qp.ordinal).unwrap_or_else(begin);
+        let begin = || {
+            if self.traffic.began_midway { Traffic::late(departure.connection) } else { Traffic::default() }
+        };
+        let mut traffic = self.traffic.queue_pairs.remove(&qp.ordinal).unwrap_or_else(begin);
         let of_connection = traffic.of_connection(departure.connection);
         let mut fate = if parted { self.partition_fate() } else { Fate::default() };
         if let Some((key, stream)) = of_connection.key(qp.ordinal, departure)
@@ -265,7 +270,7 @@ impl Faults {
             fate = fate.and(decided);
             self.incidents.belong_to(qp.qpn, fate.halted);
         }
-        self.queue_pairs.insert(qp.ordinal, traffic);
+        self.traffic.queue_pairs.insert(qp.ordinal, traffic);
         self.is_lost_entirely(fate)
     }
 
@@ -280,18 +285,18 @@ impl Faults {
         if self.is_partitioned(own, peer) {
             return self.partition_fate();
         }
-        let of_threads = &self.of_threads;
+        let of_threads = &self.traffic.of_threads;
         let ordinal_of = |qpn: Qpn| of_threads.get(&qpn.value()).copied();
-        let Some(key) = self.connections.key(peer, message, ordinal_of) else {
+        let Some(key) = self.traffic.connections.key(peer, message, ordinal_of) else {
             return self.is_lost_entirely(Fate::default());
         };
         let size = Size { length_bytes: size.0, payload_bytes: size.1 };
         let case =
             PacketCase { key: &key, stream: TrafficKind::Management, size, peer, source_port: ROCE_PORT };
-        let mut counts = std::mem::take(&mut self.management);
+        let mut counts = std::mem::take(&mut self.traffic.management);
         let fate = self.apply(&case, &mut counts, witness);
-        self.management = counts;
-        self.connections.decided(message, fate.arrives());
+        self.traffic.management = counts;
+        self.traffic.connections.decided(message, fate.arrives());
         self.is_lost_entirely(fate)
     }
 

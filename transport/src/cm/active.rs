@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::connection::{CmConnection, RemoteEnd, SentMad};
+use super::connection::{CmConnection, RemoteEnd, Repetition, SentMad};
 use super::pace::Pace;
 use super::{
     Cm, CmError, CmEvent, CmPath, CmState, ConnectParams, IgnoredMad, MadRoute, QpParameters, ack_timeout,
@@ -41,12 +41,14 @@ impl Cm {
             remote_id: CommId::NONE,
             remote_ca_guid: 0,
             local_qpn: params.local_qpn,
-            response_timeout_ns: interval_ns,
-            max_retries: params.max_cm_retries,
-            interval_ns,
-            retries_left: params.max_cm_retries,
-            last_sent: Some(SentMad::new(&last_sent)),
-            pace: Pace::Free,
+            repetition: Repetition {
+                response_timeout_ns: interval_ns,
+                max_retries: params.max_cm_retries,
+                interval_ns,
+                retries_left: params.max_cm_retries,
+                last_sent: Some(SentMad::new(&last_sent)),
+                pace: Pace::Free,
+            },
             qp: QpParameters {
                 transport: params.transport,
                 local: path.route.local,
@@ -85,7 +87,7 @@ impl Cm {
         })?;
         let rtu = Rtu { local_id: id, remote_id: connection.remote_id, private_data };
         let (route, mad) = (connection.route, CmMessage::Rtu(rtu).emit(connection.transaction));
-        connection.last_sent = Some(SentMad::new(&mad));
+        connection.repetition.last_sent = Some(SentMad::new(&mad));
         connection.state = CmState::Established;
         self.send_mad(route, mad);
         Ok(())
@@ -126,7 +128,7 @@ impl Cm {
         }
         if let Some(connection) = self.table.get_mut(id) {
             connection.state = CmState::RepReceived;
-            connection.last_sent = None;
+            connection.repetition.last_sent = None;
             connection.remote_id = rep.local_id;
             connection.remote_ca_guid = rep.local_ca_guid;
             let qp = &mut connection.qp;
@@ -266,7 +268,7 @@ impl Cm {
     /// Sends the last message of a connection again.
     pub(super) fn resend(&mut self, id: CommId) {
         let Some(connection) = self.table.get(id) else { return };
-        if let Some(last_sent) = &connection.last_sent {
+        if let Some(last_sent) = &connection.repetition.last_sent {
             let (route, mad) = (connection.route, last_sent.mad());
             self.send_mad(route, mad);
         }

@@ -42,6 +42,22 @@ pub enum CmState {
     SidrReqReceived,
 }
 
+/// The repetition of the message that the peer has not answered.
+#[derive(Debug)]
+pub(super) struct Repetition {
+    /// Time to wait for an answer before the message is repeated, in nanoseconds, and the number of
+    /// repetitions.
+    pub(super) response_timeout_ns: u64,
+    pub(super) max_retries: u8,
+    /// Current repetition interval of the unanswered message, in nanoseconds, and the repetitions left.
+    pub(super) interval_ns: u64,
+    pub(super) retries_left: u8,
+    /// Last message sent, stored so that it can be repeated.
+    pub(super) last_sent: Option<SentMad>,
+    /// State of the unanswered message in the [`Pacer`](super::pace::Pacer).
+    pub(super) pace: Pace,
+}
+
 /// A connection in the [`ConnectionTable`](super::table::ConnectionTable) of connections.
 #[derive(Debug)]
 pub(super) struct CmConnection {
@@ -57,17 +73,7 @@ pub(super) struct CmConnection {
     pub(super) remote_id: CommId,
     pub(super) remote_ca_guid: u64,
     pub(super) local_qpn: Qpn,
-    /// Time to wait for an answer before the message is repeated, in nanoseconds, and the number of
-    /// repetitions.
-    pub(super) response_timeout_ns: u64,
-    pub(super) max_retries: u8,
-    /// Current repetition interval of the unanswered message, in nanoseconds, and the repetitions left.
-    pub(super) interval_ns: u64,
-    pub(super) retries_left: u8,
-    /// Last message sent, stored so that it can be repeated.
-    pub(super) last_sent: Option<SentMad>,
-    /// State of the unanswered message in the [`Pacer`](super::pace::Pacer).
-    pub(super) pace: Pace,
+    pub(super) repetition: Repetition,
     pub(super) qp: QpParameters,
     /// Time of the last question to the peer whether it still has the connection.
     pub(super) liveness_asked_ns: Option<u64>,

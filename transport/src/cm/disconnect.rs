@@ -93,9 +93,9 @@ impl Cm {
         };
         let mad = CmMessage::Dreq(dreq).emit(new_transaction(id));
         connection.state = CmState::DreqSent;
-        connection.last_sent = Some(SentMad::new(&mad));
-        connection.interval_ns = connection.response_timeout_ns;
-        connection.retries_left = connection.max_retries;
+        connection.repetition.last_sent = Some(SentMad::new(&mad));
+        connection.repetition.interval_ns = connection.repetition.response_timeout_ns;
+        connection.repetition.retries_left = connection.repetition.max_retries;
         self.send_in_turn(id, now_ns);
     }
 
@@ -110,7 +110,7 @@ impl Cm {
         let (route, mad) = (connection.route, CmMessage::Drep(drep).emit(connection.transaction));
         self.enter_timewait(id, now_ns);
         if let Some(connection) = self.table.get_mut(id) {
-            connection.last_sent = Some(SentMad::new(&mad));
+            connection.repetition.last_sent = Some(SentMad::new(&mad));
         }
         self.send_mad(route, mad);
     }
@@ -203,7 +203,8 @@ impl Cm {
     /// Repeats a DREP that was lost. If none was sent yet (the peer's DREQ crossed a REJ, or the own one
     /// timed out), sends it now.
     fn repeat_drep(&mut self, id: CommId, route: &MadRoute, transaction: u64, remote_id: CommId) {
-        let last_sent = self.table.get(id).is_some_and(|connection| connection.last_sent.is_some());
+        let last_sent =
+            self.table.get(id).is_some_and(|connection| connection.repetition.last_sent.is_some());
         if last_sent {
             self.resend(id);
         } else {
@@ -236,7 +237,7 @@ impl Cm {
         self.settle(id);
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.state = CmState::Timewait;
-        connection.last_sent = None;
+        connection.repetition.last_sent = None;
         //= linux:cm.c#cm_enter_timewait
         //| Timewait lasts as long as a late packet may be on its way.
         let deadline_ns = now_ns.saturating_add(time_code_ns(connection.qp.timeout));
@@ -253,7 +254,7 @@ impl Cm {
         self.table.forget_sidr_request(id);
         if let Some(connection) = self.table.get_mut(id) {
             connection.state = CmState::Idle;
-            connection.last_sent = None;
+            connection.repetition.last_sent = None;
         }
     }
 

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::active::within;
-use super::connection::{CmConnection, RemoteEnd, SentMad};
+use super::connection::{CmConnection, RemoteEnd, Repetition, SentMad};
 use super::pace::Pace;
 use super::{
     AcceptParams, BacklogOverflow, Cm, CmError, CmEvent, CmState, IgnoredMad, ListenerId, MadRoute,
@@ -53,14 +53,14 @@ impl Cm {
         };
         let (route, mad) = (connection.route, CmMessage::Rep(rep).emit(connection.transaction));
         connection.state = CmState::RepSent;
-        connection.last_sent = Some(SentMad::new(&mad));
+        connection.repetition.last_sent = Some(SentMad::new(&mad));
         connection.local_qpn = params.local_qpn;
         connection.qp.rq_psn = Some(params.starting_psn);
         connection.qp.max_dest_rd_atomic = params.responder_resources;
         connection.qp.max_rd_atomic = params.initiator_depth;
-        connection.interval_ns = connection.response_timeout_ns;
-        connection.retries_left = connection.max_retries;
-        let deadline_ns = now_ns.saturating_add(connection.interval_ns);
+        connection.repetition.interval_ns = connection.repetition.response_timeout_ns;
+        connection.repetition.retries_left = connection.repetition.max_retries;
+        let deadline_ns = now_ns.saturating_add(connection.repetition.interval_ns);
         self.table.arm(id, deadline_ns);
         self.take_request(id);
         self.send_mad(route, mad);
@@ -167,7 +167,7 @@ impl Cm {
         self.table.disarm(id);
         if let Some(connection) = self.table.get_mut(id) {
             connection.state = CmState::Established;
-            connection.last_sent = None;
+            connection.repetition.last_sent = None;
         }
         self.push_event(id, CmEvent::Established { id, private_data: Box::new(private_data) });
     }
@@ -267,12 +267,14 @@ fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req
         remote_id: req.local_id,
         remote_ca_guid: req.local_ca_guid,
         local_qpn: Default::default(),
-        response_timeout_ns: time_code_ns(req.local_response_timeout),
-        max_retries: req.max_cm_retries,
-        interval_ns: 0,
-        retries_left: 0,
-        last_sent: None,
-        pace: Pace::Free,
+        repetition: Repetition {
+            response_timeout_ns: time_code_ns(req.local_response_timeout),
+            max_retries: req.max_cm_retries,
+            interval_ns: 0,
+            retries_left: 0,
+            last_sent: None,
+            pace: Pace::Free,
+        },
         qp: QpParameters {
             transport: req.transport,
             local: path.remote_gid,

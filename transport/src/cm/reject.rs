@@ -96,7 +96,7 @@ impl Cm {
         let mra = Mra { local_id: id, remote_id: connection.remote_id, of, service_timeout, private_data };
         let (route, mad) = (connection.route, CmMessage::Mra(mra).emit(connection.transaction));
         connection.state = state;
-        connection.last_sent = Some(SentMad::new(&mad));
+        connection.repetition.last_sent = Some(SentMad::new(&mad));
         self.send_mad(route, mad);
     }
 
@@ -115,8 +115,9 @@ impl Cm {
         };
         //= linux:cm.c#cm_mra_handler
         //| The new time is that of the MRA and one ACK timeout.
-        connection.interval_ns = time_code_ns(mra.service_timeout) + time_code_ns(connection.qp.timeout);
-        let deadline_ns = now_ns.saturating_add(connection.interval_ns);
+        connection.repetition.interval_ns =
+            time_code_ns(mra.service_timeout) + time_code_ns(connection.qp.timeout);
+        let deadline_ns = now_ns.saturating_add(connection.repetition.interval_ns);
         self.settle(id);
         self.table.arm(id, deadline_ns);
         self.push_event(id, CmEvent::MraReceived { id, service_timeout: mra.service_timeout });

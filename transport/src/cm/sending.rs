@@ -19,8 +19,8 @@ impl Cm {
     pub(super) fn send_in_turn(&mut self, id: CommId, now_ns: u64) {
         self.settle(id);
         let Some(connection) = self.table.get_mut(id) else { return };
-        connection.pace = self.pacer.admit(id, &connection.route.remote, now_ns);
-        match connection.pace {
+        connection.repetition.pace = self.pacer.admit(id, &connection.route.remote, now_ns);
+        match connection.repetition.pace {
             Pace::Waiting(_) => self.table.disarm(id),
             _ => self.send_now(id, now_ns),
         }
@@ -31,7 +31,7 @@ impl Cm {
         for _ in 0..Cm::TIMEOUTS_PER_CALL {
             let Some((id, pace)) = self.pacer.next(now_ns) else { return };
             if let Some(connection) = self.table.get_mut(id) {
-                connection.pace = pace;
+                connection.repetition.pace = pace;
                 self.send_now(id, now_ns);
             }
         }
@@ -40,14 +40,14 @@ impl Cm {
     /// Ends the pacing of a connection's message, because it waits for no answer any more.
     pub(super) fn settle(&mut self, id: CommId) {
         if let Some(connection) = self.table.get_mut(id) {
-            let pace = core::mem::take(&mut connection.pace);
+            let pace = core::mem::take(&mut connection.repetition.pace);
             self.pacer.settle(id, &connection.route.remote, pace);
         }
     }
 
     /// Reports whether the message of a connection is still waiting to be sent.
     pub(super) fn has_to_wait(&self, id: CommId) -> bool {
-        self.table.get(id).is_some_and(|connection| matches!(connection.pace, Pace::Waiting(_)))
+        self.table.get(id).is_some_and(|connection| matches!(connection.repetition.pace, Pace::Waiting(_)))
     }
 
     /// Sends waiting messages without waiting for answers to others, because the process is about to end.
@@ -60,7 +60,9 @@ impl Cm {
     }
 
     fn send_now(&mut self, id: CommId, now_ns: u64) {
-        let Some(interval_ns) = self.table.get(id).map(|connection| connection.interval_ns) else { return };
+        let Some(interval_ns) = self.table.get(id).map(|connection| connection.repetition.interval_ns) else {
+            return;
+        };
         self.table.arm(id, now_ns.saturating_add(interval_ns));
         self.resend(id);
     }

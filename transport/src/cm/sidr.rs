@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::active::{new_transaction, within};
-use super::connection::{CmConnection, RemoteEnd, SentMad};
+use super::connection::{CmConnection, RemoteEnd, Repetition, SentMad};
 use super::pace::Pace;
 use super::passive::is_addressed;
 use super::{
@@ -34,9 +34,9 @@ impl Cm {
         let interval_ns = time_code_ns(params.response_timeout);
         let mut connection =
             sidr_connection(CmState::SidrReqSent, &params.route, transaction, service_id, CommId::NONE, pkey);
-        connection.interval_ns = interval_ns;
-        connection.retries_left = params.max_cm_retries;
-        connection.last_sent = Some(SentMad::new(&mad));
+        connection.repetition.interval_ns = interval_ns;
+        connection.repetition.retries_left = params.max_cm_retries;
+        connection.repetition.last_sent = Some(SentMad::new(&mad));
         self.table.insert(id, connection);
         self.send_in_turn(id, now_ns);
         Ok(id)
@@ -162,12 +162,14 @@ fn sidr_connection(
         remote_id,
         remote_ca_guid: 0,
         local_qpn: Default::default(),
-        response_timeout_ns: 0,
-        max_retries: 0,
-        interval_ns: 0,
-        retries_left: 0,
-        last_sent: None,
-        pace: Pace::Free,
+        repetition: Repetition {
+            response_timeout_ns: 0,
+            max_retries: 0,
+            interval_ns: 0,
+            retries_left: 0,
+            last_sent: None,
+            pace: Pace::Free,
+        },
         qp: QpParameters {
             transport: TransportType::Rd,
             local: route.local,

@@ -26,9 +26,9 @@ impl Cm {
             //| The event TIMEWAIT_EXIT says that the queue pair may be used again.
             self.push_event(id, CmEvent::TimewaitExit { id });
             self.remove_if_forgotten(id);
-        } else if let Some(left) = connection.retries_left.checked_sub(1) {
-            connection.retries_left = left;
-            let deadline_ns = now_ns.saturating_add(connection.interval_ns);
+        } else if let Some(left) = connection.repetition.retries_left.checked_sub(1) {
+            connection.repetition.retries_left = left;
+            let deadline_ns = now_ns.saturating_add(connection.repetition.interval_ns);
             self.table.arm(id, deadline_ns);
             self.resend(id);
         } else {

@@ -28,8 +28,8 @@ impl Requester {
         let psn = packet.bth().psn;
         //= statement:21
         //| An ACK of a PSN that was never sent changes nothing.
-        if !psn.is_before(self.sent_end) {
-            self.ignored_answers.note(IgnoredAnswer::NeverSent(psn));
+        if !psn.is_before(self.psns.sent_end) {
+            self.fruitless.ignored_answers.note(IgnoredAnswer::NeverSent(psn));
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxUnexpectedResponse));
             return Ok(());
         }
@@ -49,20 +49,20 @@ impl Requester {
     /// arrived, or that the oldest request has not: fatal NAKs are accepted only from the known port.
     pub(crate) fn fit(&self, packet: &Packet<'_>, port_is_known: bool) -> Fit {
         let psn = packet.bth().psn;
-        let asked = !psn.is_before(self.acked) && psn.is_before(self.sent_end);
+        let asked = !psn.is_before(self.psns.acked) && psn.is_before(self.psns.sent_end);
         if !port_is_known {
             // Others change nothing. They may be late answers to the queue pair's connection before a reset.
             return if asked { Fit::Answer } else { Fit::Behind };
         }
         if !asked {
-            return if Fit::of_request(psn, self.acked) == Fit::Behind { Fit::Near } else { Fit::Far };
+            return if Fit::of_request(psn, self.psns.acked) == Fit::Behind { Fit::Near } else { Fit::Far };
         }
         let exact = match packet.aeth().map(|aeth| Syndrome::from_byte(aeth.syndrome)) {
             Some(Syndrome::Ack { .. }) if packet.info().class == OperationClass::Acknowledge => {
-                psn.next() == self.sent_end
+                psn.next() == self.psns.sent_end
             }
             Some(Syndrome::Nak(NakCode::Sequence) | Syndrome::RnrNak { .. } | Syndrome::Ack { .. })
-            | None => psn == self.acked,
+            | None => psn == self.psns.acked,
             Some(_) => false,
         };
         if exact { Fit::Exact } else { Fit::Near }
@@ -79,7 +79,7 @@ impl Requester {
         let Some(aeth) = packet.aeth() else { return Ok(()) };
         //= linux:rxe_comp.c#check_psn
         //| An ACK that is older than the oldest open request is dropped.
-        if psn.is_before(self.acked) {
+        if psn.is_before(self.psns.acked) {
             self.note_old(psn);
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxStaleResponse));
             return Ok(());
@@ -144,14 +144,14 @@ impl Requester {
         host: &mut H,
     ) -> Result<(), SendFailure> {
         if !self.acknowledge_before(settings, psn, now_ns, host) {
-            self.ignored_answers.note(IgnoredAnswer::Later(psn));
+            self.fruitless.ignored_answers.note(IgnoredAnswer::Later(psn));
             return self.implied_nak(settings, now_ns, host);
         }
-        self.ignored_answers.note(IgnoredAnswer::Repeat(psn));
+        self.fruitless.ignored_answers.note(IgnoredAnswer::Repeat(psn));
         // rdma_rxe sends one for the packets behind the refused one too. After a short wait it arrives when
         // all have been sent again, and would cost a retry for each RNR NAK.
-        let says_nothing_new = core::mem::take(&mut self.refused_for_now);
-        if says_nothing_new || self.rnr_until_ns.is_some() || !psn.is_before(self.cursor_psn()) {
+        let says_nothing_new = core::mem::take(&mut self.fruitless.refused_for_now);
+        if says_nothing_new || self.retries.rnr_until_ns.is_some() || !psn.is_before(self.cursor_psn()) {
             return Ok(());
         }
         self.retry(settings, RetransmitReason::SequenceNak, now_ns, host)
@@ -169,7 +169,7 @@ impl Requester {
     ) -> bool {
         //= statement:20
         //| One ACK acknowledges all SENDs and WRITEs up to its PSN.
-        let mut reached = self.acked;
+        let mut reached = self.psns.acked;
         let mut clear = true;
         let mut number = self.queue.head();
         while reached.is_before(end) {
@@ -193,14 +193,14 @@ impl Requester {
 
     /// Moves `acked` forward to `reached`, with completions, window and timers.
     fn advance_to<H: Host>(&mut self, settings: &QpSettings, reached: Psn, now_ns: u64, host: &mut H) {
-        let count = reached.since(self.acked);
+        let count = reached.since(self.psns.acked);
         if count <= 0 {
             return;
         }
         let behind = self.cursor_psn().is_before(reached);
         let in_flight_packets = self.in_flight();
-        self.acked = reached;
-        self.ignored_answers = IgnoredAnswers::default();
+        self.psns.acked = reached;
+        self.fruitless.ignored_answers = IgnoredAnswers::default();
         self.window.on_acked(reached, count as u32, now_ns);
         if host.listens(Topic::Packets) {
             host.emit_uncounted(&settings.context, &QpEvent::Acknowledged { before: reached });
@@ -213,15 +213,15 @@ impl Requester {
         //= statement:24
         //| Progress gives the request all its retries again.
         self.reload_retries(settings);
-        self.implied_nak_seen = false;
-        self.refused_for_now = false;
-        self.rnr_until_ns = None;
+        self.fruitless.implied_nak_seen = false;
+        self.fruitless.refused_for_now = false;
+        self.retries.rnr_until_ns = None;
         self.complete_ready(settings, host);
         if behind {
             // This is a late answer to packets that were about to be sent again.
-            self.cursor = self.queue.head();
-            self.cursor_packet = match self.queue.entry(self.cursor) {
-                Some(wqe) if !wqe.is_local() => reached.since(wqe.first_psn).max(0) as u32,
+            self.position.cursor = self.queue.head();
+            self.position.cursor_packet = match self.queue.entry(self.position.cursor) {
+                Some(wqe) if !wqe.is_local() => reached.since(wqe.span.first_psn).max(0) as u32,
                 _ => 0,
             };
         }
@@ -237,12 +237,12 @@ impl Requester {
     ) -> Result<(), SendFailure> {
         //= linux:rxe_comp.c#rxe_completer
         //| A lost response costs one retry, however many later responses tell of it.
-        if self.implied_nak_seen || self.in_flight() == 0 {
+        if self.fruitless.implied_nak_seen || self.in_flight() == 0 {
             return Ok(());
         }
-        host.emit(&settings.context, QpEvent::ImpliedNak { psn: self.acked });
+        host.emit(&settings.context, QpEvent::ImpliedNak { psn: self.psns.acked });
         self.retry(settings, RetransmitReason::MissingAnswer, now_ns, host)?;
-        self.implied_nak_seen = true;
+        self.fruitless.implied_nak_seen = true;
         Ok(())
     }
 
@@ -256,15 +256,15 @@ impl Requester {
     ) -> Result<(), SendFailure> {
         //= statement:24
         //| A retry count of n gives one transmission and n repetitions.
-        if self.retries_left == 0 {
+        if self.retries.left == 0 {
             return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
         }
-        self.retries_left -= 1;
+        self.retries.left -= 1;
         self.note_loss(now_ns);
-        self.window.on_loss(self.sent_end);
+        self.window.on_loss(self.psns.sent_end);
         self.rewind(settings, why, host);
-        self.timer_ns = None;
-        self.early_timer_ns = None;
+        self.retries.timer_ns = None;
+        self.early.timer_ns = None;
         Ok(())
     }
 
@@ -275,27 +275,27 @@ impl Requester {
         now_ns: u64,
         host: &mut H,
     ) -> Result<(), SendFailure> {
-        if self.rnr_until_ns.is_some() {
+        if self.retries.rnr_until_ns.is_some() {
             return Ok(());
         }
-        self.refused_for_now = true;
-        self.ignored_answers.rnr_naks = self.ignored_answers.rnr_naks.saturating_add(1);
-        let (psn, retries_left, wait_ns) = (self.acked, self.rnr_retries_left, rnr_timer_ns(timer_code));
+        self.fruitless.refused_for_now = true;
+        self.fruitless.ignored_answers.rnr_naks = self.fruitless.ignored_answers.rnr_naks.saturating_add(1);
+        let (psn, retries_left, wait_ns) = (self.psns.acked, self.retries.rnr_left, rnr_timer_ns(timer_code));
         host.emit(&settings.context, QpEvent::ReceiverNotReady { psn, retries_left, wait_ns });
         //= statement:23
         //| An RNR NAK costs an RNR retry and no retry of the transport.
         if settings.rnr_retry != RNR_RETRY_INFINITE {
-            if self.rnr_retries_left == 0 {
+            if self.retries.rnr_left == 0 {
                 return Err(SendFailure { status: WcStatus::RnrRetryExcErr, local: false });
             }
-            self.rnr_retries_left -= 1;
+            self.retries.rnr_left -= 1;
         }
         self.rewind(settings, RetransmitReason::ReceiverNotReady, host);
-        self.timer_ns = None;
-        self.early_timer_ns = None;
+        self.retries.timer_ns = None;
+        self.early.timer_ns = None;
         //= statement:22
         //| The requester sends nothing before the time of the RNR code is over.
-        self.rnr_until_ns = Some(now_ns.saturating_add(wait_ns));
+        self.retries.rnr_until_ns = Some(now_ns.saturating_add(wait_ns));
         Ok(())
     }
 
@@ -303,8 +303,8 @@ impl Requester {
     /// sides do not count alike.
     #[cold]
     fn note_old(&mut self, psn: Psn) {
-        let never = self.acked == self.first_psn;
-        self.ignored_answers.note(if never {
+        let never = self.psns.acked == self.psns.first_psn;
+        self.fruitless.ignored_answers.note(if never {
             IgnoredAnswer::NeverSent(psn)
         } else {
             IgnoredAnswer::Old(psn)
@@ -324,7 +324,7 @@ impl Requester {
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxUnexpectedResponse));
             return Ok(None);
         };
-        if psn.is_before(self.acked) || psn.is_before(front.first_psn) {
+        if psn.is_before(self.psns.acked) || psn.is_before(front.first_psn) {
             self.note_old(psn);
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxStaleResponse));
             return Ok(None);
@@ -334,8 +334,8 @@ impl Requester {
         self.acknowledge_before(settings, front.first_psn, now_ns, host);
         //= statement:19
         //| After a lost response the READ asks again from the first missing packet on.
-        if psn != self.acked {
-            self.ignored_answers.note(IgnoredAnswer::Later(psn));
+        if psn != self.psns.acked {
+            self.fruitless.ignored_answers.note(IgnoredAnswer::Later(psn));
             self.implied_nak(settings, now_ns, host)?;
             return Ok(None);
         }
@@ -364,8 +364,8 @@ impl Requester {
         }
         match wqe.info().class {
             WrClass::Read => {
-                let offset = u64::from(psn.since(wqe.first_psn) as u32) * settings.mtu_bytes as u64;
-                let left = u64::from(wqe.length_bytes).saturating_sub(offset);
+                let offset = u64::from(psn.since(wqe.span.first_psn) as u32) * settings.mtu_bytes as u64;
+                let left = u64::from(wqe.span.length_bytes).saturating_sub(offset);
                 if packet.payload().len() as u64 != left.min(settings.mtu_bytes as u64) {
                     return Err(bad);
                 }
@@ -373,7 +373,7 @@ impl Requester {
                 //| The data of a READ response goes into the local buffers of the request.
                 let stored = host.scatter(settings.context.pd, wqe.sges(), offset, packet.payload());
                 if let Err(error) = stored {
-                    self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, true, host));
+                    self.failures.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, true, host));
                     return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
                 }
             }
@@ -403,7 +403,7 @@ impl Requester {
         //| The original value of an atomic operation is stored in the byte order of the host.
         let original = ack.original.to_ne_bytes();
         if let Err(error) = host.scatter(settings.context.pd, wqe.sges(), 0, &original) {
-            self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, true, host));
+            self.failures.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, true, host));
             return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
         }
         self.accept_response(settings, &request, now_ns, host);
@@ -417,7 +417,7 @@ impl Requester {
         now_ns: u64,
         host: &mut H,
     ) {
-        let reached = self.acked.next();
+        let reached = self.psns.acked.next();
         if reached == request.first_psn.plus(request.count) {
             self.outstanding.pop_front();
         }

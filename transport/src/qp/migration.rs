@@ -64,9 +64,9 @@ impl QueuePair {
 
     /// Migrates when all retries are used up; returns true if the alternate path is tried instead of failing.
     pub(super) fn try_migrate<H: Host>(&mut self, failure: SendFailure, host: &mut H) -> bool {
-        let is_silent = failure.status == WcStatus::RetryExcErr && self.requester.retries_left == 0;
+        let is_silent = failure.status == WcStatus::RetryExcErr && self.requester.retries.left == 0;
         let migrates = is_silent
-            && self.requester.judged.is_none()
+            && self.requester.failures.judged.is_none()
             && self.attributes.path_mig_state == ARMED
             && self.migration.alternate.is_some();
         if migrates {
@@ -135,12 +135,12 @@ impl Requester {
     /// Sends outstanding packets again with all retries, because the path changed.
     fn begin_on_new_path<H: Host>(&mut self, settings: &QpSettings, host: &mut H) {
         self.reload_retries(settings);
-        self.timer_ns = None;
-        self.early_timer_ns = None;
-        self.early_backoff = 0;
-        self.implied_nak_seen = false;
+        self.retries.timer_ns = None;
+        self.early.timer_ns = None;
+        self.early.backoff = 0;
+        self.fruitless.implied_nak_seen = false;
         if self.in_flight() > 0 {
-            self.window.on_loss(self.sent_end);
+            self.window.on_loss(self.psns.sent_end);
             self.rewind(settings, RetransmitReason::Silence, host);
         }
     }

@@ -478,7 +478,7 @@ impl QueuePair {
     /// Stops the send queue because data of a request did not fit its signatures.
     #[cold]
     fn stop<H: Host>(&mut self, host: &mut H) {
-        self.requester.has_bad_signature = false;
+        self.requester.failures.has_bad_signature = false;
         if self.state == QpState::Rts {
             self.change_state(QpState::Sqd, StateChangeActor::Requester, host);
             (self.draining, self.attributes.en_sqd_async_notify) = (true, true);
@@ -487,11 +487,11 @@ impl QueuePair {
 
     /// Raises SQ_DRAINED in SQD once the started messages are answered.
     fn finish_drain<H: Host>(&mut self, host: &mut H) {
-        if self.requester.has_bad_signature {
+        if self.requester.failures.has_bad_signature {
             self.stop(host);
         }
         let is_idle = self.numbered.as_ref().is_none_or(|numbered| numbered.is_idle());
-        if self.draining && is_idle && self.requester.queue.head() >= self.requester.started {
+        if self.draining && is_idle && self.requester.queue.head() >= self.requester.position.started {
             self.draining = false;
             //= statement:45
             //| SQ_DRAINED comes once, if it was asked for.

@@ -181,12 +181,12 @@ impl QueuePair {
         } else {
             packets_of(length_bytes, self.settings.mtu_bytes)
         };
-        let first_psn = self.requester.next_psn;
+        let first_psn = self.requester.psns.next_psn;
         let queue = &mut self.requester.queue;
         queue
             .push(request, signaled, length_bytes, first_psn, packet_count)
             .map_err(|_| PostError::NoMemory)?;
-        self.requester.next_psn = first_psn.plus(packet_count);
+        self.requester.psns.next_psn = first_psn.plus(packet_count);
         if let Some(key) = &request.key {
             host.key_posted(self.settings.context.pd, key);
         }

@@ -75,7 +75,7 @@ impl QueuePair {
             (self.state >= QpState::Rtr && self.settings.qp_type.is_connected())
                 .then(|| Psn::new(self.attributes.rq_psn))
         } else {
-            Some(self.requester.first_psn)
+            Some(self.requester.psns.first_psn)
         };
         let event = QpEvent::PacketReceived {
             is_answer,

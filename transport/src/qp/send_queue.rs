@@ -12,6 +12,16 @@ use crate::types::{
 };
 use crate::wire::{Psn, Qpn};
 
+/// The PSNs and bytes of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct SendSpan {
+    /// PSN of its first packet.
+    pub(crate) first_psn: Psn,
+    /// PSNs that it takes; 0 for local operations.
+    pub(crate) packet_count: u32,
+    pub(crate) length_bytes: u32,
+}
+
 /// A posted send request.
 #[derive(Debug, Clone)]
 pub(crate) struct SendWqe {
@@ -25,11 +35,7 @@ pub(crate) struct SendWqe {
     /// True if a local operation (LOCAL_INV, BIND_MW) was executed.
     pub(crate) executed: bool,
     completes_as: Option<WcOpcode>,
-    /// PSN of its first packet.
-    pub(crate) first_psn: Psn,
-    /// PSNs that it takes; 0 for local operations.
-    pub(crate) packet_count: u32,
-    pub(crate) length_bytes: u32,
+    pub(crate) span: SendSpan,
     pub(crate) imm_data: [u8; 4],
     pub(crate) invalidate_rkey: u32,
     pub(crate) xrc_srqn: u32,
@@ -135,9 +141,7 @@ impl SendWqe {
             signaled: false,
             executed: false,
             completes_as: None,
-            first_psn: Psn::new(0),
-            packet_count: 0,
-            length_bytes: 0,
+            span: SendSpan { first_psn: Psn::new(0), packet_count: 0, length_bytes: 0 },
             imm_data: [0; 4],
             invalidate_rkey: 0,
             xrc_srqn: 0,
@@ -178,9 +182,9 @@ impl SendWqe {
         self.signaled = signaled;
         self.executed = false;
         self.completes_as = request.completes_as;
-        self.first_psn = first_psn;
-        self.packet_count = packet_count;
-        self.length_bytes = length_bytes;
+        self.span.first_psn = first_psn;
+        self.span.packet_count = packet_count;
+        self.span.length_bytes = length_bytes;
         self.imm_data = request.imm_data;
         self.invalidate_rkey = request.invalidate_rkey;
         self.xrc_srqn = request.xrc_srqn;
@@ -200,7 +204,7 @@ impl SendWqe {
     /// Returns the remote memory that the request names.
     pub(crate) fn remote_range(&self) -> Option<RemoteRange> {
         let RemoteTarget { address, rkey } = self.remote;
-        let length_bytes = self.length_bytes.into();
+        let length_bytes = self.span.length_bytes.into();
         self.info().names_remote_memory().then_some(RemoteRange { rkey, address, length_bytes })
     }
 
@@ -243,7 +247,7 @@ impl SendWqe {
     /// Returns the target of COPY_MEMORY, as a buffer of the same length.
     pub(crate) fn copy_to(&self) -> Option<Sge> {
         if let Operands::CopyTo(to) = self.operands {
-            Some(Sge { length: self.length_bytes, ..to })
+            Some(Sge { length: self.span.length_bytes, ..to })
         } else {
             None
         }
@@ -255,7 +259,7 @@ impl SendWqe {
         self.completes_as = Some(self.completion());
         (self.opcode, self.info) = (SendOpcode::CopyMemory, SendOpcode::CopyMemory.info());
         self.flags.remove(SendFlags::INLINE);
-        (self.packet_count, self.length_bytes) = (0, 0);
+        (self.span.packet_count, self.span.length_bytes) = (0, 0);
         self.data = SendData::Nothing;
         self.operands = Operands::CopyTo(Sge { address: 0, length: 0, lkey: 0 });
     }
@@ -273,7 +277,7 @@ impl SendWqe {
 
     /// Returns the PSN after its last packet.
     pub(crate) fn end_psn(&self) -> Psn {
-        self.first_psn.plus(self.packet_count)
+        self.span.first_psn.plus(self.span.packet_count)
     }
 
     pub(crate) fn is_inline(&self) -> bool {

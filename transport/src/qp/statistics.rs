@@ -64,7 +64,7 @@ impl QueuePair {
             window_packets: if reliable { self.requester.window.packets() } else { 0 },
             rate_bits_per_second: self.requester.pacer.as_ref().map(|pacer| pacer.rate()),
             rtt_ns: self.requester.window.rtt_ns(),
-            waits_for_receiver: self.requester.rnr_until_ns.is_some(),
+            waits_for_receiver: self.requester.retries.rnr_until_ns.is_some(),
             group: self.requester.queue.group(),
         }
     }

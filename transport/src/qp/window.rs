@@ -28,6 +28,24 @@ struct RttSample {
     delivered_before: u64,
 }
 
+/// The measured round trip of a path.
+#[derive(Debug, Clone)]
+pub(crate) struct RttEstimate {
+    sample: Option<RttSample>,
+    smoothed_ns: u64,
+    deviation_ns: u64,
+    minimum_ns: u64,
+}
+
+/// The measured bandwidth–delay product of a path.
+#[derive(Debug, Clone)]
+pub(crate) struct ProductEstimate {
+    /// Largest product seen in this round of samples, and in the round before.
+    packets: u32,
+    former_packets: u32,
+    age: u32,
+}
+
 /// Congestion state of one requester.
 #[derive(Debug, Clone)]
 pub(crate) struct SendWindow {
@@ -35,15 +53,9 @@ pub(crate) struct SendWindow {
     limit_packets: u32,
     growing_fast: bool,
     growth_credit: u32,
-    sample: Option<RttSample>,
+    rtt: RttEstimate,
     delivered: u64,
-    smoothed_rtt_ns: u64,
-    rtt_deviation_ns: u64,
-    minimum_rtt_ns: u64,
-    /// Largest product seen in this round of samples, and in the round before.
-    product_packets: u32,
-    former_product_packets: u32,
-    product_age: u32,
+    product: ProductEstimate,
     recovery_end: Option<Psn>,
     alpha: u32,
     last_cnp_ns: Option<u64>,
@@ -58,14 +70,9 @@ impl SendWindow {
             limit_packets: limit,
             growing_fast: true,
             growth_credit: 0,
-            sample: None,
+            rtt: RttEstimate { sample: None, smoothed_ns: 0, deviation_ns: 0, minimum_ns: u64::MAX },
             delivered: 0,
-            smoothed_rtt_ns: 0,
-            rtt_deviation_ns: 0,
-            minimum_rtt_ns: u64::MAX,
-            product_packets: 0,
-            former_product_packets: 0,
-            product_age: 0,
+            product: ProductEstimate { packets: 0, former_packets: 0, age: 0 },
             recovery_end: None,
             alpha: ALPHA_ONE,
             last_cnp_ns: None,
@@ -90,7 +97,7 @@ impl SendWindow {
 
     /// Returns the round trip time, smoothed, in ns; `None` before the first sample.
     pub(crate) fn rtt_ns(&self) -> Option<u64> {
-        (self.smoothed_rtt_ns != 0).then_some(self.smoothed_rtt_ns)
+        (self.rtt.smoothed_ns != 0).then_some(self.rtt.smoothed_ns)
     }
 
     /// Returns the number of packets of a long message between two requests for an acknowledgement, so that
@@ -101,20 +108,20 @@ impl SendWindow {
 
     /// Starts a measurement with a packet that will be answered, unless one is under way.
     pub(crate) fn on_sent(&mut self, psn: Psn, now_ns: u64) {
-        if self.sample.is_none() {
-            self.sample = Some(RttSample { psn, sent_at_ns: now_ns, delivered_before: self.delivered });
+        if self.rtt.sample.is_none() {
+            self.rtt.sample = Some(RttSample { psn, sent_at_ns: now_ns, delivered_before: self.delivered });
         }
     }
 
     /// Handles the acknowledgement of `count` PSNs up to but excluding `acked`.
     pub(crate) fn on_acked(&mut self, acked: Psn, count: u32, now_ns: u64) {
         self.delivered += u64::from(count);
-        if let Some(sample) = &self.sample
+        if let Some(sample) = &self.rtt.sample
             && acked.is_after(sample.psn)
         {
             let rtt_ns = now_ns.saturating_sub(sample.sent_at_ns).max(1);
             let delivered = self.delivered - sample.delivered_before;
-            self.sample = None;
+            self.rtt.sample = None;
             self.learn(rtt_ns, delivered);
         }
         if self.recovery_end.is_some_and(|end| !acked.is_before(end)) {
@@ -126,18 +133,18 @@ impl SendWindow {
     }
 
     fn learn(&mut self, rtt_ns: u64, delivered: u64) {
-        if self.smoothed_rtt_ns == 0 {
-            self.smoothed_rtt_ns = rtt_ns;
-            self.rtt_deviation_ns = rtt_ns / 2;
+        if self.rtt.smoothed_ns == 0 {
+            self.rtt.smoothed_ns = rtt_ns;
+            self.rtt.deviation_ns = rtt_ns / 2;
         } else {
-            let deviation = self.smoothed_rtt_ns.abs_diff(rtt_ns);
-            self.rtt_deviation_ns = (3 * self.rtt_deviation_ns + deviation) / 4;
-            self.smoothed_rtt_ns = (7 * self.smoothed_rtt_ns + rtt_ns) / 8;
+            let deviation = self.rtt.smoothed_ns.abs_diff(rtt_ns);
+            self.rtt.deviation_ns = (3 * self.rtt.deviation_ns + deviation) / 4;
+            self.rtt.smoothed_ns = (7 * self.rtt.smoothed_ns + rtt_ns) / 8;
         }
-        self.minimum_rtt_ns = self.minimum_rtt_ns.min(rtt_ns);
+        self.rtt.minimum_ns = self.rtt.minimum_ns.min(rtt_ns);
         // The product is what was delivered in one round trip, scaled to an empty queue.
-        let scaled = match delivered.checked_mul(self.minimum_rtt_ns) {
-            _ if rtt_ns == self.minimum_rtt_ns => delivered,
+        let scaled = match delivered.checked_mul(self.rtt.minimum_ns) {
+            _ if rtt_ns == self.rtt.minimum_ns => delivered,
             Some(both) => both / rtt_ns,
             // The multiplication overflows only after years.
             None => delivered,
@@ -145,17 +152,17 @@ impl SendWindow {
         let product = u32::try_from(scaled).unwrap_or(u32::MAX);
         // A sample of a flight that a loss cut short is too small: only the largest of many counts, and two
         // rounds are recorded so that there are always many.
-        self.product_packets = self.product_packets.max(product);
-        self.product_age += 1;
-        if self.product_age >= PRODUCT_ROUNDS {
-            self.former_product_packets = core::mem::take(&mut self.product_packets);
-            self.product_age = 0;
+        self.product.packets = self.product.packets.max(product);
+        self.product.age += 1;
+        if self.product.age >= PRODUCT_ROUNDS {
+            self.product.former_packets = core::mem::take(&mut self.product.packets);
+            self.product.age = 0;
         }
     }
 
     /// Returns the number of PSNs that keep the path busy.
     fn bandwidth_delay_product(&self) -> u32 {
-        self.product_packets.max(self.former_product_packets)
+        self.product.packets.max(self.product.former_packets)
     }
 
     fn grow(&mut self, count: u32) {
@@ -178,7 +185,7 @@ impl SendWindow {
 
     /// Shrinks the window after a loss, once per flight: `sent_end` is the PSN after the newest one sent.
     pub(crate) fn on_loss(&mut self, sent_end: Psn) {
-        self.sample = None;
+        self.rtt.sample = None;
         self.growing_fast = false;
         if self.recovery_end.is_some() {
             return;
@@ -201,7 +208,7 @@ impl SendWindow {
 
     /// Discards the round trip being measured, because its packets are being sent again.
     pub(crate) fn forget_sample(&mut self) {
-        self.sample = None;
+        self.rtt.sample = None;
     }
 
     /// Shrinks the window because the peer reports congestion.
@@ -226,8 +233,8 @@ impl SendWindow {
     /// Returns the time of silence, in ns, after which packets are sent again on a path known to lose
     /// packets; `None` while no round trip was measured.
     pub(crate) fn early_retransmit_ns(&self) -> Option<u64> {
-        (self.smoothed_rtt_ns > 0).then(|| {
-            let wait = self.smoothed_rtt_ns + self.smoothed_rtt_ns / 4 + 4 * self.rtt_deviation_ns;
+        (self.rtt.smoothed_ns > 0).then(|| {
+            let wait = self.rtt.smoothed_ns + self.rtt.smoothed_ns / 4 + 4 * self.rtt.deviation_ns;
             wait.max(100_000)
         })
     }

@@ -8,7 +8,7 @@ use pumice_transport::types::{QpState, WcStatus};
 use super::checker::Checker;
 use super::facts::{CqMade, Modified, ModifyFacts, QpMade};
 use super::per_queue::QueueName;
-use super::queues::{Cq, Qp, Srq};
+use super::queues::{Cq, Qp, QpCallSites, Srq};
 
 impl Checker {
     /// Records that the program has made a completion queue. [`Checker::object_made`] comes first.
@@ -115,7 +115,7 @@ impl Checker {
             send_cq: qp.send_cq.map_or(u32::MAX, |cq| context.own.handle(cq)),
             recv_cq: qp.recv_cq.map_or(u32::MAX, |cq| context.own.handle(cq)),
             capacity: qp.capacity,
-            made: object.made.clone(),
+            calls: QpCallSites { made: object.made.clone(), ..QpCallSites::default() },
             ..Qp::default()
         };
         context.qps.insert(qp.number, known);

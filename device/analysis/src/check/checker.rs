@@ -55,9 +55,9 @@ impl Checker {
 
     /// Records objects that existed before the checker: the call sites that made them are not known.
     pub fn finds(&mut self, record_existing: impl FnOnce(&mut Checker)) {
-        let capture = std::mem::replace(&mut self.context.capture, |_| {});
+        let capture = std::mem::replace(&mut self.context.sites.capture, |_| {});
         record_existing(self);
-        (self.context.capture, self.context.latest) = (capture, None);
+        (self.context.sites.capture, self.context.sites.latest) = (capture, None);
     }
 
     /// Records that a queue pair was in this state, and had this peer; its next send request is the `next`-th

@@ -17,15 +17,20 @@ use super::recorded::{Findings, RecordedFinding, RelatedCallSite};
 /// A function that puts the return addresses of the program's frames into a list, innermost first.
 pub type CaptureStack = fn(&mut Vec<u64>);
 
-/// The state that all checks share. The checker owns it; checks read it, ask it for the call site, and record
-/// their findings in it.
-pub(super) struct CheckContext {
+/// The call sites of the program, as far as they were captured.
+pub(super) struct CallSites {
     pub(super) capture: CaptureStack,
     stacks: Stacks,
     /// Return addresses of the stack that is being captured; the memory is used again.
     addresses: Vec<u64>,
     /// Stack that was captured last, if that was in a call of the program.
     pub(super) latest: Option<(u64, Stack)>,
+}
+
+/// The state that all checks share. The checker owns it; checks read it, ask it for the call site, and record
+/// their findings in it.
+pub(super) struct CheckContext {
+    pub(super) sites: CallSites,
     /// Number of calls of the program that have begun.
     pub(super) calls: u64,
     /// Device time, in ns, of the latest event.
@@ -68,10 +73,7 @@ impl CheckContext {
     /// Creates a context without any objects. With `checks_performance`, slow ways are findings too.
     pub(super) fn new(capture: CaptureStack, checks_performance: bool) -> CheckContext {
         CheckContext {
-            capture,
-            stacks: Stacks::default(),
-            addresses: Vec::new(),
-            latest: None,
+            sites: CallSites { capture, stacks: Stacks::default(), addresses: Vec::new(), latest: None },
             calls: 0,
             now_ns: 0,
             findings: Findings::default(),
@@ -90,21 +92,21 @@ impl CheckContext {
     /// Returns the call site of the calling thread. That takes some 10 µs, once in a call.
     pub(super) fn here(&mut self) -> Stack {
         let call = own_call();
-        if let Some((of, stack)) = &self.latest
+        if let Some((of, stack)) = &self.sites.latest
             && call == Some(*of)
         {
             return stack.clone();
         }
-        self.addresses.clear();
-        (self.capture)(&mut self.addresses);
-        let stack = self.stacks.keep(&self.addresses);
-        self.latest = call.map(|call| (call, stack.clone()));
+        self.sites.addresses.clear();
+        (self.sites.capture)(&mut self.sites.addresses);
+        let stack = self.sites.stacks.keep(&self.sites.addresses);
+        self.sites.latest = call.map(|call| (call, stack.clone()));
         stack
     }
 
     /// Returns the stack with these return addresses, innermost first.
     pub(super) fn stack_of(&mut self, addresses: &[u64]) -> Stack {
-        self.stacks.keep(addresses)
+        self.sites.stacks.keep(addresses)
     }
 
     /// Records a finding of this kind.
@@ -144,8 +146,8 @@ impl CheckContext {
     /// Forgets the requests and completions of a queue pair that was reset or destroyed.
     pub(super) fn forget_requests(&mut self, qp: &mut Qp) {
         for (handle, expected, unpolled) in [
-            (qp.send_cq, &mut qp.signaled, &mut qp.sends_unpolled),
-            (qp.recv_cq, &mut qp.receives, &mut qp.receives_unpolled),
+            (qp.send_cq, &mut qp.counts.signaled, &mut qp.counts.sends_unpolled),
+            (qp.recv_cq, &mut qp.counts.receives, &mut qp.counts.receives_unpolled),
         ] {
             if let Some(cq) = self.cqs.get_mut(&handle) {
                 cq.expected = cq.expected.saturating_sub(*expected);
@@ -154,7 +156,7 @@ impl CheckContext {
             }
             (*expected, *unpolled) = (0, 0);
         }
-        qp.sends = 0;
+        qp.counts.sends = 0;
     }
 
     /// Counts a posted request that will complete on this queue.

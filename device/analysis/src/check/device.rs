@@ -11,9 +11,9 @@ use super::queues::CqNotifyState;
 impl Checker {
     pub(super) fn send_posted(&mut self, number: u32, signaled: bool) {
         let Some(qp) = self.context.qps.get_mut(&number) else { return };
-        qp.sends = qp.sends.saturating_add(1);
+        qp.counts.sends = qp.counts.sends.saturating_add(1);
         if signaled {
-            qp.signaled = qp.signaled.saturating_add(1);
+            qp.counts.signaled = qp.counts.signaled.saturating_add(1);
             let cq = qp.send_cq;
             self.context.expect(cq);
         }
@@ -27,7 +27,7 @@ impl Checker {
 
     pub(super) fn receive_posted(&mut self, number: u32) {
         let Some(qp) = self.context.qps.get_mut(&number) else { return };
-        qp.receives = qp.receives.saturating_add(1);
+        qp.counts.receives = qp.counts.receives.saturating_add(1);
         let cq = qp.recv_cq;
         self.context.expect(cq);
         self.checks.receive_posted(&mut self.context, number);
@@ -60,8 +60,11 @@ impl Checker {
             cq.stir();
         }
         if let Some(qp) = self.context.qps.get_mut(&completion.qp_num) {
-            let unpolled =
-                if completion.opcode.is_recv() { &mut qp.receives_unpolled } else { &mut qp.sends_unpolled };
+            let unpolled = if completion.opcode.is_recv() {
+                &mut qp.counts.receives_unpolled
+            } else {
+                &mut qp.counts.sends_unpolled
+            };
             *unpolled = unpolled.saturating_sub(1);
         }
         self.checks.polled(&mut self.context, handle, completion);

@@ -61,21 +61,19 @@ impl Cq {
     }
 }
 
-/// A queue pair of the program.
+/// The call sites of a queue pair.
 #[derive(Debug, Default)]
-pub(super) struct Qp {
-    /// Name in findings, as in "queue pair 3 (number 0x12)".
-    pub(super) name: String,
-    pub(super) service: &'static str,
-    pub(super) state: QpState,
-    pub(super) send_cq: u32,
-    pub(super) recv_cq: u32,
-    pub(super) capacity: QpCapacity,
+pub(super) struct QpCallSites {
     pub(super) made: Stack,
     /// Call sites at which it last went to INIT, RTR and RTS.
     pub(super) to_init: Stack,
     pub(super) to_rtr: Stack,
     pub(super) to_rts: Stack,
+}
+
+/// The requests and completions of a queue pair.
+#[derive(Debug, Default)]
+pub(super) struct QpCounts {
     /// Number of send requests that are posted and not ended.
     pub(super) sends: u64,
     /// Number of these that will make a completion.
@@ -87,6 +85,20 @@ pub(super) struct Qp {
     pub(super) receives_unpolled: u64,
     /// Number of receives completed in all.
     pub(super) received: u64,
+}
+
+/// A queue pair of the program.
+#[derive(Debug, Default)]
+pub(super) struct Qp {
+    /// Name in findings, as in "queue pair 3 (number 0x12)".
+    pub(super) name: String,
+    pub(super) service: &'static str,
+    pub(super) state: QpState,
+    pub(super) send_cq: u32,
+    pub(super) recv_cq: u32,
+    pub(super) capacity: QpCapacity,
+    pub(super) calls: QpCallSites,
+    pub(super) counts: QpCounts,
     /// PSN of the last message that found no receive.
     pub(super) unready_psn: Option<u32>,
     /// Number of the queue pair that it is connected to, and whether that is of this process.
@@ -101,9 +113,9 @@ impl Qp {
     pub(super) fn is_modified(&mut self, modified: &Modified<'_>) {
         let Modified { to, attributes, facts, stack, .. } = *modified;
         match to {
-            Some(QpState::Init) => self.to_init = stack.clone(),
-            Some(QpState::Rtr) => self.to_rtr = stack.clone(),
-            Some(QpState::Rts) => self.to_rts = stack.clone(),
+            Some(QpState::Init) => self.calls.to_init = stack.clone(),
+            Some(QpState::Rtr) => self.calls.to_rtr = stack.clone(),
+            Some(QpState::Rts) => self.calls.to_rts = stack.clone(),
             _ => {}
         }
         if modified.gives(AttributeMask::DEST_QPN) {
@@ -122,16 +134,16 @@ impl Qp {
     /// was expected.
     pub(super) fn is_completed(&mut self, completion: &WorkCompletion, released: u32) -> bool {
         if completion.opcode.is_recv() {
-            let is_expected = self.receives > 0;
-            self.receives = self.receives.saturating_sub(1);
-            self.received = self.received.saturating_add(1);
-            self.receives_unpolled = self.receives_unpolled.saturating_add(1);
+            let is_expected = self.counts.receives > 0;
+            self.counts.receives = self.counts.receives.saturating_sub(1);
+            self.counts.received = self.counts.received.saturating_add(1);
+            self.counts.receives_unpolled = self.counts.receives_unpolled.saturating_add(1);
             return is_expected;
         }
-        let is_expected = self.signaled > 0;
-        self.signaled = self.signaled.saturating_sub(1);
-        self.sends = self.sends.saturating_sub(released.max(1).into());
-        self.sends_unpolled = self.sends_unpolled.saturating_add(1);
+        let is_expected = self.counts.signaled > 0;
+        self.counts.signaled = self.counts.signaled.saturating_sub(1);
+        self.counts.sends = self.counts.sends.saturating_sub(released.max(1).into());
+        self.counts.sends_unpolled = self.counts.sends_unpolled.saturating_add(1);
         is_expected
     }
 }

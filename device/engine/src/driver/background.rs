@@ -231,7 +231,7 @@ impl Environment for HostThread {
         }
         self.next_check_ns = now_ns.saturating_add(ADDRESS_CHECK_INTERVAL_NS);
         if let Some(entries) = watch.changed() {
-            self.core.lock().follow_addresses(entries, now_ns);
+            self.core.lock().port_conditions().follow_addresses(entries, now_ns);
         }
     }
 

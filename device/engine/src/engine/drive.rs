@@ -1,87 +1,66 @@
 //! The engine itself, and what the thread that holds its lock does with it.
 
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use pumice_fabric::gsi::Gsi;
 use pumice_fabric::xrc::SharedTargets;
 use pumice_memory::MappingCheck;
-use pumice_model::counters::Counters;
-use pumice_model::inspect::WaitReporter;
+use pumice_model::fates::call::CallKey;
+use pumice_model::inspect::{InspectCursor, InspectPage};
 use pumice_model::port::limits::Peer;
 use pumice_model::port::traits::Port;
-use pumice_model::recording::Recorder;
 use pumice_platform::error::ResourceError;
-use pumice_platform::order;
-use pumice_platform::outside;
 use pumice_transport::host::Counter;
 use pumice_transport::mrc::constants::DEFAULT_DSCPS;
 use pumice_transport::qp::Urgency;
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
-use super::arrivals::Arrivals;
-use super::batch::{BatchBuilder, BatchSink};
-use super::budget::Budget;
+use super::acknowledgements::Acknowledgements;
 use super::cached_deadline::CachedDeadline;
 use super::dispatch::PacketReceivers;
+use super::fault_effects::FaultEffects;
 use super::mrc::MrcTable;
-use super::outages::Outages;
+use super::observers::Observers;
+use super::orders::OrderedDevice;
+use super::port_conditions::PortConditions;
 use super::queue_pairs::{Entries, QpEntry, QueuePairs};
-use super::reply::ReplyHabit;
-use super::schedule::{Deadlines, Ready};
+use super::reception::Reception;
+use super::targets::TargetOperations;
+use super::transmission::Transmission;
+use super::turns::Turns;
 use crate::resources::{MappingCheckPolicy, Resources};
 
 /// Number of batches that one receive call takes from the port before requests and responses get a turn.
 const RECEIVE_BATCHES: usize = 8;
-/// Number of polls in a row that pass over an engine whose port is quiet. A poll that does not pass reads the
-/// clock, checks timers and perhaps the socket, and costs as much as four that do.
-const MAX_PASSED_OVER: u32 = 7;
 
 /// Everything behind the lock of an HCA.
 pub(crate) struct Engine {
+    /// The objects that queue pairs use.
     pub(crate) resources: Resources,
+    /// The queue pairs of the protocol's own services.
     pub(crate) queue_pairs: QueuePairs,
     /// The MRC queue pairs, whose indices are reserved in `queue_pairs`.
     pub(crate) mrc: MrcTable,
+    /// The port that packets come from and leave by.
     pub(crate) port: Box<dyn Port>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) builder: BatchBuilder,
-    pub(super) budget: Budget,
-    pub(super) senders: Ready,
-    pub(super) responders: Ready,
-    pub(super) touched: Ready,
-    pub(super) deadlines: Deadlines,
-    /// Senders whose receiver has no room, until `held_until_ns`.
-    pub(super) held: Ready,
-    /// Responders whose requester has no room.
-    pub(super) held_responders: Ready,
-    pub(super) held_until_ns: Option<u64>,
+    /// The connection manager behind queue pair 1.
     pub(crate) gsi: CachedDeadline<Gsi>,
-    /// Number of batches since acknowledgements began to wait for the application.
-    pub(super) deferred_batches: u32,
-    pub(super) reply: ReplyHabit,
-    /// True in a world with a performance model. Acknowledgements leave at once there, as an adapter sends
-    /// them before the application has seen the message.
-    pub(super) is_modelled: bool,
-    /// Number of polls in a row that did nothing because the port was quiet.
-    passed_over: u32,
-    /// The time at which the port was last found empty, in ns.
-    pub(super) drained_ns: u64,
-    /// True if the last receive found nothing at all: no packet, no order, no message.
-    idle_poll: bool,
+    /// The XRC targets that other processes may share.
     pub(super) targets: SharedTargets,
-    /// True if the port applies the decisions of a fault plan.
-    pub(super) is_armed: bool,
-    /// The outages of the device that a fault plan caused.
-    pub(super) outages: CachedDeadline<Outages>,
-    /// The name of the device for other processes.
-    pub(super) device_name: String,
-    /// Tells other processes what threads wait for.
-    pub(super) waits: Option<WaitReporter>,
-    /// The recorders of events that other processes can start.
-    pub(super) recorders: Vec<Box<dyn Recorder>>,
-    /// The order of requests, where it is recorded or imposed.
-    pub(super) arrivals: Option<Box<Arrivals>>,
+    /// The queue pairs that wait for a turn or for a time.
+    pub(crate) turns: Turns,
+    /// The batch that is being built, the budgets of peers, and the counters.
+    pub(super) transmission: Transmission,
+    /// The acknowledgements that wait for the application.
+    pub(super) acknowledgements: Acknowledgements,
+    /// The state of receive calls and polls.
+    pub(super) reception: Reception,
+    /// What a fault plan has caused.
+    pub(super) faults: FaultEffects,
+    /// What other processes can ask for and start.
+    pub(crate) observers: Observers,
 }
 
 impl Engine {
@@ -95,36 +74,20 @@ impl Engine {
         device_name: String,
     ) -> Result<Engine, ResourceError> {
         let mut engine = Engine {
-            counters: Arc::clone(&resources.port.counters),
+            transmission: Transmission::new(Arc::clone(&resources.port.counters)),
             resources,
             queue_pairs,
             mrc: MrcTable::new(1, DEFAULT_DSCPS),
             port,
-            builder: BatchBuilder::new(),
-            budget: Budget::default(),
-            senders: Ready::new()?,
-            responders: Ready::new()?,
-            touched: Ready::new()?,
-            deadlines: Deadlines::new()?,
-            held: Ready::new()?,
-            held_responders: Ready::new()?,
-            held_until_ns: None,
             gsi: CachedDeadline::new(gsi),
-            deferred_batches: 0,
-            reply: ReplyHabit::default(),
-            is_modelled: outside::world::has_model(),
-            passed_over: 0,
-            drained_ns: 0,
-            idle_poll: false,
             targets: SharedTargets::default(),
-            is_armed: false,
-            outages: CachedDeadline::new(Outages::default()),
-            device_name,
-            waits: None,
-            recorders: Vec::new(),
-            arrivals: order::of_process().map(|order| Box::new(Arrivals::new(order))),
+            turns: Turns::new()?,
+            acknowledgements: Acknowledgements::new(),
+            reception: Reception::new(),
+            faults: FaultEffects::new(),
+            observers: Observers::new(device_name),
         };
-        engine.arm();
+        engine.faults.arm(&engine.resources, &mut engine.port);
         Ok(engine)
     }
 
@@ -132,25 +95,26 @@ impl Engine {
     /// then the answer is no, so that timers are run.
     #[inline]
     pub(crate) fn is_passed_over(&mut self) -> bool {
-        let passes = self.passed_over < MAX_PASSED_OVER && self.port.is_quiet() && !self.has_backlog();
-        self.passed_over = if passes { self.passed_over + 1 } else { 0 };
+        let passes = self.reception.may_pass_over() && self.port.is_quiet() && !self.has_backlog();
+        self.reception.polled(passes);
         passes
     }
 
     /// Passes a batch of packets from the port to their queue pairs. Returns whether there were any.
     pub(crate) fn receive(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
         self.resources.completions.new_completions = false;
-        self.idle_poll = false;
-        if self.outages.is_stopped() && self.is_stopped_at(now_ns) {
+        self.reception.was_empty = false;
+        if self.faults.outages.is_stopped() && self.faults.is_stopped_at(now_ns, &mut *self.port) {
             return false;
         }
         let (mut any, mut came) = (false, false);
         for _ in 0..RECEIVE_BATCHES {
-            let Engine { resources, queue_pairs, mrc, budget, port, touched, targets, gsi, arrivals, .. } =
-                self;
+            let Engine { resources, queue_pairs, mrc, port, targets, gsi: management, .. } = self;
+            let Engine { transmission: Transmission { budget, .. }, turns: Turns { touched, .. }, .. } = self;
+            let arrivals = &mut self.reception.arrivals;
             let entries = Entries { queue_pairs, budget };
             let mut receivers =
-                PacketReceivers { entries, mrc, resources, targets, touched, management: gsi, checks };
+                PacketReceivers { entries, mrc, resources, targets, touched, management, checks };
             let mut taken = false;
             let more = port.receive(now_ns, &mut |received| {
                 taken = true;
@@ -170,7 +134,7 @@ impl Engine {
                     self.woken();
                     continue;
                 }
-                self.drained_ns = now_ns;
+                self.reception.drained_ns = now_ns;
                 break;
             }
             if !taken {
@@ -182,7 +146,7 @@ impl Engine {
             }
         }
         if self.resources.ethernet.is_some() {
-            any |= self.receive_frames(checks);
+            any |= self.receivers(checks).receive_frames();
         }
         if self.gsi.has_mads() {
             came = true;
@@ -194,22 +158,30 @@ impl Engine {
         self.resources.time_stores(now_ns);
         if any {
             if self.resources.rendezvous.is_due {
-                self.post_device_requests();
+                self.queue_pairs.post_device_requests(&mut self.resources, &mut self.turns.touched);
             }
             self.settle();
-            if !self.responders.is_empty() {
-                self.reply.arrived(now_ns);
+            if !self.turns.responders.is_empty() {
+                self.acknowledgements.reply.arrived(now_ns);
             }
         }
         // Stores that a shuffled schedule defers have been given their times.
-        self.idle_poll = !any && !came && !self.resources.is_shuffled();
+        self.reception.was_empty = !any && !came && !self.resources.is_shuffled();
         any
+    }
+
+    /// Returns the receivers of packets and frames, with the policy of their copies.
+    #[cold]
+    fn receivers(&mut self, checks: MappingCheckPolicy) -> PacketReceivers<'_> {
+        let Engine { resources, queue_pairs, mrc, transmission, turns, targets, gsi: management, .. } = self;
+        let entries = Entries { queue_pairs, budget: &mut transmission.budget };
+        PacketReceivers { entries, mrc, resources, targets, touched: &mut turns.touched, management, checks }
     }
 
     /// Reports whether the last [`receive`](Engine::receive) found nothing, so that it made nothing due.
     #[inline]
     pub(crate) fn was_last_receive_empty(&self) -> bool {
-        self.idle_poll
+        self.reception.was_empty
     }
 
     /// Sends the packets of queue pair 1. Returns false if the port has no more room.
@@ -219,9 +191,9 @@ impl Engine {
     }
 
     fn send_waiting_mads(&mut self, now_ns: u64) -> bool {
-        let Engine { resources, port, counters, builder, gsi, .. } = self;
+        let Engine { resources, port, transmission, gsi, .. } = self;
         gsi.forward_detained(now_ns, &mut **port);
-        let mut sink = BatchSink::new(builder, &mut **port, counters, now_ns);
+        let mut sink = transmission.sink(&mut **port, now_ns);
         sink.turn(u64::MAX, false);
         let Resources { port, decisions, .. } = resources;
         let sent = gsi.send_mads(&port.ports, decisions.of_messages(), &mut sink);
@@ -230,7 +202,7 @@ impl Engine {
 
     /// Returns the number of batches received so far.
     pub(crate) fn received_batches(&self) -> u64 {
-        self.counters.value(Counter::RxBatches)
+        self.transmission.counters.value(Counter::RxBatches)
     }
 
     /// Determines for every queue pair that something happened to what it has to do next.
@@ -245,9 +217,9 @@ impl Engine {
     /// answer, since a call asks several times.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
-        self.touched.is_empty()
+        self.turns.touched.is_empty()
             && self.resources.completions.qp_failures.is_empty()
-            && !self.budget.has_released()
+            && !self.transmission.budget.has_released()
             && !self.targets.has_ended()
             && !self.resources.decisions.has_incidents()
     }
@@ -259,33 +231,37 @@ impl Engine {
         while !self.resources.completions.qp_failures.is_empty() {
             self.apply_failures();
         }
-        let Engine { queue_pairs, budget, resources, targets, .. } = self;
+        let Engine { queue_pairs, transmission, resources, targets, .. } = self;
         if targets.has_ended() {
-            targets.reap(&mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
+            let entries = &mut Entries { queue_pairs, budget: &mut transmission.budget };
+            targets.reap(entries, &mut resources.host(MappingCheck::Assumed));
         }
-        while let Some(index) = self.touched.pop() {
+        while let Some(index) = self.turns.touched.pop() {
             self.note(index);
         }
-        while let Some(index) = self.budget.pop_released() {
-            self.senders.push(index);
+        while let Some(index) = self.transmission.budget.pop_released() {
+            self.turns.senders.push(index);
         }
     }
 
     fn note(&mut self, index: u32) {
-        let Some(entry) = self.queue_pairs.at_mut(index) else { return self.note_mrc(index) };
+        let Some(entry) = self.queue_pairs.at_mut(index) else {
+            let Engine { mrc, queue_pairs, resources, turns, .. } = self;
+            return mrc.note(index, queue_pairs, resources, turns);
+        };
         self.targets.publish_failure(
             &mut entry.qp,
             &mut entry.sharing,
             &mut self.resources.host(MappingCheck::Assumed),
         );
         if entry.qp.wants_to_send() {
-            self.senders.push(index);
+            self.turns.senders.push(index);
         }
         if entry.qp.response_urgency() > Urgency::None {
-            self.responders.push(index);
+            self.turns.responders.push(index);
         }
-        self.deadlines.register(index, entry.qp.deadline_ns());
-        entry.account(&mut self.budget);
+        self.turns.deadlines.register(index, entry.qp.deadline_ns());
+        entry.account(&mut self.transmission.budget);
         if entry.qp.take_moved() {
             let peer = entry.qp.peer();
             let peer = peer.map(|(address, number)| Peer { address, process: number.process() });
@@ -302,17 +278,40 @@ impl Engine {
                 let _ = entry.with(&mut self.resources.host(MappingCheck::Assumed), |qp, host| {
                     qp.enter_error(Some(failure.cause), host);
                 });
-                self.touched.push(index);
+                self.turns.touched.push(index);
             } else if let Some((index, entry)) = self.mrc.by_number(failure.qpn) {
                 entry.enter_error(Some(failure.cause), &mut self.resources.host(MappingCheck::Assumed));
-                self.touched.push(index);
+                self.turns.touched.push(index);
             }
+        }
+    }
+
+    /// Applies the incidents that are due. Then the queue pairs continue that were halted for them.
+    #[cold]
+    fn apply_incidents(&mut self) {
+        let due = self.resources.decisions.take_incidents();
+        let now_ns = self.resources.decisions.now_ns();
+        for (qpn, one) in &due {
+            one.apply(self, *qpn, now_ns);
+        }
+        for (qpn, _) in due {
+            if let Some((index, entry)) = self.queue_pairs.by_number(qpn) {
+                entry.qp.go_on();
+                self.touch(index);
+            }
+        }
+    }
+
+    /// Applies the incidents that waited for the return of this call.
+    pub(crate) fn called(&mut self, key: &CallKey<'_>) {
+        if self.resources.called(key) {
+            self.settle();
         }
     }
 
     /// Notes that the application did something with a queue pair, which may want to send now.
     pub(crate) fn touch(&mut self, index: u32) {
-        self.touched.push(index);
+        self.turns.touched.push(index);
     }
 
     /// Notes that the application posted send requests to a queue pair.
@@ -321,15 +320,15 @@ impl Engine {
         match self.departure_delay_ns(index) {
             // In the usual case nothing else about the queue pair has changed.
             None if self.queue_pairs.at_mut(index).is_some_and(|entry| entry.qp.wants_to_send()) => {
-                self.senders.push(index);
+                self.turns.senders.push(index);
             }
             None => self.touch(index),
             Some(delay_ns) => {
-                self.held.push(index);
-                self.held_until_ns.get_or_insert(now_ns.saturating_add(delay_ns));
+                self.turns.held.push(index);
+                self.turns.hold_until(now_ns.saturating_add(delay_ns));
             }
         }
-        self.reply.posted(now_ns);
+        self.acknowledgements.reply.posted(now_ns);
     }
 
     /// Keeps the posted beginning of a list: it leaves with the rest, or when another thread drives. Returns
@@ -340,15 +339,15 @@ impl Engine {
             return false;
         }
         if self.queue_pairs.at_mut(index).is_some_and(|entry| entry.qp.wants_to_send()) {
-            self.senders.push(index);
+            self.turns.senders.push(index);
         }
         true
     }
 
     /// Lets the requests leave with the next turn that a shuffled schedule delays.
     pub(crate) fn end_holding(&mut self) {
-        if self.resources.is_shuffled() && self.held_until_ns.is_some() {
-            self.held_until_ns = Some(0);
+        if self.resources.is_shuffled() {
+            self.turns.end_holding();
         }
     }
 
@@ -364,29 +363,31 @@ impl Engine {
 
     /// Reports whether packets wait for the port, which has said when it has room again.
     pub(super) fn waits_for_port(&self) -> bool {
-        self.builder.is_stalled() && self.port.room_at_ns().is_some()
+        self.transmission.waits_for(&*self.port)
     }
 
     /// Reports whether something waits to be sent and perhaps can be sent now.
     pub(crate) fn has_backlog(&self) -> bool {
-        if self.outages.is_stopped() || self.waits_for_port() {
+        if self.faults.outages.is_stopped() || self.waits_for_port() {
             return false;
         }
-        let responds = !self.responders.is_empty()
-            && self.reply.deadline_ns().is_none()
+        let responds = !self.turns.responders.is_empty()
+            && self.acknowledgements.reply.deadline_ns().is_none()
             && !self.resources.has_buffered();
-        let waits = !self.senders.is_empty() || self.builder.is_stalled() || self.gsi.has_backlog();
-        responds || waits || self.has_frames()
+        let waits = !self.turns.senders.is_empty()
+            || self.transmission.builder.is_stalled()
+            || self.gsi.has_backlog();
+        responds || waits || self.resources.ethernet.as_ref().is_some_and(|ethernet| ethernet.has_looped())
     }
 
     /// Gives back the share that a destroyed queue pair had of its peer's budget.
     pub(crate) fn release_budget(&mut self, entry: &mut QpEntry) {
-        entry.release(&mut self.budget);
+        entry.release(&mut self.transmission.budget);
     }
 
     /// Updates the budget for a queue pair that was connected to a peer, or was reset.
     pub(crate) fn set_peer(&mut self, index: u32, peer: Option<Peer>, reset: bool) {
-        let Engine { queue_pairs, budget, port, .. } = self;
+        let Engine { queue_pairs, transmission: Transmission { budget, .. }, port, .. } = self;
         let Some(entry) = queue_pairs.at_mut(index) else { return };
         if reset || peer.is_some() {
             entry.release(budget);
@@ -406,5 +407,62 @@ impl Engine {
     /// Returns the transport service of a queue pair.
     pub(crate) fn queue_pair_type(&mut self, qpn: Qpn) -> Option<QpType> {
         self.queue_pairs.by_number(qpn).map(|(_, entry)| entry.qp.qp_type())
+    }
+
+    /// Returns the number of queue pairs, MRC's included.
+    pub(crate) fn queue_pair_count(&self) -> u32 {
+        self.queue_pairs.count() + self.mrc.count()
+    }
+
+    /// Returns the descriptors to poll(2) for readability. They change when multicast groups are joined and
+    /// left, and when raw packet queue pairs are created and destroyed.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let mut all = self.port.descriptors();
+        all.extend(self.resources.ethernet.iter().flat_map(|ethernet| ethernet.descriptors()));
+        all
+    }
+
+    /// Returns the application's operations on XRC domains and targets.
+    pub(crate) fn target_operations(&mut self) -> TargetOperations<'_> {
+        let Engine { queue_pairs, transmission, resources, port, targets, .. } = self;
+        let entries = Entries { queue_pairs, budget: &mut transmission.budget };
+        TargetOperations { entries, resources, port: &mut **port, targets }
+    }
+
+    /// Returns the conditions of the ports.
+    pub(crate) fn port_conditions(&mut self) -> PortConditions<'_> {
+        PortConditions { resources: &mut self.resources, port: &mut *self.port }
+    }
+
+    /// Receives packets of MRC from the other UDP port as well, from now on.
+    #[cold]
+    pub(crate) fn listen_for_mrc(&mut self) {
+        self.mrc.listen(&mut *self.port);
+    }
+
+    /// Prepares the device for its first queue pair of datagrams: a seed may let them overtake each other.
+    pub(crate) fn prepare_datagrams(&mut self) {
+        self.faults.prepare_datagrams(&mut self.resources, &mut self.port);
+    }
+
+    /// Returns a page of the objects, beginning at `cursor`. `looks`: whether to determine what threads wait
+    /// for.
+    #[cold]
+    pub(crate) fn inspect(&mut self, cursor: InspectCursor, looks: bool) -> InspectPage {
+        let (observers, mut device) = self.ordered();
+        observers.inspect(&mut device, cursor, looks)
+    }
+
+    /// Carries out the orders that have come.
+    #[cold]
+    fn apply_command(&mut self) {
+        let (observers, mut device) = self.ordered();
+        observers.apply_command(&mut device);
+    }
+
+    /// Returns the observers, and what their orders read and change.
+    fn ordered(&mut self) -> (&mut Observers, OrderedDevice<'_>) {
+        let Engine { observers, resources, queue_pairs, mrc, gsi, port, faults, .. } = self;
+        (observers, OrderedDevice { resources, queue_pairs, mrc, gsi, port, faults })
     }
 }

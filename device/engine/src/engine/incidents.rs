@@ -1,12 +1,8 @@
-//! The application of incidents to the device: operations on its objects, its ports and itself, and the end
-//! of those that last for a time.
+//! The operations of incidents on the device: on its objects, its ports and itself.
 
-use pumice_model::addresses::gid_table::GidEntry;
 use pumice_model::event::async_event::AsyncElement;
-use pumice_model::fates::call::CallKey;
 use pumice_model::fates::details::FIRST_PORT;
 use pumice_model::fates::incident_effects::Adapter;
-use pumice_model::port::group::PortCondition;
 use pumice_model::port::traits::LinkChange;
 use pumice_platform::link_rate::{Speed, Width};
 use pumice_platform::link_settings::LinkSettings;
@@ -14,137 +10,6 @@ use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
 use super::Engine;
-
-impl Engine {
-    /// Applies the incidents that are due. Then the queue pairs continue that were halted for them.
-    #[cold]
-    pub(super) fn apply_incidents(&mut self) {
-        let due = self.resources.decisions.take_incidents();
-        let now_ns = self.now_ns();
-        for (qpn, one) in &due {
-            one.apply(self, *qpn, now_ns);
-        }
-        for (qpn, _) in due {
-            if let Some((index, entry)) = self.queue_pairs.by_number(qpn) {
-                entry.qp.go_on();
-                self.touch(index);
-            }
-        }
-    }
-
-    /// Applies the incidents that waited for the return of this call.
-    pub(crate) fn called(&mut self, key: &CallKey<'_>) {
-        if self.resources.called(key) {
-            self.settle();
-        }
-    }
-
-    /// Returns the time of the fault plan's clock, in ns; 0 without a plan.
-    fn now_ns(&self) -> u64 {
-        self.resources.decisions.now_ns()
-    }
-
-    /// Publishes a change of a port's condition.
-    fn publish_change(&mut self, port_num: u8, now_ns: u64, change: impl FnOnce(&mut PortCondition)) {
-        let Some(before) = self.condition(port_num, now_ns) else { return };
-        let mut condition = before;
-        change(&mut condition);
-        if condition != before
-            && let Some(group) = self.port.group()
-        {
-            group.publish_condition(port_num, &condition);
-        }
-    }
-
-    /// Updates the ports to the host's present addresses and interfaces. Returns whether GIDs changed.
-    pub(crate) fn follow_addresses(&mut self, entries: Vec<GidEntry>, now_ns: u64) -> bool {
-        let before = self.conditions(now_ns);
-        let changed = self.resources.port.set_gids(entries);
-        self.publish_other_than(&before, now_ns);
-        changed
-    }
-
-    /// Publishes the conditions of ports where they differ from the expected ones.
-    pub(crate) fn publish_conditions(&mut self, now_ns: u64) {
-        self.publish_other_than(&[], now_ns);
-    }
-
-    fn publish_other_than(&mut self, before: &[PortCondition], now_ns: u64) {
-        for (place, (port_num, condition)) in (FIRST_PORT..).zip(self.conditions(now_ns)).enumerate() {
-            if condition != before.get(place).copied().unwrap_or_default()
-                && let Some(group) = self.port.group()
-            {
-                group.publish_condition(port_num, &condition);
-            }
-        }
-    }
-
-    fn conditions(&self, now_ns: u64) -> Vec<PortCondition> {
-        (FIRST_PORT..).map_while(|port_num| self.condition(port_num, now_ns)).collect()
-    }
-
-    /// Returns the condition of a port; `None` if the device has no such port.
-    fn condition(&self, port_num: u8, now_ns: u64) -> Option<PortCondition> {
-        let port = self.resources.port.ports.get(port_num)?;
-        let (speed, width) = port.changed_rate();
-        let back_ns = self.resources.port.presence.back_ns().filter(|_| port_num == FIRST_PORT);
-        let removed_for_ns = back_ns.map(|back_ns| match back_ns {
-            u64::MAX => u64::MAX,
-            back_ns => back_ns.saturating_sub(now_ns),
-        });
-        let (is_down, is_cable_out) = (port.is_down, !port.is_cable_in());
-        let gid_origins = port.gids.origins();
-        // A port without addresses is shown as it was when the program began.
-        let lacks_carrier = port.has_any() && !port.has_carrier();
-        Some(PortCondition {
-            is_down,
-            is_cable_out,
-            lacks_carrier,
-            speed,
-            width,
-            removed_for_ns,
-            gid_origins,
-        })
-    }
-
-    /// Updates when the next timed incident is due.
-    pub(super) fn update_timed_deadline(&mut self) {
-        self.outages.timed_ns = self.resources.decisions.next_timed_ns();
-    }
-
-    /// Reports whether the device is stopped. What arrives meanwhile is lost.
-    #[cold]
-    pub(super) fn is_stopped_at(&mut self, now_ns: u64) -> bool {
-        if self.outages.stopped_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
-            self.outages.stopped_until_ns = None;
-            return false;
-        }
-        while self.port.receive(now_ns, &mut |_| {}) {}
-        true
-    }
-
-    /// Brings up ports, puts in cables, and makes timed incidents due, as far as their time has come.
-    #[cold]
-    pub(super) fn expire_outages(&mut self, now_ns: u64) {
-        while let Some(port_num) = self.outages.cable_in_ns.take_due(now_ns) {
-            self.publish_change(port_num, now_ns, |condition| condition.is_cable_out = false);
-            self.resources.plug_in_cable(port_num);
-        }
-        if self.outages.link_over_ns.is_some_and(|over_ns| over_ns <= now_ns) {
-            self.outages.link_over_ns = None;
-            self.port.change_link(&LinkChange::TemporaryEnded);
-        }
-        if self.outages.timed_ns.is_some_and(|at_ns| at_ns <= now_ns) {
-            self.resources.advance_to_time(now_ns);
-            self.update_timed_deadline();
-            self.settle();
-        }
-        while let Some(port_num) = self.outages.port_up_ns.take_due(now_ns) {
-            self.publish_change(port_num, now_ns, |condition| condition.is_down = false);
-            self.resources.set_port_up(port_num);
-        }
-    }
-}
 
 impl Adapter for Engine {
     fn fail_cq(&mut self, cq: u32) {
@@ -176,29 +41,29 @@ impl Adapter for Engine {
     // The condition that sysfs shows of a port is published before the program can have the event.
 
     fn take_port_down(&mut self, port: u8, until_ns: u64) {
-        self.publish_change(port, self.now_ns(), |condition| condition.is_down = true);
+        self.port_conditions().publish_incident(port, |condition| condition.is_down = true);
         self.resources.set_port_down(port, until_ns);
-        self.outages.port_up_ns.extend(port, until_ns);
+        self.faults.outages.port_up_ns.extend(port, until_ns);
     }
 
     fn bring_port_up(&mut self, port: u8) {
-        self.publish_change(port, self.now_ns(), |condition| {
+        self.port_conditions().publish_incident(port, |condition| {
             (condition.is_down, condition.is_cable_out) = (false, false);
         });
-        self.outages.port_up_ns.end(port);
-        self.outages.cable_in_ns.end(port);
+        self.faults.outages.port_up_ns.end(port);
+        self.faults.outages.cable_in_ns.end(port);
         self.resources.plug_in_cable(port);
         self.resources.set_port_up(port);
     }
 
     fn pull_cable(&mut self, port: u8, until_ns: u64) {
-        self.publish_change(port, self.now_ns(), |condition| condition.is_cable_out = true);
+        self.port_conditions().publish_incident(port, |condition| condition.is_cable_out = true);
         self.resources.unplug_cable(port, until_ns);
-        self.outages.cable_in_ns.extend(port, until_ns);
+        self.faults.outages.cable_in_ns.extend(port, until_ns);
     }
 
     fn train_link(&mut self, port: u8, speed: Option<Speed>, width: Option<Width>) {
-        self.publish_change(port, self.now_ns(), |condition| {
+        self.port_conditions().publish_incident(port, |condition| {
             condition.speed = speed.or(condition.speed);
             condition.width = width.or(condition.width);
         });
@@ -209,7 +74,7 @@ impl Adapter for Engine {
         let change = match until_ns {
             None => LinkChange::Permanent(words),
             Some(until_ns) => {
-                self.outages.link_over_ns = Some(until_ns);
+                self.faults.outages.link_over_ns = Some(until_ns);
                 LinkChange::Temporary(words)
             }
         };
@@ -217,14 +82,14 @@ impl Adapter for Engine {
     }
 
     fn restore_link(&mut self) {
-        self.outages.link_over_ns = None;
+        self.faults.outages.link_over_ns = None;
         self.port.change_link(&LinkChange::Restored);
     }
 
     fn move_gid(&mut self, port: u8, from: u32, to: u32) {
         if let Some(found) = self.resources.port.ports.get(port) {
             let origins = found.gids.origins_after(from, to);
-            self.publish_change(port, self.now_ns(), |condition| condition.gid_origins = origins);
+            self.port_conditions().publish_incident(port, |condition| condition.gid_origins = origins);
         }
         self.resources.move_gid(port, from, to);
     }
@@ -251,7 +116,8 @@ impl Adapter for Engine {
     /// says that the whole device is unplugged.
     fn leave(&mut self, back_ns: u64, now_ns: u64) {
         let for_ns = if back_ns == u64::MAX { u64::MAX } else { back_ns.saturating_sub(now_ns) };
-        self.publish_change(FIRST_PORT, now_ns, |condition| condition.removed_for_ns = Some(for_ns));
+        self.port_conditions()
+            .publish_change(FIRST_PORT, now_ns, |condition| condition.removed_for_ns = Some(for_ns));
         if self.resources.port.presence.leave(back_ns) {
             self.resources.port.async_events.raise(AsyncEventType::DeviceFatal, AsyncElement::Device);
             self.resources.flush_queue_pairs();
@@ -260,6 +126,7 @@ impl Adapter for Engine {
     }
 
     fn freeze(&mut self, until_ns: u64) {
-        self.outages.stopped_until_ns = Some(self.outages.stopped_until_ns.unwrap_or(0).max(until_ns));
+        let stopped_until_ns = &mut self.faults.outages.stopped_until_ns;
+        *stopped_until_ns = Some(stopped_until_ns.unwrap_or(0).max(until_ns));
     }
 }

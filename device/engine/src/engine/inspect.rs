@@ -2,40 +2,49 @@
 
 use std::net::IpAddr;
 
-use pumice_model::fates::live::FaultCommand;
+use pumice_fabric::gsi::Gsi;
+use pumice_model::fates::live::FaultReply;
 use pumice_model::inspect::{
     CopyView, InspectCursor, InspectPage, List, ListenView, MAX_GROUPS, ObjectTotals, PageWriter, PeerView,
-    QpView, WaitReporter,
+    QpView, WaitsView,
 };
 use pumice_model::port::copies::CopyReport;
 use pumice_model::port::limits::{Peer, PeerMedium};
+use pumice_model::port::traits::Port;
 use pumice_transport::cm::ListenScope;
 use pumice_transport::host::QpContext;
 use pumice_transport::qp::QpStatistics;
 use pumice_transport::types::{QpCapacity, QpState};
 use pumice_transport::wire::Qpn;
 
-use super::Engine;
-use super::queue_pairs::{QpEntry, QpTraffic};
-use crate::resources::NO_OBJECT;
+use super::mrc::MrcTable;
+use super::queue_pairs::{QpEntry, QpTraffic, QueuePairs};
+use crate::resources::{NO_OBJECT, Resources};
 
-impl Engine {
-    /// Sets the function that tells other processes what threads wait for.
-    pub(crate) fn set_waits(&mut self, tells: WaitReporter) {
-        self.waits = Some(tells);
-    }
+/// The parts of a device that are described for other processes and recordings.
+pub(super) struct DeviceView<'a> {
+    pub(super) resources: &'a Resources,
+    pub(super) queue_pairs: &'a QueuePairs,
+    pub(super) mrc: &'a MrcTable,
+    pub(super) gsi: &'a Gsi,
+    pub(super) port: &'a dyn Port,
+}
 
-    /// Returns a page of the objects, beginning at `cursor`. `looks`: whether to determine what threads wait
-    /// for.
-    #[cold]
-    pub(crate) fn inspect(&mut self, cursor: InspectCursor, looks: bool) -> InspectPage {
-        let plan = self.change_plan(&FaultCommand::List);
+impl DeviceView<'_> {
+    /// Returns a page of the objects, beginning at `cursor`, with what the fault plan answers. `waits` tells
+    /// what threads wait for.
+    pub(super) fn page(
+        &self,
+        cursor: InspectCursor,
+        plan: FaultReply,
+        device_name: &str,
+        waits: impl FnOnce() -> Option<WaitsView>,
+    ) -> InspectPage {
         let totals = self.totals(plan.rules.len() as u32);
         let rules = if cursor == InspectCursor::BEGIN { plan.rules } else { Vec::new() };
-        let mut writer = PageWriter::new(&plan.tag, &self.device_name, totals, rules);
+        let mut writer = PageWriter::new(&plan.tag, device_name, totals, rules);
         if cursor == InspectCursor::BEGIN {
-            let waits = self.waits.as_ref().and_then(|tells| tells(looks));
-            writer.waits(waits, self.listeners());
+            writer.waits(waits(), self.listeners());
             writer.profiles(self.mrc.profiles());
         }
         let next = self.write_from(cursor, &mut writer);
@@ -57,7 +66,7 @@ impl Engine {
     fn totals(&self, rules: u32) -> ObjectTotals {
         let counts = self.resources.counts();
         ObjectTotals {
-            qps: self.queue_pair_count(),
+            qps: self.queue_pairs.count() + self.mrc.count(),
             cqs: counts.cqs as u32,
             srqs: self.resources.objects.srqs_from(0).count() as u32,
             regions: counts.regions_and_windows as u32,

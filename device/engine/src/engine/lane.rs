@@ -12,6 +12,7 @@ use pumice_transport::wire::peek;
 use super::batch::BatchSink;
 use super::dispatch::PacketReceivers;
 use super::drive::Engine;
+use super::transmission::Transmission;
 use crate::resources::{MappingCheckPolicy, Resources};
 
 impl Resources {
@@ -36,10 +37,11 @@ impl Engine {
         if !self.is_at_rest_for(index) || !self.resources.admits_lanes() {
             return false;
         }
-        let Engine { resources, queue_pairs, port, counters, builder, budget, .. } = self;
+        let Engine { resources, queue_pairs, port, .. } = self;
+        let Transmission { counters, builder, budget } = &mut self.transmission;
         let Some(entry) = queue_pairs.at_mut(index) else { return false };
         let (Some((path, destination)), Some(peer)) = (entry.qp.lane(), entry.peer) else { return false };
-        let most_packets = if self.responders.is_empty() { 1 } else { 2 };
+        let most_packets = if self.turns.responders.is_empty() { 1 } else { 2 };
         let mut sink = BatchSink::new(builder, &mut **port, counters, now_ns);
         if budget.room_bytes(peer) == 0 || !sink.leads_to(path, destination, most_packets) {
             return false;
@@ -55,25 +57,24 @@ impl Engine {
         resources.lanes.packets.sent += u64::from(packets);
         entry.traffic.sent(packets, bytes);
         entry.sent_one(cost_bytes, budget);
-        self.deadlines.register(index, entry.qp.deadline_ns());
-        if self.responders.pop().is_some() {
-            self.deferred_batches = 0;
-            self.reply.released();
+        self.turns.deadlines.register(index, entry.qp.deadline_ns());
+        if self.turns.responders.pop().is_some() {
+            self.acknowledgements.left_with_request();
         }
-        self.reply.posted(now_ns);
+        self.acknowledgements.reply.posted(now_ns);
         true
     }
 
     /// Reports whether the engine has nothing to do, except to send what this queue pair has.
     #[inline]
     fn is_at_rest_for(&self, index: u32) -> bool {
-        self.senders.is_empty()
-            && !self.builder.is_open()
-            && self.held_until_ns.is_none()
-            && (self.responders.is_empty() || self.responders.only() == Some(index))
+        self.turns.senders.is_empty()
+            && !self.transmission.builder.is_open()
+            && self.turns.held_until_ns.is_none()
+            && (self.turns.responders.is_empty() || self.turns.responders.only() == Some(index))
             && self.is_settled()
             && !self.gsi.wants_to_send()
-            && !self.outages.is_stopped()
+            && !self.faults.outages.is_stopped()
     }
 }
 

@@ -5,27 +5,37 @@
 //! timers (`timers`, `schedule`). The engine never reads a clock: time is an argument, so the same code runs
 //! under an operating system and in virtual time.
 
+mod acknowledgements;
 mod arrivals;
 mod batch;
 mod budget;
 mod cached_deadline;
 mod dispatch;
 mod drive;
+mod fault_effects;
 mod frames;
 mod incidents;
 mod inspect;
 mod lane;
 mod mrc;
+mod observers;
 mod orders;
 mod outages;
+mod peer_progress;
+mod port_conditions;
 mod queue_pairs;
+mod reception;
 mod reply;
 mod schedule;
+mod snapshots;
 mod tags;
 mod targets;
 mod timers;
+mod transmission;
 mod transmit;
+mod turns;
 
+pub(crate) use acknowledgements::Acknowledge;
 pub(crate) use budget::{read_limit_packets, window_limit_packets};
 pub(crate) use drive::Engine;
 pub(crate) use mrc::{BufferWindow, ENDPOINT_INDEX, EndpointAsk, MrcEntry, automatic, with_ports};
@@ -34,4 +44,3 @@ pub use mrc::{
     FormatProfile, MOST_EVS, MOST_PROFILES, MrcAttributes, MrcChosen, MrcEvEvent, ProfileStage,
 };
 pub(crate) use queue_pairs::{QpEntry, QueuePairs};
-pub(crate) use transmit::Acknowledge;

@@ -1,39 +1,37 @@
 //! Orders of other processes to change the fault plan while the program runs, or to record what it does.
 
-use pumice_fabric::LinkPort;
-use pumice_faults::port::fault::FaultPort;
-use pumice_faults::{PortDecisions, ProcessProgress};
+use pumice_fabric::gsi::Gsi;
 use pumice_model::fates::live::{FaultCommand, FaultReply};
-use pumice_model::inspect::InspectRequest;
-use pumice_model::network::link::Link;
-use pumice_model::port::null_port::NullPort;
-use pumice_model::port::traits::Port as _;
-use pumice_model::recording::{Existing, QpSnapshot, RecordCommand, RecordReply, Recorder, RegionSnapshot};
-use pumice_transport::host::Counter;
+use pumice_model::inspect::{InspectCursor, InspectPage, InspectRequest};
+use pumice_model::port::traits::Port;
+use pumice_model::recording::{RecordCommand, RecordReply};
 
-use super::Engine;
-use super::queue_pairs::QpEntry;
+use super::fault_effects::FaultEffects;
+use super::inspect::DeviceView;
+use super::mrc::MrcTable;
+use super::observers::Observers;
+use super::queue_pairs::QueuePairs;
+use crate::resources::Resources;
 
-impl Engine {
-    /// Carries out the orders that have come.
-    #[cold]
-    pub(super) fn apply_command(&mut self) {
-        while let Some(order) = self.port.group().and_then(|group| group.next_command()) {
-            if let Some(InspectRequest::Inspect { cursor, waits }) = InspectRequest::decode(&order.text) {
-                let page = self.inspect(cursor, waits).encode();
-                if let Some(group) = self.port.group() {
-                    group.reply_to_query(&order, &page);
-                }
-                continue;
-            }
-            let answer = match RecordCommand::decode(&order.text) {
-                Some(wanted) => self.record(&wanted).encode(),
-                None => self.change_plan_as(&order.text).encode(),
-            };
-            if let Some(group) = self.port.group() {
-                group.reply_to_command(&order, &answer);
-            }
-        }
+/// The parts of a device that orders of other processes read and change.
+pub(super) struct OrderedDevice<'a> {
+    pub(super) resources: &'a mut Resources,
+    pub(super) queue_pairs: &'a QueuePairs,
+    pub(super) mrc: &'a MrcTable,
+    pub(super) gsi: &'a Gsi,
+    pub(super) port: &'a mut Box<dyn Port>,
+    pub(super) faults: &'a mut FaultEffects,
+}
+
+impl OrderedDevice<'_> {
+    /// Returns the parts that can be described.
+    fn view(&self) -> DeviceView<'_> {
+        let OrderedDevice { resources, queue_pairs, mrc, gsi, port, .. } = self;
+        DeviceView { resources, queue_pairs, mrc, gsi, port: &***port }
+    }
+
+    fn change_plan(&mut self, order: &FaultCommand) -> FaultReply {
+        self.faults.change_plan(order, self.resources, self.port)
     }
 
     fn change_plan_as(&mut self, text: &[u8]) -> FaultReply {
@@ -42,109 +40,52 @@ impl Engine {
             None => FaultReply::refusing("it does not know this order: both sides have to be of one version"),
         }
     }
+}
 
-    /// Adds a recorder, which other processes can start from now on.
-    pub(crate) fn add_recorder(&mut self, recorder: Box<dyn Recorder>) {
-        self.recorders.push(recorder);
+impl Observers {
+    /// Carries out the orders that have come.
+    pub(super) fn apply_command(&mut self, device: &mut OrderedDevice<'_>) {
+        while let Some(order) = device.port.group().and_then(|group| group.next_command()) {
+            if let Some(InspectRequest::Inspect { cursor, waits }) = InspectRequest::decode(&order.text) {
+                let page = self.inspect(device, cursor, waits).encode();
+                if let Some(group) = device.port.group() {
+                    group.reply_to_query(&order, &page);
+                }
+                continue;
+            }
+            let answer = match RecordCommand::decode(&order.text) {
+                Some(wanted) => self.record(device, &wanted).encode(),
+                None => device.change_plan_as(&order.text).encode(),
+            };
+            if let Some(group) = device.port.group() {
+                group.reply_to_command(&order, &answer);
+            }
+        }
+    }
+
+    /// Returns a page of the objects, beginning at `cursor`. `looks`: whether to determine what threads wait
+    /// for.
+    pub(super) fn inspect(
+        &self,
+        device: &mut OrderedDevice<'_>,
+        cursor: InspectCursor,
+        looks: bool,
+    ) -> InspectPage {
+        let plan = device.change_plan(&FaultCommand::List);
+        let waits = || self.waits.as_ref().and_then(|tells| tells(looks));
+        device.view().page(cursor, plan, &self.device_name, waits)
     }
 
     /// Starts or stops a recorder as another process orders.
-    fn record(&mut self, order: &RecordCommand) -> RecordReply {
-        let mut recorders = std::mem::take(&mut self.recorders);
-        let now: &Engine = self;
-        let answer = recorders.iter_mut().find_map(|recorder| recorder.apply_command(order, now));
-        self.recorders = recorders;
+    fn record(&mut self, device: &mut OrderedDevice<'_>, order: &RecordCommand) -> RecordReply {
+        let existing = device.view();
+        let mut recorders = self.recorders.iter_mut();
+        let answer = recorders.find_map(|recorder| recorder.apply_command(order, &existing));
         // The subscribers may have changed.
-        self.resources.follow_subscribers();
+        device.resources.follow_subscribers();
         let unknown = || RecordReply::refusing("it records nothing of this kind while it runs");
         let answer = answer.unwrap_or_else(unknown);
-        let tag = self.change_plan(&FaultCommand::List).tag;
+        let tag = device.change_plan(&FaultCommand::List).tag;
         RecordReply { tag, device: self.device_name.clone(), ..answer }
-    }
-
-    pub(super) fn change_plan(&mut self, order: &FaultCommand) -> FaultReply {
-        let packets = self.resources.port.counters.value(Counter::TxPackets);
-        let progress = ProcessProgress { packets, queue_pairs: self.resources.queue_pairs_made() };
-        let answer = self.resources.change_plan(order, progress);
-        self.arm();
-        answer
-    }
-
-    /// Touches the memory of all lists for a new queue pair, which its first message would touch otherwise:
-    /// some hundred pages, because the index is drawn.
-    pub(crate) fn make_room(&mut self, index: u32) {
-        for list in [
-            &mut self.senders,
-            &mut self.responders,
-            &mut self.touched,
-            &mut self.held,
-            &mut self.held_responders,
-        ] {
-            list.make_room(index);
-        }
-        self.deadlines.make_room(index);
-    }
-
-    /// Prepares the device for its first queue pair of datagrams: a seed may let them overtake each other.
-    pub(crate) fn prepare_datagrams(&mut self) {
-        if self.resources.decisions.reorder_datagrams() {
-            self.resources.follow_subscribers();
-            self.arm();
-        }
-    }
-
-    /// Wraps the port in one that applies fault decisions, if there are any and the port is not wrapped
-    /// yet.
-    pub(super) fn arm(&mut self) {
-        self.update_timed_deadline();
-        if self.is_armed {
-            return;
-        }
-        let Some(PortDecisions { partitions, notes, seed, tag, clock }) = self.resources.decisions.for_port()
-        else {
-            return;
-        };
-        let witness = notes.map(|notes| (notes, self.resources.subscribers()));
-        let mut bare = std::mem::replace(&mut self.port, Box::new(NullPort));
-        if !bare.has_link() {
-            // The plan may change the link settings.
-            let link = Link::default().seeded(seed, &tag);
-            bare = Box::new(LinkPort::new(bare, link, &clock));
-            bare.observe(&self.resources.port.counters);
-        }
-        self.port = Box::new(FaultPort::of_plan(bare, partitions, witness));
-        self.is_armed = true;
-    }
-}
-
-impl Existing for Engine {
-    fn queue_pairs(&self, visit: &mut dyn FnMut(&QpSnapshot)) {
-        for (_, QpEntry { qp, .. }) in self.queue_pairs.starting_at(0) {
-            let context = qp.context();
-            visit(&QpSnapshot {
-                ordinal: context.ordinal,
-                qpn: context.qpn.value(),
-                send_cq: context.send_cq,
-                recv_cq: context.recv_cq,
-                service: qp.qp_type().name(),
-                state: qp.state() as u8,
-                connection: qp.connection(),
-                peer: qp.peer().map(|(address, qpn)| (address, qpn.value())),
-                next: qp.statistics().posted,
-                sends: qp.unreported_sends(),
-                receives: self.resources.objects.own_receives(context.recv_queue).unwrap_or(0),
-                send_depth: qp.capacity().max_send_wr,
-                reads: qp.max_rd_atomic(),
-            });
-        }
-        self.visit_mrc_snapshots(visit);
-    }
-
-    fn regions(&self, visit: &mut dyn FnMut(&RegionSnapshot)) {
-        self.resources.objects.for_each_region(visit);
-    }
-
-    fn completion_queues(&self, visit: &mut dyn FnMut(u32, u32)) {
-        self.resources.objects.for_each_cq(visit);
     }
 }

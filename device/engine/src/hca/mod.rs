@@ -170,16 +170,22 @@ impl HcaConfig {
     }
 }
 
-/// A software HCA with one or two ports.
-pub struct Hca {
-    pub(crate) core: Arc<Core>,
-    name: String,
+/// The settings of a device that its queue pairs follow.
+struct HcaSettings {
     limits: Limits,
     congestion: Congestion,
     adaptive_timeout: Option<AdaptiveTimeout>,
     provider: Provider,
     srd_order: SrdOrder,
     carries_by_mrc: bool,
+}
+
+/// A software HCA with one or two ports.
+pub struct Hca {
+    pub(crate) core: Arc<Core>,
+    name: String,
+    /// The settings of the device that its queue pairs follow.
+    settings: HcaSettings,
     port_count: u8,
     process: ProcessIndex,
     device_memory: DeviceMemoryPool,
@@ -249,7 +255,7 @@ impl Hca {
         let mut engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone())?;
         engine.mrc.udp_port = config.mrc_udp_port;
         engine.mrc.planes = config.planes.clamp(1, MOST_PLANES);
-        engine.publish_conditions(clock.now_ns());
+        engine.port_conditions().publish_all(clock.now_ns());
         let core = Arc::new(Core::new(engine, clock)?);
         let background = if threaded {
             let watch = config.gid_source.and_then(|source| AddressWatch::new(source).ok());
@@ -261,12 +267,14 @@ impl Hca {
             attendant: attendant(&core),
             core,
             name: config.name,
-            limits: config.limits,
-            congestion: config.congestion,
-            adaptive_timeout: config.adaptive_timeout,
-            provider,
-            srd_order: config.srd_order,
-            carries_by_mrc: config.carries_by_mrc,
+            settings: HcaSettings {
+                limits: config.limits,
+                congestion: config.congestion,
+                adaptive_timeout: config.adaptive_timeout,
+                provider,
+                srd_order: config.srd_order,
+                carries_by_mrc: config.carries_by_mrc,
+            },
             port_count,
             process: config.process,
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
@@ -289,7 +297,7 @@ impl Hca {
 
     /// Returns the sizes of tables and queues.
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        &self.settings.limits
     }
 
     /// Returns the largest path MTU of all ports.
@@ -327,13 +335,13 @@ impl Hca {
     /// Sets the function that tells another process what threads wait for. It is called under the engine's
     /// lock.
     pub fn set_wait_reporter(&self, tells: WaitReporter) {
-        self.core.lock().set_waits(tells);
+        self.core.lock().observers.set_waits(tells);
     }
 
     /// Adds a recorder, which records events while another process wants it. It is called under the engine's
     /// lock.
     pub fn add_recorder(&self, recorder: Box<dyn Recorder>) {
-        self.core.lock().add_recorder(recorder);
+        self.core.lock().observers.add_recorder(recorder);
     }
 
     /// Returns the queue of asynchronous events: wait for its descriptor, take with `try_event`, acknowledge.

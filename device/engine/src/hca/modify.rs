@@ -21,8 +21,8 @@ impl Hca {
     fn modify_limits(&self, ports: &Ports, port: Option<&DevicePort>) -> ModifyLimits {
         ModifyLimits {
             active_mtu: port.map_or_else(|| ports.longest_mtu(), DevicePort::active_mtu),
-            max_rd_atomic_initiator: self.limits.max_init_rd_atomic,
-            max_rd_atomic_target: self.limits.max_rd_atomic,
+            max_rd_atomic_initiator: self.settings.limits.max_init_rd_atomic,
+            max_rd_atomic_target: self.settings.limits.max_rd_atomic,
             pkey_table_len: port.map_or(1, |port| port.pkeys.len()),
             gid_table_len: GidTable::LEN,
             port_count: self.port_count,
@@ -45,7 +45,7 @@ impl Hca {
             return self.modify_mrc_qp(qpn, attributes, mask, &MrcAttributes::default());
         }
         self.modify_other_qp(qpn, attributes, mask)?;
-        if self.carries_by_mrc {
+        if self.settings.carries_by_mrc {
             let mut engine = self.core.lock();
             let now_ns = self.core.clock.now_ns();
             mrc_twin::follow(&mut engine, qpn, now_ns);

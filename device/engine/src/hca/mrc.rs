@@ -72,7 +72,7 @@ impl Hca {
     /// As [`Hca::create_qp`]; a shared receive queue is refused.
     pub fn create_mrc_qp(&self, init: &QpInit) -> Result<(Qpn, QpCapacity), HcaError> {
         let mut engine = self.core.lock();
-        let most = self.limits.max_qp;
+        let most = self.settings.limits.max_qp;
         if engine.queue_pair_count() >= most {
             let table = format!("the device has all of its {most} queue pairs");
             return Err(ResourceError::no_memory(table).into());
@@ -81,7 +81,7 @@ impl Hca {
             return Err(ResourceError::invalid("MRC queue pairs have no shared receive queue").into());
         }
         let index = engine.queue_pairs.reserve_index()?;
-        engine.make_room(index.into());
+        engine.turns.make_room(index.into());
         let qpn = Qpn::of(self.process, index);
         let setup = QpSetup {
             qpn,
@@ -241,7 +241,9 @@ impl Hca {
             let full = MrcPostError::QueueFull { depth, all_unsignaled: false };
             let posted = match check_sizes(&entry.capacity, request) {
                 Err(error) => Err(self.refused_send(qpn, error, PostCall::PostSend)),
-                Ok(()) if entry.posted_sends.wrapping_sub(polled) >= depth => Err(error_of(qpn, full)),
+                Ok(()) if entry.activity.posted_sends.wrapping_sub(polled) >= depth => {
+                    Err(error_of(qpn, full))
+                }
                 Ok(()) => post_one(entry, request, &mut engine.resources.host(MappingCheck::Assumed))
                     .map_err(|error| error_of(qpn, error)),
             };
@@ -249,7 +251,7 @@ impl Hca {
                 outcome = Err((position, error));
                 break;
             }
-            entry.posted_sends = entry.posted_sends.wrapping_add(1);
+            entry.activity.posted_sends = entry.activity.posted_sends.wrapping_add(1);
         }
         let now_ns = self.core.clock.now_ns();
         engine.touch(index);

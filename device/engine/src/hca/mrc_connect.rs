@@ -88,13 +88,13 @@ pub(super) fn start_to_send(engine: &mut Engine, index: u32, now_ns: u64) -> Res
         }
     };
     let Some(entry) = mrc.at_mut(index) else { return Ok(()) };
-    let (Some(qp), Some(ways)) = (&mut entry.qp, &entry.ways) else { return Ok(()) };
+    let (Some(qp), Some(ways)) = (&mut entry.qp, &entry.paths.ways) else { return Ok(()) };
     let peer = Peer { address: ways.base().flow.destination, process: entry.peer.process() };
     let profile = match values {
         None => automatic(&mut **port, now_ns, ways.base(), peer, planes, seed),
         Some((profile, names)) => {
             let profile = with_ports(&mut **port, now_ns, ways.base(), planes, profile);
-            entry.names = profile.evs.iter().copied().zip(names).collect();
+            entry.paths.names = profile.evs.iter().copied().zip(names).collect();
             profile
         }
     };

@@ -68,7 +68,7 @@ pub(super) fn end(engine: &mut Engine, qpn: Qpn) {
 impl Hca {
     /// Reports whether RC queue pairs have twins of MRC.
     pub fn carries_by_mrc(&self) -> bool {
-        self.carries_by_mrc
+        self.settings.carries_by_mrc
     }
 
     /// Posts requests to the twin of an RC queue pair.
@@ -103,7 +103,7 @@ impl Hca {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
         let twin = engine.mrc.twin_of(qpn).and_then(|index| engine.mrc.at_mut(index));
-        let posted = twin.map_or(0, |twin| std::mem::take(&mut twin.posted_sends));
+        let posted = twin.map_or(0, |twin| std::mem::take(&mut twin.activity.posted_sends));
         if let Some((_, entry)) = engine.queue_pairs.by_number(qpn) {
             entry.posted_sends = entry.posted_sends.wrapping_add(posted);
         }

@@ -63,7 +63,7 @@ impl Hca {
     /// # Errors
     /// Busy: SRQs or targets were created through this handle.
     pub fn close_xrcd(&self, xrcd: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock_own()?.close_xrcd(xrcd)?)
+        Ok(self.core.lock_own()?.target_operations().close_xrcd(xrcd)?)
     }
 
     /// Creates a completion queue.
@@ -277,7 +277,7 @@ impl Hca {
     /// Replaces the addresses of the ports: those that stay keep their indices, new ones get the first free.
     /// One GID_CHANGE is raised if anything changed.
     pub fn set_gids(&self, entries: Vec<GidEntry>) -> bool {
-        self.core.lock().follow_addresses(entries, self.core.clock.now_ns())
+        self.core.lock().port_conditions().follow_addresses(entries, self.core.clock.now_ns())
     }
 }
 

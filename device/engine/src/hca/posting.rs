@@ -103,7 +103,7 @@ impl Hca {
     /// Returns the refusal of a send request, with the errno that the imitated device's library returns.
     #[cold]
     pub fn refused_send(&self, qpn: Qpn, error: PostError, call: PostCall) -> HcaError {
-        HcaError::Post { qpn, errno: self.provider.errno_of_send(&error, call), error }
+        HcaError::Post { qpn, errno: self.settings.provider.errno_of_send(&error, call), error }
     }
 
     /// Returns the refusal of a send request with `given` bytes of inline data, which are more than the
@@ -112,7 +112,8 @@ impl Hca {
     pub fn refused_inline(&self, qpn: Qpn, given: u64, call: PostCall) -> HcaError {
         let mut engine = self.core.lock();
         let capacity = engine.queue_pairs.by_number(qpn).map(|(_, entry)| *entry.qp.capacity());
-        let allowed = capacity.map_or(self.limits.max_inline_data, |capacity| capacity.max_inline_data);
+        let allowed =
+            capacity.map_or(self.settings.limits.max_inline_data, |capacity| capacity.max_inline_data);
         drop(engine);
         self.refused_send(qpn, PostError::InlineTooLong { given, allowed }, call)
     }

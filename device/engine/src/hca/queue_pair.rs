@@ -57,7 +57,7 @@ impl Hca {
         own: Option<VendorService>,
     ) -> Result<(Qpn, QpCapacity), HcaError> {
         let mut engine = self.core.lock();
-        let most = self.limits.max_qp;
+        let most = self.settings.limits.max_qp;
         if engine.queue_pair_count() >= most {
             let table = format!("the device has all of its {most} queue pairs");
             return Err(ResourceError::no_memory(table).into());
@@ -90,8 +90,8 @@ impl Hca {
             signal_all: init.signal_all,
             has_srq: init.srq.is_some(),
             port_mtu_bytes: engine.resources.port.ports.longest_mtu().bytes(),
-            congestion: self.congestion.clone(),
-            adaptive_timeout: self.adaptive_timeout,
+            congestion: self.settings.congestion.clone(),
+            adaptive_timeout: self.settings.adaptive_timeout,
         });
         if engine.resources.objects.matches_tags(init.srq) {
             qp.serve_device(TAG_REQUESTS);
@@ -103,14 +103,14 @@ impl Hca {
             let entries = attached.capacity.max_send_wr;
             HcaError::from(ResourceError::no_memory(format!("{entries} send requests; ask for fewer")))
         });
-        let sharing = match room.and_then(|()| Ok(engine.share(&qp)?)) {
+        let sharing = match room.and_then(|()| Ok(engine.target_operations().share(&qp)?)) {
             Ok(sharing) => sharing,
             Err(error) => {
                 engine.resources.detach_qp(qpn)?;
                 return Err(error);
             }
         };
-        engine.make_room(index.into());
+        engine.turns.make_room(index.into());
         engine.queue_pairs.insert(index.into(), QpEntry::new(qp, sharing));
         if init.qp_type == QpType::Ud {
             engine.prepare_datagrams();
@@ -123,7 +123,7 @@ impl Hca {
     /// Returns the order in which messages of SRD leave a queue pair: each has one of its own, the same in
     /// every run.
     fn srd_order_of(&self, ordinal: u32) -> SrdOrder {
-        match self.srd_order {
+        match self.settings.srd_order {
             SrdOrder::Seed(seed) => SrdOrder::Seed(seed ^ u64::from(ordinal) << 32),
             order => order,
         }
@@ -146,7 +146,7 @@ impl Hca {
                 drop(engine);
                 return self.close_target(TargetRegistration::of_creator(qpn));
             }
-            engine.end_sharing(qpn);
+            engine.target_operations().end_sharing(qpn);
             let account = engine.resources.detach_qp(qpn)?;
             mrc_twin::end(&mut engine, qpn);
             if let Some(mut entry) = engine.queue_pairs.remove(index) {

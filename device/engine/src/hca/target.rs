@@ -30,12 +30,12 @@ impl Hca {
     /// Invalid: no such target exists in this XRC domain.
     pub fn open_target(&self, xrcd: Handle, qpn: Qpn, cookie: u64) -> Result<TargetRegistration, HcaError> {
         let mut engine = self.core.lock();
-        engine.adopt_target(qpn);
+        engine.target_operations().adopt(qpn);
         let id = engine.resources.register_target(xrcd, qpn, cookie)?.id;
-        if let Err(why) = engine.register_process(qpn) {
+        if let Err(why) = engine.target_operations().register_process(qpn) {
             let closed = engine.resources.unregister_target(qpn, id)?;
             if closed.last {
-                engine.unregister_process(qpn);
+                engine.target_operations().unregister_process(qpn);
             }
             return Err(why.error(qpn).into());
         }
@@ -52,7 +52,7 @@ impl Hca {
             let mut engine = self.core.lock_own()?;
             let closed = engine.resources.unregister_target(registration.qpn, registration.id)?;
             if closed.last {
-                engine.unregister_process(registration.qpn);
+                engine.target_operations().unregister_process(registration.qpn);
             }
             closed.account
         };
@@ -86,7 +86,7 @@ impl Hca {
 
     fn adopt(&self, xrcd: Handle, qpn: Qpn) -> Result<(), HcaError> {
         let mut engine = self.core.lock();
-        engine.adopt_target(qpn);
+        engine.target_operations().adopt(qpn);
         Ok(engine.resources.check_target(xrcd, qpn)?)
     }
 }

@@ -20,6 +20,7 @@ use super::peers::Peers;
 /// Number of MADs that may wait to be read: what one round of receiving brings. More are lost, as on the
 /// wire.
 const MAX_INBOX: usize = 2048;
+
 /// Queue pair 1 of an adapter.
 pub struct Gsi {
     #[doc(hidden)]
@@ -32,17 +33,23 @@ pub struct Gsi {
     /// A request is in the inbox, and the port was not polled since it came.
     pub(super) has_new_request_flag: bool,
     pub(super) early: EarlyRequests,
+    pub(super) outbound: OutboundMads,
+    /// Connections whose peers' processes have to be looked up.
+    pub(super) fresh: Vec<CommId>,
+    pub(super) peers: Peers,
+    pub(super) subscribers: Arc<Subscribers>,
+    /// Addresses of a device with two ports: requests to others are for other devices. Empty means all.
+    pub(super) own: Vec<Gid>,
+}
+
+/// The MADs on their way from queue pair 1 to the port.
+pub(super) struct OutboundMads {
     /// MADs for processes that do not keep up.
     pub(super) detained: DetainedMads,
     /// MAD that the port had no room for.
     pub(super) held_back: Option<MadOut>,
-    /// Connections whose peers' processes have to be looked up.
-    pub(super) fresh: Vec<CommId>,
-    pub(super) peers: Peers,
+    /// PSN of the next MAD.
     pub(super) next_psn: u32,
-    pub(super) subscribers: Arc<Subscribers>,
-    /// Addresses of a device with two ports: requests to others are for other devices. Empty means all.
-    pub(super) own: Vec<Gid>,
 }
 
 impl Gsi {
@@ -57,11 +64,13 @@ impl Gsi {
             inbox: Vec::new(),
             has_new_request_flag: false,
             early: EarlyRequests::default(),
-            detained: DetainedMads::default(),
-            held_back: None,
+            outbound: OutboundMads {
+                detained: DetainedMads::default(),
+                held_back: None,
+                next_psn: (seed >> 32) as u32,
+            },
             fresh: Vec::new(),
             peers: Peers::default(),
-            next_psn: (seed >> 32) as u32,
             subscribers,
             own: Vec::new(),
         }
@@ -119,7 +128,7 @@ impl Gsi {
     /// Reports whether something waits to be sent.
     #[inline]
     pub fn has_backlog(&self) -> bool {
-        self.held_back.is_some() || !self.detained.is_empty()
+        self.outbound.held_back.is_some() || !self.outbound.detained.is_empty()
     }
 
     /// Delivers events to their channels. A request that its channel has no room for is turned away.

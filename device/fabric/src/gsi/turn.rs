@@ -58,12 +58,12 @@ impl Gsi {
     /// Handles a MAD. A request may wait for its listener until `until_ns`.
     fn read(&mut self, inbound: InboundMad, until_ns: u64, now_ns: u64, port: &mut dyn Port) {
         let others = self.others(&inbound, port);
-        if let Some(process) = others.iter().find(|process| self.detained.is_waiting(**process)) {
-            return self.detained.hold(*process, inbound, now_ns);
+        if let Some(process) = others.iter().find(|process| self.outbound.detained.is_waiting(**process)) {
+            return self.outbound.detained.hold(*process, inbound, now_ns);
         }
         match forward(&others, &inbound, port) {
             (ForwardOutcome::Done, _) => {}
-            (ForwardOutcome::Full, process) => self.detained.hold(process, inbound, now_ns),
+            (ForwardOutcome::Full, process) => self.outbound.detained.hold(process, inbound, now_ns),
             // The request is for another device: no process has bound it.
             (ForwardOutcome::NoProcess, _) if self.is_of_another(&inbound) => {}
             (ForwardOutcome::NoProcess, _) => {
@@ -103,7 +103,7 @@ impl Gsi {
 
     /// Forwards the MADs that other processes had no room for.
     pub fn forward_detained(&mut self, now_ns: u64, port: &mut dyn Port) {
-        self.detained.forward(now_ns, port);
+        self.outbound.detained.forward(now_ns, port);
     }
 
     /// Returns other processes that a MAD may be for.
@@ -166,7 +166,7 @@ impl Gsi {
         mut arbiter: Option<&mut dyn Arbiter>,
         sink: &mut dyn MadSink,
     ) -> bool {
-        while let Some(out) = self.held_back.take().or_else(|| self.cm.poll_transmit()) {
+        while let Some(out) = self.outbound.held_back.take().or_else(|| self.cm.poll_transmit()) {
             let Some(path) = path(&out, ports).map(Arc::new) else {
                 sink.count(Counter::TxDropped);
                 continue;
@@ -174,10 +174,10 @@ impl Gsi {
             // A batch goes to one process, which the communication id names.
             let destination = Qpn::of(recipient(&out.mad), Qpn::GSI.index());
             let Some(packet) = sink.begin(&path, destination, PACKET_BYTES) else {
-                self.held_back = Some(out);
+                self.outbound.held_back = Some(out);
                 return false;
             };
-            envelope::emit(&out.mad, self.next_psn, packet);
+            envelope::emit(&out.mad, self.outbound.next_psn, packet);
             sink.seal();
             if let Some(message) = self.decode_for_subscribers(&out.mad) {
                 self.subscribers.emit(&Event::CmSent { message: &message });
@@ -185,7 +185,7 @@ impl Gsi {
             if let Some(arbiter) = &mut arbiter {
                 self.apply_fate(&out, (path.flow.source, path.flow.destination), *arbiter, sink);
             }
-            self.next_psn = self.next_psn.wrapping_add(1);
+            self.outbound.next_psn = self.outbound.next_psn.wrapping_add(1);
         }
         true
     }

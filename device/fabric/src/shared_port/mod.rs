@@ -67,6 +67,85 @@ const INCIDENT_NS: u64 = 1_000_000_000;
 /// Number of batches that are still forwarded while the port is being closed.
 const LAST_BATCHES: usize = 64;
 
+/// The counters of a port and of its device, and where they are published.
+#[derive(Debug)]
+struct PortCounting {
+    /// Published counters: one record, or one for each of the device's two ports. Empty where no file can be
+    /// mapped in the folder; the counters of the host do not move then.
+    published: Vec<Published>,
+    counters: Arc<SharingCounters>,
+    /// Counters of the device behind the port, for processes that ask.
+    device: Option<Arc<Counters>>,
+}
+
+/// The names by which packets find this process at a port.
+#[derive(Debug)]
+struct PortIdentity {
+    /// Addresses of the device's ports, if it has two.
+    own: Vec<Gid>,
+    process: ProcessIndex,
+    local: Local,
+    name: String,
+    /// IPv6 groups that the kernel has no route for.
+    looped: LoopedGroups,
+    notice: Option<String>,
+}
+
+/// The relays that a port takes packets from.
+#[derive(Debug)]
+struct Relays {
+    relay: Relay,
+    /// Processes that have gone and whose packets come here, each with the relay of its index.
+    adopted: Vec<(MemberIndex, Relay)>,
+}
+
+/// The sources of a port that the next receive polls, and how the last ones ended.
+#[derive(Debug)]
+struct PollState {
+    receives: u32,
+    /// Time at which a poll last found nothing more to take. Packets that the process sent to itself later
+    /// may still wait.
+    emptied_ns: Option<u64>,
+    /// The relay may have something.
+    relay_due: bool,
+    /// The next receive polls the relay first.
+    relay_is_next: bool,
+    idle_poll_times: IdlePollTimes,
+    socket_polling: SocketPolling,
+}
+
+/// The requests and orders of other processes.
+#[derive(Debug)]
+struct PendingOrders {
+    requests: Requests,
+    /// Orders of other processes about the fault plan and the objects.
+    command_queue: CommandQueue,
+    /// Partitions that the device's fault plan imposes on this process.
+    partitions: Vec<Partition>,
+}
+
+/// The knowledge of a port about whether the steering of packets needs a repair.
+#[derive(Debug)]
+struct RepairState {
+    /// The registry has to be read and repaired.
+    repair_due: bool,
+    /// Everything that came before the last repair of the steering has been taken: every packet that comes
+    /// now was steered by the program that the registry implies.
+    settled: bool,
+    /// Process index in a packet that came to the wrong process although the steering was settled.
+    evidence: Option<ProcessIndex>,
+    last_repair_ns: Option<u64>,
+}
+
+/// The process that was sent to last.
+#[derive(Debug)]
+struct LastReceiver {
+    /// Peer that was searched for last, its member index, and the incarnation number of that member's owner.
+    last_receiver: Option<(Peer, MemberIndex, u64)>,
+    /// Series of batches that goes to that peer.
+    last_series: LastSeries,
+}
+
 /// A port whose UDP port other processes of the same user have as well. `M` carries its batches.
 ///
 /// **Invariant**: the handler of [`receive`](Port::receive) sees packets of this process only, apart from
@@ -78,56 +157,26 @@ pub struct SharedPort<M: Medium = GroupPort> {
     /// Backlogs of the processes; `None` where no file can be mapped in the folder, so that nothing is held
     /// back.
     backlog: Option<Backlog>,
-    /// Published counters: one record, or one for each of the device's two ports. Empty where no file can be
-    /// mapped in the folder; the counters of the host do not move then.
-    published: Vec<Published>,
-    /// Addresses of the device's ports, if it has two.
-    own: Vec<Gid>,
-    relay: Relay,
-    /// Processes that have gone and whose packets come here, each with the relay of its index.
-    adopted: Vec<(MemberIndex, Relay)>,
+    /// Counters, and where they are published.
+    counting: PortCounting,
+    /// The names by which packets find this process.
+    identity: PortIdentity,
+    /// The relays of this process and of processes that have gone.
+    relays: Relays,
     membership: Membership,
     services: Services,
-    process: ProcessIndex,
-    local: Local,
-    idle_poll_times: IdlePollTimes,
-    requests: Requests,
-    name: String,
+    /// The sources that the next receive polls.
+    polling: PollState,
+    /// The requests and orders of other processes.
+    orders: PendingOrders,
     /// Folder of shared XRC domains.
     memory: MemoryFolder,
-    receives: u32,
-    /// Time at which a poll last found nothing more to take. Packets that the process sent to itself later
-    /// may still wait.
-    emptied_ns: Option<u64>,
-    /// The relay may have something.
-    relay_due: bool,
-    /// The next receive polls the relay first.
-    relay_is_next: bool,
-    /// The registry has to be read and repaired.
-    repair_due: bool,
-    /// Everything that came before the last repair of the steering has been taken: every packet that comes
-    /// now was steered by the program that the registry implies.
-    settled: bool,
-    /// Process index in a packet that came to the wrong process although the steering was settled.
-    evidence: Option<ProcessIndex>,
-    last_repair_ns: Option<u64>,
-    counters: Arc<SharingCounters>,
-    /// IPv6 groups that the kernel has no route for.
-    looped: LoopedGroups,
+    /// Whether the steering needs a repair.
+    repair: RepairState,
     /// Rings to and from the other processes.
     same_host: SameHost,
-    /// Peer that was searched for last, its member index, and the incarnation number of that member's owner.
-    last_receiver: Option<(Peer, MemberIndex, u64)>,
-    /// Series of batches that goes to that peer.
-    last_series: LastSeries,
-    socket_polling: SocketPolling,
-    /// Counters of the device behind the port, for processes that ask.
-    device: Option<Arc<Counters>>,
-    /// Orders of other processes about the fault plan and the objects.
-    command_queue: CommandQueue,
-    /// Partitions that the device's fault plan imposes on this process.
-    partitions: Vec<Partition>,
-    notice: Option<String>,
+    /// The process that was sent to last.
+    receiver: LastReceiver,
     /// Folder of a registry that has no name in this process's file system, held open so that it can be
     /// reached.
     _foreign_folder: Option<Folder>,
@@ -145,7 +194,7 @@ struct LastSeries {
 impl<M: Medium> SharedPort<M> {
     /// Returns the process index of this port, 1 to 254: the top byte of its queue pair numbers.
     pub fn process(&self) -> ProcessIndex {
-        self.process
+        self.identity.process
     }
 
     /// Returns the port below: that of this process's socket.
@@ -160,7 +209,7 @@ impl<M: Medium> SharedPort<M> {
 
     /// Returns the counters of sharing, which can be read after the port was moved elsewhere.
     pub fn counters(&self) -> &Arc<SharingCounters> {
-        &self.counters
+        &self.counting.counters
     }
 
     #[cfg(test)]
@@ -170,12 +219,12 @@ impl<M: Medium> SharedPort<M> {
 
     /// Returns a sentence for the user about how the port was opened, if there is something to say.
     pub fn notice(&self) -> Option<&str> {
-        self.notice.as_deref()
+        self.identity.notice.as_deref()
     }
 
     /// Sets the counters of the device's ports, in order.
     pub fn observe_ports(&mut self, ports: &[Arc<Counters>]) {
-        for (published, counters) in self.published.iter_mut().zip(ports) {
+        for (published, counters) in self.counting.published.iter_mut().zip(ports) {
             published.observe(counters);
         }
     }
@@ -184,11 +233,12 @@ impl<M: Medium> SharedPort<M> {
     /// for the port's address, or for those of the device's two ports.
     fn at_own_addresses(&self, entry: &ServiceEntry) -> Vec<ServiceEntry> {
         let bound = Gid::from(self.membership.address());
-        let own = if self.own.is_empty() { std::slice::from_ref(&bound) } else { &self.own };
+        let own =
+            if self.identity.own.is_empty() { std::slice::from_ref(&bound) } else { &self.identity.own };
         let served = own.iter().filter(|gid| entry.scope.serves(**gid));
         let here: Vec<ServiceEntry> =
             served.map(|gid| ServiceEntry { scope: ListenScope::At(*gid), ..*entry }).collect();
-        let has_all = self.own.is_empty() && self.membership.address().is_unspecified();
+        let has_all = self.identity.own.is_empty() && self.membership.address().is_unspecified();
         if has_all || here.is_empty() { vec![*entry] } else { here }
     }
 
@@ -197,27 +247,27 @@ impl<M: Medium> SharedPort<M> {
         let Some(member) = self.membership.resolve(received.flow.destination, process) else {
             return SendOutcome::NoProcess;
         };
-        self.relay.send_batch(self.membership.registry(), member, received)
+        self.relays.relay.send_batch(self.membership.registry(), member, received)
     }
 
     /// Reads and repairs the registry, unless that was done just now.
     fn repair(&mut self, now_ns: u64) {
-        let since_ns = self.last_repair_ns.map(|last_ns| now_ns.saturating_sub(last_ns));
+        let since_ns = self.repair.last_repair_ns.map(|last_ns| now_ns.saturating_sub(last_ns));
         if since_ns.is_some_and(|since_ns| since_ns < REPAIR_INTERVAL_NS) {
             return;
         }
         // The first repair only puts the registry's program in force, which another process may have
         // replaced.
         let incident = since_ns.is_some_and(|since_ns| since_ns < INCIDENT_NS);
-        let evidence = self.evidence.take().filter(|_| incident);
-        self.last_repair_ns = Some(now_ns);
+        let evidence = self.repair.evidence.take().filter(|_| incident);
+        self.repair.last_repair_ns = Some(now_ns);
         let repaired = self.membership.repair(self.medium.steered_socket(), evidence, &mut self.services);
         let Some(Repaired { unlisted, stopped }) = repaired else { return };
-        self.repair_due = false;
-        self.settled = false;
-        count(&self.counters.repaired);
+        self.repair.repair_due = false;
+        self.repair.settled = false;
+        count(&self.counting.counters.repaired);
         for unlisted_member in unlisted {
-            self.relay.send_repair_request(self.membership.registry(), unlisted_member);
+            self.relays.relay.send_repair_request(self.membership.registry(), unlisted_member);
         }
         if let Some(backlog) = &self.backlog {
             stopped.into_iter().for_each(|member| backlog.note_bypassed(member));
@@ -240,10 +290,10 @@ impl<M: Medium> Port for SharedPort<M> {
     }
 
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&ReceivedBatch<'_>)) -> bool {
-        if self.looped.receive(handler) {
+        if self.identity.looped.receive(handler) {
             return true;
         }
-        if std::mem::take(&mut self.relay_is_next) && self.receive_relayed(now_ns, handler) {
+        if std::mem::take(&mut self.polling.relay_is_next) && self.receive_relayed(now_ns, handler) {
             return true;
         }
         let mut taken = false;
@@ -251,43 +301,43 @@ impl<M: Medium> Port for SharedPort<M> {
             match self.receive_by_ring(now_ns, handler) {
                 RingPoll::Batch => return true,
                 RingPoll::BatchAndSocket => taken = true,
-                RingPoll::Nothing if !self.socket_polling.is_due(now_ns) => {
-                    self.emptied_ns = Some(now_ns);
+                RingPoll::Nothing if !self.polling.socket_polling.is_due(now_ns) => {
+                    self.polling.emptied_ns = Some(now_ns);
                     return false;
                 }
                 RingPoll::Nothing => {}
             }
         }
-        self.receives = self.receives.wrapping_add(1);
-        if self.receives.is_multiple_of(RELAY_INTERVAL) || taken && self.relay_due {
+        self.polling.receives = self.polling.receives.wrapping_add(1);
+        if self.polling.receives.is_multiple_of(RELAY_INTERVAL) || taken && self.polling.relay_due {
             // Orders are handled even when the handler gets no batch: a ring's batch and the relay are two
             // receives.
             if taken {
-                self.relay_is_next = true;
+                self.polling.relay_is_next = true;
             } else if self.receive_relayed(now_ns, handler) {
                 return true;
             }
         }
         let came = self.receive_by_medium(now_ns, handler);
-        self.socket_polling.note_socket_poll(now_ns, came);
+        self.polling.socket_polling.note_socket_poll(now_ns, came);
         taken |= came;
         if !taken {
-            self.settled = true;
-            if self.relay_due {
+            self.repair.settled = true;
+            if self.polling.relay_due {
                 taken = self.receive_relayed(now_ns, handler);
             }
             if !taken {
-                self.emptied_ns = Some(now_ns);
+                self.polling.emptied_ns = Some(now_ns);
             }
             self.sweep_rings(now_ns);
-            for published in &mut self.published {
+            for published in &mut self.counting.published {
                 published.publish_at_intervals(now_ns);
             }
         }
-        if self.repair_due {
+        if self.repair.repair_due {
             self.repair(now_ns);
         }
-        if self.requests.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+        if self.orders.requests.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             self.resend_requests(now_ns);
         }
         taken
@@ -296,14 +346,14 @@ impl<M: Medium> Port for SharedPort<M> {
     #[inline]
     fn is_quiet(&self) -> bool {
         self.same_host.is_quiet()
-            && !self.socket_polling.is_busy()
-            && !self.relay_due
-            && !self.relay_is_next
-            && self.looped.is_empty()
+            && !self.polling.socket_polling.is_busy()
+            && !self.polling.relay_due
+            && !self.polling.relay_is_next
+            && self.identity.looped.is_empty()
     }
 
     fn next_event_ns(&self) -> Option<u64> {
-        self.requests.due_ns()
+        self.orders.requests.due_ns()
     }
 
     fn source_port(&mut self, now_ns: u64, flow: &Flow) -> u16 {
@@ -347,23 +397,23 @@ impl<M: Medium> Port for SharedPort<M> {
 
     fn descriptors(&self) -> Vec<RawFd> {
         // The counters are requested by a thread that is about to sleep.
-        self.published.iter().for_each(Published::publish);
+        self.counting.published.iter().for_each(Published::publish);
         let mut all = self.medium.descriptors();
-        all.push(self.relay.as_raw_fd());
+        all.push(self.relays.relay.as_raw_fd());
         all.extend(self.same_host.prepare_sleep());
-        all.extend(self.adopted.iter().map(|(_, relay)| relay.as_raw_fd()));
+        all.extend(self.relays.adopted.iter().map(|(_, relay)| relay.as_raw_fd()));
         all
     }
 
     fn join(&mut self, group: IpAddr) -> io::Result<()> {
         self.medium.join(group)?;
-        self.looped.join(group);
+        self.identity.looped.join(group);
         Ok(())
     }
 
     fn leave(&mut self, group: IpAddr) -> io::Result<()> {
         self.medium.leave(group)?;
-        self.looped.leave(group);
+        self.identity.looped.leave(group);
         Ok(())
     }
 
@@ -381,17 +431,17 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     }
 
     fn set_clock_origin(&mut self, origin_ns: u64) {
-        self.idle_poll_times.set_clock_origin(origin_ns);
+        self.polling.idle_poll_times.set_clock_origin(origin_ns);
     }
 
     fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
         let member = self.backlog.as_ref().and_then(|backlog| backlog.find(peer));
         let is_own = |member| self.membership.own_members().contains(&member);
-        if member.map_or_else(|| self.local.is_local(peer.process), is_own) {
+        if member.map_or_else(|| self.identity.local.is_local(peer.process), is_own) {
             // This process sends to itself, and has not yet taken what it sent: a program that posts for a
             // long time on a busy processor.
             let is_itself = self.backlog.as_ref().is_some_and(|backlog| backlog.is_local(peer.address));
-            let has_polled = self.emptied_ns.is_some_and(|emptied_ns| emptied_ns >= since_ns);
+            let has_polled = self.polling.emptied_ns.is_some_and(|emptied_ns| emptied_ns >= since_ns);
             return if is_itself && !has_polled { PeerProgress::Starved } else { PeerProgress::Unknown };
         }
         let is_here = self.backlog.as_ref().is_some_and(|backlog| backlog.is_local(peer.address));
@@ -399,63 +449,63 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
             let is_absent = is_here && peer.process.is_of_process();
             return if is_absent { PeerProgress::Absent } else { PeerProgress::Unknown };
         };
-        let since_ns = self.idle_poll_times.shared_ns(now_ns, since_ns, system::monotonic_ns);
+        let since_ns = self.polling.idle_poll_times.shared_ns(now_ns, since_ns, system::monotonic_ns);
         let peer_last_poll_ns = self.backlog.as_ref().and_then(|backlog| backlog.peer_last_poll_ns(peer));
         let has_polled = peer_last_poll_ns.is_none_or(|polled_ns| polled_ns >= since_ns);
         if !has_polled {
             // What was sent to this member may lie with another process. Only this message makes the member
             // read and repair the registry.
-            self.relay.send_repair_request(self.membership.registry(), member);
+            self.relays.relay.send_repair_request(self.membership.registry(), member);
         }
         let (has_index, condition) = self.membership.condition(member);
         progress::peer_progress(ProcessSigns { has_index, condition, has_polled })
     }
 
     fn woken(&mut self) {
-        self.relay_due = true;
-        self.socket_polling.woken();
+        self.polling.relay_due = true;
+        self.polling.socket_polling.woken();
     }
 
     fn observe(&mut self, counters: &Arc<Counters>) {
-        self.device = Some(Arc::clone(counters));
+        self.counting.device = Some(Arc::clone(counters));
         self.medium.observe(counters);
-        if self.own.is_empty() {
+        if self.identity.own.is_empty() {
             self.observe_ports(std::slice::from_ref(counters));
         }
     }
 
     fn publish_condition(&mut self, port_num: u8, condition: &PortCondition) {
         let index = usize::from(port_num).checked_sub(1);
-        if let Some(published) = index.and_then(|index| self.published.get_mut(index)) {
+        if let Some(published) = index.and_then(|index| self.counting.published.get_mut(index)) {
             published.set_port_condition(condition, system::monotonic_ns());
         }
     }
 
     fn publish_objects(&mut self, summary: ObjectSummary) {
-        if let Some(published) = self.published.first_mut() {
+        if let Some(published) = self.counting.published.first_mut() {
             published.count_objects(summary);
         }
     }
 
     fn next_command(&mut self) -> Option<ControlCommand> {
-        self.command_queue.next()
+        self.orders.command_queue.next()
     }
 
     fn reply_to_command(&mut self, order: &ControlCommand, answer: &[u8]) {
-        let text = self.command_queue.answer(self.membership.index(), order, answer);
+        let text = self.orders.command_queue.answer(self.membership.index(), order, answer);
         // A process that does not get the answer gives the order again.
-        let _ = self.relay.answer(order.querier, &text);
+        let _ = self.relays.relay.answer(order.querier, &text);
     }
 
     fn reply_to_query(&mut self, order: &ControlCommand, answer: &[u8]) {
         let text = command_queue::encode(self.membership.index(), order.number, answer);
-        let _ = self.relay.answer(order.querier, &text);
+        let _ = self.relays.relay.answer(order.querier, &text);
     }
 
     fn try_forward(&mut self, process: ProcessIndex, received: &ReceivedBatch<'_>) -> ForwardOutcome {
         match self.send_on(process, received) {
             SendOutcome::Done => {
-                note_sent(&self.counters, SendOutcome::Done);
+                note_sent(&self.counting.counters, SendOutcome::Done);
                 ForwardOutcome::Done
             }
             SendOutcome::Full => ForwardOutcome::Full,
@@ -465,14 +515,18 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
 
     fn forward(&mut self, process: ProcessIndex, received: &ReceivedBatch<'_>) -> bool {
         let sent = self.send_on(process, received);
-        note_sent(&self.counters, sent);
+        note_sent(&self.counting.counters, sent);
         sent == SendOutcome::Done
     }
 
     fn shared_resources(&self) -> Option<SharedResources> {
         // A process on another address is another device.
-        let name = format!("{}-{}", self.name, self.membership.address());
-        Some(SharedResources { folder: self.memory.find(&self.membership), name, process: self.process })
+        let name = format!("{}-{}", self.identity.name, self.membership.address());
+        Some(SharedResources {
+            folder: self.memory.find(&self.membership),
+            name,
+            process: self.identity.process,
+        })
     }
 
     fn remove_leftovers(&mut self) {
@@ -490,7 +544,7 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     }
 
     fn adopt_index(&mut self, process: ProcessIndex) -> bool {
-        if self.local.contains(process) {
+        if self.identity.local.contains(process) {
             return true;
         }
         let fd = self.medium.steered_socket();
@@ -499,27 +553,27 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
         let Some(adopted) = self.membership.adopt(fd, process, &mut self.services, bind) else {
             return false;
         };
-        self.adopted.push(adopted);
+        self.relays.adopted.push(adopted);
         if let Some(backlog) = &self.backlog {
             backlog.end_of_adopted(Peer { address: self.membership.address(), process });
         }
-        self.local.set(process, true);
+        self.identity.local.set(process, true);
         // Other processes may have sent to the name before this socket had it.
-        self.relay_due = true;
+        self.polling.relay_due = true;
         true
     }
 
     fn release_index(&mut self, process: ProcessIndex) {
-        let adopted = self.adopted.iter().position(|(adopted, _)| adopted.process() == process);
-        let adopted = adopted.map(|index| self.adopted.swap_remove(index).0);
-        if process != self.process {
-            self.local.set(process, false);
+        let adopted = self.relays.adopted.iter().position(|(adopted, _)| adopted.process() == process);
+        let adopted = adopted.map(|index| self.relays.adopted.swap_remove(index).0);
+        if process != self.identity.process {
+            self.identity.local.set(process, false);
         }
         if let Some(adopted) = adopted {
             self.membership.abandon(adopted);
         }
         self.membership.registry().end_reservation(process);
-        self.repair_due = true;
+        self.repair.repair_due = true;
     }
 
     fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
@@ -546,7 +600,7 @@ impl<M: Medium> ServiceDirectory for SharedPort<M> {
             let steered =
                 self.services.listen(&entry, membership, |services| membership.steer_locked(fd, services));
             // Until the steering is repaired, requests are forwarded.
-            self.repair_due |= steered.is_err();
+            self.repair.repair_due |= steered.is_err();
         }
     }
 
@@ -574,7 +628,7 @@ impl<M: Medium> ServiceDirectory for SharedPort<M> {
     }
 
     fn publish_partitions(&mut self, now_ns: u64, partitions: &[Partition]) {
-        self.partitions = partitions.to_vec();
+        self.orders.partitions = partitions.to_vec();
         self.membership.publish_partitions(now_ns, partitions);
     }
 
@@ -583,7 +637,8 @@ impl<M: Medium> ServiceDirectory for SharedPort<M> {
         let own = self.membership.address();
         let by_own_plan =
             |partition: &Partition| now_ns < partition.until_ns && partition.parts(own, address);
-        self.partitions.iter().any(by_own_plan) || self.membership.is_partitioned(process, who, address)
+        self.orders.partitions.iter().any(by_own_plan)
+            || self.membership.is_partitioned(process, who, address)
     }
 }
 

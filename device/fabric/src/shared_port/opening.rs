@@ -15,7 +15,10 @@ use pumice_transport::types::Gid;
 use super::looped::LoopedGroups;
 use super::requests::Requests;
 use super::socket_polling::SocketPolling;
-use super::{LastSeries, SharedPort};
+use super::{
+    LastReceiver, LastSeries, PendingOrders, PollState, PortCounting, PortIdentity, Relays, RepairState,
+    SharedPort,
+};
 use crate::backlog::neighbours::NeighbourTables;
 use crate::backlog::{Backlog, OwnEntry};
 use crate::files::runtime_folders::{self, FoundFolder};
@@ -109,7 +112,7 @@ impl SharedPort {
         let refusal = match join(&folder) {
             Err(refusal @ SharingError::OtherRegistry { .. }) => refusal,
             Ok(mut joined) => {
-                joined.notice = notice;
+                joined.identity.notice = notice;
                 return Ok(joined);
             }
             Err(other) => return Err(other),
@@ -117,7 +120,7 @@ impl SharedPort {
         // The processes that have the port were given, or have found, another folder.
         for other in runtime_folders::others(&folder, &folder::file_name(port)) {
             if let Ok(mut joined) = join(&other) {
-                joined.notice = Some(format!(
+                joined.identity.notice = Some(format!(
                     "processes that share UDP port {port} have their registry in {}, and not in {}: this \
                     one joins them \
                      there; set XDG_RUNTIME_DIR of all processes to one folder",
@@ -131,7 +134,7 @@ impl SharedPort {
             return Err(refusal);
         };
         let Ok(mut joined) = join(&foreign_folder.folder.opened().proc_path()) else { return Err(refusal) };
-        joined.notice = Some(format!(
+        joined.identity.notice = Some(format!(
             "processes that share UDP port {port} have their registry where only they see it: this one \
             joins them through \
              process {}; set XDG_RUNTIME_DIR of all processes to one folder that all of them see",
@@ -179,37 +182,36 @@ impl SharedPort {
         Ok(SharedPort {
             medium: udp,
             backlog,
-            published,
-            own,
-            relay,
+            counting: PortCounting { published, counters: Arc::default(), device: None },
+            identity: PortIdentity {
+                own,
+                process: index.process(),
+                local: Local::new(index.process()),
+                name: folder::file_name(port),
+                looped: LoopedGroups::default(),
+                notice: None,
+            },
+            relays: Relays { relay, adopted: Vec::new() },
             membership,
             services,
-            process: index.process(),
-            adopted: Vec::new(),
-            local: Local::new(index.process()),
-            idle_poll_times: IdlePollTimes::default(),
-            requests: Requests::default(),
-            name: folder::file_name(port),
+            polling: PollState {
+                receives: 0,
+                emptied_ns: None,
+                relay_due: false,
+                relay_is_next: false,
+                idle_poll_times: IdlePollTimes::default(),
+                socket_polling: SocketPolling::default(),
+            },
+            orders: PendingOrders {
+                requests: Requests::default(),
+                command_queue: CommandQueue::default(),
+                partitions: Vec::new(),
+            },
             memory,
-            notice: None,
             _foreign_folder: None,
-            receives: 0,
-            emptied_ns: None,
-            relay_due: false,
-            relay_is_next: false,
-            repair_due: false,
-            settled: false,
-            evidence: None,
-            last_repair_ns: None,
-            looped: LoopedGroups::default(),
+            repair: RepairState { repair_due: false, settled: false, evidence: None, last_repair_ns: None },
             same_host: SameHost::new(index, incarnation, none, config.copy),
-            last_receiver: None,
-            last_series: LastSeries::default(),
-            socket_polling: SocketPolling::default(),
-            counters: Arc::default(),
-            device: None,
-            command_queue: CommandQueue::default(),
-            partitions: Vec::new(),
+            receiver: LastReceiver { last_receiver: None, last_series: LastSeries::default() },
         })
     }
 }

@@ -5,9 +5,8 @@ use pumice_model::port::batch::ReceivedBatch;
 use pumice_transport::mrc::constants::OTHER_PORT;
 use pumice_transport::wire::{ProcessIndex, peek};
 
-use super::SharedPort;
 use super::counters::{SharingCounters, count, note_sent};
-use super::looped::LoopedGroups;
+use super::{PortCounting, PortIdentity, SharedPort};
 use crate::backlog::Backlog;
 use crate::files::sockets::SendOutcome;
 use crate::relay::local::{Local, is_only_for, names_srq_of};
@@ -25,17 +24,17 @@ impl<M: Medium> SharedPort<M> {
     /// batch.
     pub(super) fn receive_relayed(&mut self, now_ns: u64, handler: &mut BatchHandler<'_>) -> bool {
         let mut heard = None;
-        self.relay_due = match self.relay.receive() {
+        self.polling.relay_due = match self.relays.relay.receive() {
             Incoming::Nothing => false,
             Incoming::Repair => {
-                self.repair_due = true;
+                self.repair.repair_due = true;
                 true
             }
             Incoming::Query(querier) => {
-                let text =
-                    report::encode(self.membership.index(), &self.counters.stats(), self.device.as_deref());
+                let PortCounting { counters, device, .. } = &self.counting;
+                let text = report::encode(self.membership.index(), &counters.stats(), device.as_deref());
                 // A process that did not get the answer asks again.
-                let _ = self.relay.answer(querier, &text);
+                let _ = self.relays.relay.answer(querier, &text);
                 true
             }
             Incoming::Ring(text, descriptor) => {
@@ -44,36 +43,36 @@ impl<M: Medium> SharedPort<M> {
             }
             Incoming::ControlCommand(order) => {
                 let querier = order.querier;
-                if let Some(text) = self.command_queue.take(order) {
-                    let _ = self.relay.answer(querier, text);
+                if let Some(text) = self.orders.command_queue.take(order) {
+                    let _ = self.relays.relay.answer(querier, text);
                 }
-                self.relay_due = true;
+                self.polling.relay_due = true;
                 return true;
             }
             Incoming::Batch(received)
-                if is_for(&received, &self.membership, &self.local, &self.looped, self.medium.port()) =>
+                if is_for(&received, &self.membership, &self.identity, self.medium.port()) =>
             {
-                count(&self.counters.taken_over);
+                count(&self.counting.counters.taken_over);
                 record_taken(self.backlog.as_ref(), &received);
                 handler(&received);
                 true
             }
             Incoming::Batch(_) | Incoming::Rejected => {
-                count(&self.counters.rejected);
+                count(&self.counting.counters.rejected);
                 true
             }
         };
         if let Some((text, descriptor)) = heard {
             self.handle_ring_message(now_ns, &text, descriptor);
         }
-        let mut more = self.relay_due;
-        for (_, relay) in &mut self.adopted {
+        let mut more = self.polling.relay_due;
+        for (_, relay) in &mut self.relays.adopted {
             match relay.receive() {
                 Incoming::Nothing => {}
                 Incoming::Batch(received)
-                    if is_for(&received, &self.membership, &self.local, &self.looped, self.medium.port()) =>
+                    if is_for(&received, &self.membership, &self.identity, self.medium.port()) =>
                 {
-                    count(&self.counters.taken_over);
+                    count(&self.counting.counters.taken_over);
                     record_taken(self.backlog.as_ref(), &received);
                     handler(&received);
                     more = true;
@@ -84,17 +83,18 @@ impl<M: Medium> SharedPort<M> {
                 | Incoming::Ring(..)
                 | Incoming::Batch(_)
                 | Incoming::Rejected => {
-                    count(&self.counters.rejected);
+                    count(&self.counting.counters.rejected);
                     more = true;
                 }
             }
         }
-        self.relay_due = more;
+        self.polling.relay_due = more;
         more
     }
 
     pub(super) fn receive_by_medium(&mut self, now_ns: u64, handler: &mut BatchHandler<'_>) -> bool {
-        let SharedPort { medium, relay, membership, local, counters, backlog, idle_poll_times, .. } = self;
+        let SharedPort { medium, relays, membership, identity, counting, backlog, polling, .. } = self;
+        let (local, relay, counters) = (&identity.local, &relays.relay, &*counting.counters);
         let backlog = backlog.as_ref();
         let offered = backlog.map(Backlog::offered);
         let mut bypassed = false;
@@ -102,15 +102,15 @@ impl<M: Medium> SharedPort<M> {
         let taken = medium.receive(now_ns, &mut |received| route.route(received, handler));
         if !taken && let (Some(backlog), Some(offered)) = (backlog, offered) {
             backlog.all_taken(offered);
-            backlog.record_idle_poll(idle_poll_times.found_empty(now_ns, system::monotonic_ns));
+            backlog.record_idle_poll(polling.idle_poll_times.found_empty(now_ns, system::monotonic_ns));
             bypassed = backlog.was_bypassed();
         }
         let stray = route.stray;
-        self.repair_due |= bypassed;
+        self.repair.repair_due |= bypassed;
         if let Some(process) = stray {
-            self.repair_due = true;
+            self.repair.repair_due = true;
             // A batch that was steered before the last repair proves nothing.
-            self.evidence = Some(process).filter(|_| self.settled).or(self.evidence);
+            self.repair.evidence = Some(process).filter(|_| self.repair.settled).or(self.repair.evidence);
         }
         taken
     }
@@ -197,14 +197,13 @@ pub(super) fn is_for_on_path(
     received: &ReceivedBatch<'_>,
     reaches_this_process: &mut bool,
     membership: &Membership,
-    local: &Local,
-    looped: &LoopedGroups,
+    identity: &PortIdentity,
     port: u16,
 ) -> bool {
-    if *reaches_this_process && is_only_for(received, local) {
+    if *reaches_this_process && is_only_for(received, &identity.local) {
         return true;
     }
-    let is_for = is_for(received, membership, local, looped, port);
+    let is_for = is_for(received, membership, identity, port);
     *reaches_this_process = is_for && !received.flow.destination.is_multicast();
     is_for
 }
@@ -213,10 +212,10 @@ pub(super) fn is_for_on_path(
 pub(super) fn is_for(
     received: &ReceivedBatch<'_>,
     membership: &Membership,
-    local: &Local,
-    looped: &LoopedGroups,
+    identity: &PortIdentity,
     port: u16,
 ) -> bool {
+    let PortIdentity { local, looped, .. } = identity;
     let process = membership.process();
     let bound = membership.address();
     let destination = received.flow.destination;

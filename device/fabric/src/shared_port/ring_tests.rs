@@ -57,7 +57,7 @@ impl Pair {
     }
 
     fn peer(&self) -> Peer {
-        Peer { address: self.to, process: self.receiver.process }
+        Peer { address: self.to, process: self.receiver.identity.process }
     }
 
     fn path(&self) -> pumice_transport::path::Path {
@@ -187,7 +187,7 @@ fn what_went_by_udp_comes_before_what_is_in_a_new_ring() {
     let process = receiver.process().value();
     send(&mut sender, to, 1, &[process]);
     // The receiver hears of the ring, and takes no packet.
-    receiver.relay_due = true;
+    receiver.polling.relay_due = true;
     assert!(receiver.receive_relayed(0, &mut |_| panic!("a batch")));
     look(&mut sender, 0);
     assert!(sender.same_host.is_open(receiver.membership.index()));
@@ -278,8 +278,8 @@ fn each_series_of_batches_goes_to_its_receiver_and_to_no_other_incarnation_of_it
     let mut pair = Pair::new("series");
     let second = pair.folder.address(3);
     let mut other = pair.folder.open_with_rings(second, 4791);
-    send(&mut pair.sender, second, 1, &[other.process.value()]);
-    assert_eq!(received(&mut other, 0, 1), [(other.process.value(), 1)]);
+    send(&mut pair.sender, second, 1, &[other.identity.process.value()]);
+    assert_eq!(received(&mut other, 0, 1), [(other.identity.process.value(), 1)]);
     look(&mut other, 0);
     look(&mut pair.sender, 0);
     assert!(pair.sender.same_host.is_open(other.membership.index()));
@@ -290,19 +290,19 @@ fn each_series_of_batches_goes_to_its_receiver_and_to_no_other_incarnation_of_it
         let bytes = [0, 0, 0, 0, 0, process.value(), 0, 1, number, 0, 0, 0, 0, 0, 0, 0];
         sender.transmit(0, &GsoBatch { series, ..GsoBatch::new(&path, 16, &bytes) }).unwrap();
     };
-    let (first, member) = (pair.receiver.process, pair.receiver.membership.index());
+    let (first, member) = (pair.receiver.identity.process, pair.receiver.membership.index());
     for number in [10, 20, 30] {
         send_of_series(&mut pair.sender, 1, pair.to, first, number);
         send_of_series(&mut pair.sender, 1, pair.to, first, number + 1);
-        assert!(pair.sender.admits(0, Peer { address: second, process: other.process }));
+        assert!(pair.sender.admits(0, Peer { address: second, process: other.identity.process }));
         send_of_series(&mut pair.sender, 1, pair.to, first, number + 2);
-        send_of_series(&mut pair.sender, 2, second, other.process, number);
-        send_of_series(&mut pair.sender, 2, second, other.process, number + 1);
+        send_of_series(&mut pair.sender, 2, second, other.identity.process, number);
+        send_of_series(&mut pair.sender, 2, second, other.identity.process, number + 1);
         assert_eq!(pair.received(3), [number, number + 1, number + 2]);
-        let to_other = [number, number + 1].map(|number| (other.process.value(), number));
+        let to_other = [number, number + 1].map(|number| (other.identity.process.value(), number));
         assert_eq!(received(&mut other, 0, 2), to_other);
     }
-    assert_eq!(pair.sender.last_series.number, 2);
+    assert_eq!(pair.sender.receiver.last_series.number, 2);
     send_of_series(&mut pair.sender, 1, pair.to, first, 40);
     assert_eq!(pair.received(1), [40]);
     let before = backlog_of(&pair).incarnation(member);
@@ -315,7 +315,7 @@ fn each_series_of_batches_goes_to_its_receiver_and_to_no_other_incarnation_of_it
 #[test]
 fn a_series_goes_on_without_a_question_only_in_the_ring_that_took_the_last_batch_made_for_it() {
     let mut pair = Pair::new("again");
-    let (path, process) = (pair.path(), pair.receiver.process.value());
+    let (path, process) = (pair.path(), pair.receiver.identity.process.value());
     let bytes = [0, 0, 0, 0, 0, process, 0, 1, 9, 0, 0, 0, 0, 0, 0, 0];
     let send = |sender: &mut SharedPort, series, has_icrc| {
         let batch = GsoBatch { series, has_icrc, ..GsoBatch::new(&path, 16, &bytes) };
@@ -360,8 +360,8 @@ fn a_process_that_wants_udp_only_takes_no_ring() {
         assert!(!sender.same_host.is_open(member));
     }
     // And it sends through none.
-    send(&mut receiver, folder.address(2), 9, &[sender.process.value()]);
-    assert_eq!(received(&mut sender, 0, 1), [(sender.process.value(), 9)]);
+    send(&mut receiver, folder.address(2), 9, &[sender.identity.process.value()]);
+    assert_eq!(received(&mut sender, 0, 1), [(sender.identity.process.value(), 9)]);
     look(&mut sender, 0);
     assert!(!receiver.same_host.is_open(sender.membership.index()));
 }
@@ -375,7 +375,7 @@ fn a_process_that_cannot_have_rings_says_why() {
     std::fs::remove_file(&table).unwrap();
     std::fs::create_dir(&table).unwrap();
     let port = folder.open_with_rings(folder.address(1), 4791);
-    let peer = Peer { address: folder.address(2), process: port.process };
+    let peer = Peer { address: folder.address(2), process: port.identity.process };
     let why = "this process cannot open the file in which processes find each other's rings";
     assert_eq!(port.medium_to(peer), PeerMedium::Udp(why));
     let port = folder.open(folder.address(3), 4791);
@@ -502,7 +502,7 @@ fn a_question_and_what_comes_for_an_adopted_index_are_two_receives() {
     let to = folder.address(1);
     let (mut other, owner, mut adopter) =
         (folder.open(to, 4791), folder.open(to, 4791), folder.open(to, 4791));
-    let index = owner.process;
+    let index = owner.identity.process;
     adopter.reserve_index(index);
     drop(owner);
     assert!(adopter.adopt_index(index));

@@ -33,7 +33,7 @@ impl<M: Medium> SharedPort<M> {
             self.same_host.put_on_known_path(now_ns, member, incarnation, batch)
         {
             // A batch with an ICRC was made for a medium that needs one.
-            self.last_series.ring = if batch.has_icrc { 0 } else { ring };
+            self.receiver.last_series.ring = if batch.has_icrc { 0 } else { ring };
             return Some(Ok(()));
         }
         if !self.same_host.knows(member, batch.path) {
@@ -46,7 +46,7 @@ impl<M: Medium> SharedPort<M> {
             }
         }
         if self.same_host.put(now_ns, member, incarnation, batch)? == PutOutcome::Lost {
-            count(&self.counters.ring_lost);
+            count(&self.counting.counters.ring_lost);
         }
         Some(Ok(()))
     }
@@ -55,7 +55,7 @@ impl<M: Medium> SharedPort<M> {
     /// one receiver.
     #[inline]
     fn find_receiver(&mut self, batch: &GsoBatch<'_>) -> Option<(MemberIndex, u64)> {
-        if batch.series != 0 && batch.series == self.last_series.number {
+        if batch.series != 0 && batch.series == self.receiver.last_series.number {
             let found = self.last_member();
             debug_assert_eq!(found.map(|(peer, ..)| peer).unwrap_or(batch.peer()), batch.peer());
             if let Some((_, member, incarnation)) = found {
@@ -67,7 +67,7 @@ impl<M: Medium> SharedPort<M> {
             return None;
         }
         let found = self.find_member(peer)?;
-        self.last_series = LastSeries { number: batch.series, ring: 0 };
+        self.receiver.last_series = LastSeries { number: batch.series, ring: 0 };
         Some(found)
     }
 
@@ -84,8 +84,8 @@ impl<M: Medium> SharedPort<M> {
             return Some(found);
         }
         let (member, incarnation) = self.search_member(peer)?;
-        self.last_receiver = Some((peer, member, incarnation));
-        self.last_series = LastSeries::default();
+        self.receiver.last_receiver = Some((peer, member, incarnation));
+        self.receiver.last_series = LastSeries::default();
         Some((member, incarnation))
     }
 
@@ -93,7 +93,9 @@ impl<M: Medium> SharedPort<M> {
     #[inline]
     fn last_member(&self) -> Option<(Peer, MemberIndex, u64)> {
         let backlog = self.backlog.as_ref()?;
-        self.last_receiver.filter(|(_, member, incarnation)| backlog.incarnation(*member) == *incarnation)
+        self.receiver
+            .last_receiver
+            .filter(|(_, member, incarnation)| backlog.incarnation(*member) == *incarnation)
     }
 
     /// Returns the cached member as [`last_member`](Self::last_member) does, if it is that of `peer`.
@@ -113,7 +115,7 @@ impl<M: Medium> SharedPort<M> {
     /// there is room.
     #[inline]
     pub(super) fn ring_admits_next_of_series(&mut self, series: u64) -> bool {
-        let LastSeries { number: last, ring: number } = self.last_series;
+        let LastSeries { number: last, ring: number } = self.receiver.last_series;
         if series != last || number == 0 {
             return false;
         }
@@ -167,7 +169,8 @@ impl<M: Medium> SharedPort<M> {
     /// Sends a message about a ring. Returns false if it does not arrive.
     fn send_ring_message(&self, message: &OutgoingMessage) -> bool {
         let registry = self.membership.registry();
-        self.relay.send_ring(registry, message.to, message.text(), message.descriptor()) == SendOutcome::Done
+        self.relays.relay.send_ring(registry, message.to, message.text(), message.descriptor())
+            == SendOutcome::Done
     }
 
     /// Reports whether the ring to a process has room for a batch; `None` if there is no ring.
@@ -203,31 +206,31 @@ impl<M: Medium> SharedPort<M> {
     ) -> RingPoll {
         if self.same_host.has_fresh() {
             if self.receive_by_medium(now_ns, handler)
-                || self.relay_due && self.receive_relayed(now_ns, handler)
+                || self.polling.relay_due && self.receive_relayed(now_ns, handler)
             {
                 return RingPoll::Batch;
             }
             self.same_host.settle_fresh();
         }
-        let SharedPort { same_host, membership, local, looped, medium, socket_polling, counters, .. } = self;
+        let SharedPort { same_host, membership, identity, medium, polling, counting, .. } = self;
         let port = medium.port();
         let accepts = |received: &ReceivedBatch<'_>, reaches_this_process: &mut bool| {
-            is_for_on_path(received, reaches_this_process, membership, local, looped, port)
+            is_for_on_path(received, reaches_this_process, membership, identity, port)
         };
         match same_host.receive(accepts, handler) {
             RingReceive::Nothing => RingPoll::Nothing,
             RingReceive::Batch { is_accepted } => {
                 if !is_accepted {
-                    count(&counters.rejected);
+                    count(&counting.counters.rejected);
                 }
-                if socket_polling.count_ring_batch() {
+                if polling.socket_polling.count_ring_batch() {
                     same_host.next_turn();
                     return RingPoll::BatchAndSocket;
                 }
                 RingPoll::Batch
             }
             RingReceive::Broken(message) => {
-                count(&counters.rejected);
+                count(&counting.counters.rejected);
                 // A producer that does not get this message finds out that the ring stays full.
                 self.send_ring_message(&message);
                 RingPoll::Batch
@@ -245,10 +248,10 @@ impl<M: Medium> SharedPort<M> {
 
     /// Removes the rings of processes that have gone, now and then.
     pub(super) fn sweep_rings(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.socket_polling.swept_ns) < SWEEP_INTERVAL_NS {
+        if now_ns.saturating_sub(self.polling.socket_polling.swept_ns) < SWEEP_INTERVAL_NS {
             return;
         }
-        self.socket_polling.swept_ns = now_ns;
+        self.polling.socket_polling.swept_ns = now_ns;
         let registry = self.membership.registry();
         self.same_host.sweep(now_ns, |member| registry.is_taken(member));
     }

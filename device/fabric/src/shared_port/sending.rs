@@ -67,16 +67,18 @@ impl<M: Medium> SharedPort<M> {
             if own.contains(&member.index) {
                 continue;
             }
-            let sent = self.relay.send_batch(registry, member.index, &received);
+            let sent = self.relays.relay.send_batch(registry, member.index, &received);
             match sent {
-                SendOutcome::Full if first && self.looped.waits(now_ns) => return Err(TransmitError::Busy),
-                SendOutcome::Done => self.looped.has_room(),
+                SendOutcome::Full if first && self.identity.looped.waits(now_ns) => {
+                    return Err(TransmitError::Busy);
+                }
+                SendOutcome::Done => self.identity.looped.has_room(),
                 SendOutcome::Full | SendOutcome::NoProcess => {}
             }
-            note_sent(&self.counters, sent);
+            note_sent(&self.counting.counters, sent);
             first &= sent == SendOutcome::NoProcess;
         }
-        self.looped.push(&received);
+        self.identity.looped.push(&received);
         Ok(())
     }
 
@@ -96,7 +98,7 @@ impl<M: Medium> SharedPort<M> {
             return true;
         }
         for packet in batch.segments().filter(|packet| service(packet).is_some()) {
-            self.requests.push(now_ns, batch.path, packet);
+            self.orders.requests.push(now_ns, batch.path, packet);
         }
         false
     }
@@ -117,7 +119,7 @@ impl<M: Medium> SharedPort<M> {
         }
         if member == self.membership.index() {
             // The group is that of this socket, so the steering can be changed to avoid that process.
-            self.last_repair_ns = None;
+            self.repair.last_repair_ns = None;
             self.repair(now_ns);
             return None;
         }
@@ -129,21 +131,22 @@ impl<M: Medium> SharedPort<M> {
         let (flow, traffic_class, hop_limit) = (path.flow, path.traffic_class, path.hop_limit);
         let received = ReceivedBatch { flow, traffic_class, hop_limit, segment_bytes, bytes, has_icrc: true };
         let registry = self.membership.registry();
-        let sent = self.relay.send_batch(registry, member, &received) == SendOutcome::Done;
-        self.relay.send_repair_request(registry, member);
+        let sent = self.relays.relay.send_batch(registry, member, &received) == SendOutcome::Done;
+        self.relays.relay.send_repair_request(registry, member);
         if sent {
-            count(&self.counters.rerouted);
+            count(&self.counting.counters.rerouted);
         }
         sent
     }
 
     /// Forwards the requests whose receivers should have polled their sockets by now.
     pub(super) fn resend_requests(&mut self, now_ns: u64) {
-        while self.requests.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
-            let Some(waiting) = self.requests.pop() else { return };
+        while self.orders.requests.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            let Some(waiting) = self.orders.requests.pop() else { return };
             let destination = waiting.path.flow.destination;
             let Some(service) = service(&waiting.packet) else { continue };
-            let sent_ns = self.idle_poll_times.shared_ns(now_ns, waiting.sent_ns, system::monotonic_ns);
+            let sent_ns =
+                self.polling.idle_poll_times.shared_ns(now_ns, waiting.sent_ns, system::monotonic_ns);
             if let Some(member) = self.substitute(service, destination, sent_ns) {
                 let length = waiting.packet.len();
                 self.hand_to(member, &waiting.path, &waiting.packet, length);

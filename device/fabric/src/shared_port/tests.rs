@@ -109,9 +109,9 @@ fn packets_go_to_their_processes_and_the_rest_to_the_lowest() {
     let folder = Folder::new("steer");
     let to = folder.address(1);
     let mut ports: Vec<SharedPort> = (0..4).map(|_| folder.open(to, 4791)).collect();
-    assert_eq!(ports.iter().map(|port| port.process.value()).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(ports.iter().map(|port| port.identity.process.value()).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let mut sender = folder.open(folder.address(2), 4791);
-    assert_eq!(sender.process.value(), 5, "indices are the host's, whatever the address");
+    assert_eq!(sender.identity.process.value(), 5, "indices are the host's, whatever the address");
     for (index, port) in ports.iter_mut().enumerate() {
         let process = index as u8 + 1;
         send(&mut sender, to, 9, &[process, process]);
@@ -124,12 +124,12 @@ fn packets_go_to_their_processes_and_the_rest_to_the_lowest() {
     // The kernel moves the last socket into the hole, and the program follows.
     drop(ports.remove(1));
     for port in &mut ports {
-        let process = port.process.value();
+        let process = port.identity.process.value();
         send(&mut sender, to, 1, &[process]);
         assert_eq!(received(port, 0, 1), [(process, 1)]);
         assert_eq!(port.counters().stats(), SharingStats::default(), "nothing had to be forwarded");
     }
-    assert_eq!(folder.open(to, 4791).process.value(), 6, "index 2 is not given away again so soon");
+    assert_eq!(folder.open(to, 4791).identity.process.value(), 6, "index 2 is not given away again so soon");
 }
 
 #[test]
@@ -141,14 +141,18 @@ fn what_reaches_the_wrong_process_is_forwarded_and_the_steering_repaired() {
     // Everything goes to the first socket.
     let first = steering::Targets { processes: [0; 256], services: Vec::new() };
     steering::attach(a.medium.steered_socket(), &first).unwrap();
-    send(&mut sender, to, 1, &[b.process.value(); 5]);
+    send(&mut sender, to, 1, &[b.identity.process.value(); 5]);
     look(&mut a, 1);
     assert_eq!(received(&mut b, 1, 5), [1, 2, 3, 4, 5].map(|number| (2, number)));
-    assert_eq!((a.counters.stats().forwarded, b.counters.stats().taken_over), (1, 1));
-    assert_eq!(a.counters.stats().repaired, 1);
-    send(&mut sender, to, 6, &[b.process.value()]);
+    assert_eq!((a.counting.counters.stats().forwarded, b.counting.counters.stats().taken_over), (1, 1));
+    assert_eq!(a.counting.counters.stats().repaired, 1);
+    send(&mut sender, to, 6, &[b.identity.process.value()]);
     assert_eq!(received(&mut b, 2, 1), [(2, 6)]);
-    assert_eq!((a.counters.stats().forwarded, b.counters.stats().taken_over), (1, 1), "it is mended");
+    assert_eq!(
+        (a.counting.counters.stats().forwarded, b.counting.counters.stats().taken_over),
+        (1, 1),
+        "it is mended"
+    );
 
     // Packets of several processes in one batch, as a network card may join them.
     send(&mut sender, to, 10, &[1, 1, 2, 0, 2, 2, 77, 1]);
@@ -179,7 +183,7 @@ fn a_wrong_order_is_found_out() {
     while strays > 0 {
         rounds += 1;
         assert!(rounds < 20, "the order is not found");
-        let before: u64 = ports.iter().map(|port| port.counters.stats().forwarded).sum();
+        let before: u64 = ports.iter().map(|port| port.counting.counters.stats().forwarded).sum();
         let now_ns = rounds * 2 * REPAIR_INTERVAL_NS;
         for process in 1..=5 {
             send(&mut sender, to, process, &[process]);
@@ -188,13 +192,13 @@ fn a_wrong_order_is_found_out() {
             for _ in 0..2 {
                 for port in &mut ports {
                     port.woken();
-                    let own = port.process.value();
+                    let own = port.identity.process.value();
                     came.extend(received(port, now_ns, 0).into_iter().map(|packet| (own, packet)));
                 }
             }
             assert_eq!(came, [(process, (process, process))], "round {rounds}");
         }
-        strays = ports.iter().map(|port| port.counters.stats().forwarded).sum::<u64>() - before;
+        strays = ports.iter().map(|port| port.counting.counters.stats().forwarded).sum::<u64>() - before;
     }
     assert!(rounds > 1, "there was something to find out");
 }
@@ -207,9 +211,9 @@ fn a_damaged_registry_is_built_anew_by_those_who_live() {
     for damage in [&b"nonsense"[..], &[0xff; 30_000], b""] {
         fs::write(a.registry(), damage).unwrap();
         let mut c = folder.open(to, 4791);
-        assert!(c.process.value() > 2, "indices 1 and 2 have owners");
+        assert!(c.identity.process.value() > 2, "indices 1 and 2 have owners");
         for (now_ns, port) in [(0, &mut a), (0, &mut b)] {
-            port.last_repair_ns = None;
+            port.repair.last_repair_ns = None;
             look(port, now_ns);
             look(port, now_ns);
         }
@@ -247,8 +251,8 @@ fn nothing_is_left_behind() {
     let mut last = 0;
     for _ in 0..300 {
         let port = folder.open(folder.address(1), 4791);
-        assert_eq!(port.process.value(), last % 254 + 1);
-        last = port.process.value();
+        assert_eq!(port.identity.process.value(), last % 254 + 1);
+        last = port.identity.process.value();
     }
     let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left.len(), 3, "the registry, the backlogs and the counters: {left:?}");
@@ -327,8 +331,8 @@ fn addresses_have_more_devices_together_than_there_are_process_indices() {
     let members: std::collections::HashSet<u16> =
         ports.iter().map(|port| port.membership.index().number()).collect();
     assert_eq!(members.len(), ports.len());
-    let (mut all, process) = (ports.split_off(300), ports[299].process);
-    let same: Vec<usize> = (0..300).filter(|&each| ports[each].process == process).collect();
+    let (mut all, process) = (ports.split_off(300), ports[299].identity.process);
+    let same: Vec<usize> = (0..300).filter(|&each| ports[each].identity.process == process).collect();
     assert!(same.len() > 1 && all.iter().any(|port| port.membership.index().bank() != 0));
     // Each gets what is for it, by UDP and by a ring, and no other one does.
     let sender = &mut all[0];
@@ -346,7 +350,7 @@ fn addresses_have_more_devices_together_than_there_are_process_indices() {
         let (address, member) = (ports[each].membership.address(), ports[each].membership.index());
         assert_eq!(sender.medium_to(Peer { address, process }), PeerMedium::Ring);
         assert_eq!(sender.membership.resolve(address, process), Some(member));
-        assert_eq!(ports[each].counters.stats().rejected, 0);
+        assert_eq!(ports[each].counting.counters.stats().rejected, 0);
     }
 }
 
@@ -385,7 +389,7 @@ fn a_group_that_several_processes_joined_reaches_each_once() {
     for port in [&mut a, &mut b] {
         assert_eq!(received(port, 0, 1), [(255, 7)]);
         look(port, 0);
-        assert_eq!(port.counters.stats(), SharingStats::default());
+        assert_eq!(port.counting.counters.stats(), SharingStats::default());
     }
     look(&mut c, 0);
 }
@@ -408,7 +412,10 @@ fn the_wildcard_and_an_address_share_their_indices() {
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let (mut a, mut b) = (folder.open(any, number), folder.open(on, number));
     let mut sender = folder.open(folder.address(2), number);
-    assert_eq!([a.process, b.process, sender.process].map(ProcessIndex::value), [1, 2, 3]);
+    assert_eq!(
+        [a.identity.process, b.identity.process, sender.identity.process].map(ProcessIndex::value),
+        [1, 2, 3]
+    );
     // The kernel prefers the socket of the address; it forwards what is for the other.
     send(&mut sender, on, 1, &[1, 1]);
     look(&mut b, 0);
@@ -419,7 +426,7 @@ fn the_wildcard_and_an_address_share_their_indices() {
     send(&mut sender, folder.address(3), 4, &[1, 2]);
     assert_eq!(received(&mut a, 0, 1), [(1, 4)]);
     look(&mut b, 0);
-    assert_eq!((a.counters.stats().rejected, b.counters.stats().rejected), (1, 0));
+    assert_eq!((a.counting.counters.stats().rejected, b.counting.counters.stats().rejected), (1, 0));
 }
 
 #[test]
@@ -428,7 +435,7 @@ fn unreliable_batches_wait_for_a_process_that_does_not_read() {
     let to = folder.address(1);
     let mut receiver = folder.open(to, 4791);
     let mut sender = folder.open(folder.address(2), 4791);
-    let process = receiver.process.value();
+    let process = receiver.identity.process.value();
     let flow = Flow {
         source: sender.medium().address(),
         destination: to,
@@ -442,7 +449,7 @@ fn unreliable_batches_wait_for_a_process_that_does_not_read() {
     let mut count = 0;
     for round in 0..3 {
         let mut sent = 0;
-        while sender.admits(0, Peer { address: to, process: receiver.process }) {
+        while sender.admits(0, Peer { address: to, process: receiver.identity.process }) {
             let bytes = if sent % 2 == 0 { &batch } else { &datagram };
             sender.transmit(0, &GsoBatch::new(&path, 1024, bytes)).unwrap();
             sent += 1;
@@ -533,7 +540,7 @@ fn what_parts_a_process_is_known_when_it_has_gone() {
     let folder = Folder::new("parted");
     let [here, there, foreign_folder] = [1, 2, 3].map(|number| folder.address(number));
     let (mut one, mut other) = (folder.open(here, 4791), folder.open(there, 4791));
-    let process = one.process;
+    let process = one.identity.process;
     let Occupant::Process(who) = other.occupant(process, here.into()) else { panic!("it is there") };
     let partition =
         |peer: IpAddr, until_ns| Partition { peers: vec![peer], own: Vec::new(), port_num: None, until_ns };
@@ -550,7 +557,7 @@ fn what_parts_a_process_is_known_when_it_has_gone() {
     other.publish_partitions(0, &[partition(foreign_folder, 50)]);
     let mut third = folder.open(foreign_folder, 4791);
     let third_is_parted = |other: &mut SharedPort, third: &SharedPort, now_ns| {
-        other.is_partitioned(third.process, 7, foreign_folder.into(), now_ns)
+        other.is_partitioned(third.identity.process, 7, foreign_folder.into(), now_ns)
     };
     assert!(third_is_parted(&mut other, &third, 49), "by its own plan");
     assert!(!third_is_parted(&mut other, &third, 50));

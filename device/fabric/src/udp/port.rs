@@ -28,6 +28,19 @@ use pumice_platform::udp::socket::{
 };
 use pumice_platform::udp::unread;
 
+/// The socket of the RoCE port.
+#[derive(Debug)]
+struct OwnSocket {
+    socket: Socket,
+    address: IpAddr,
+    /// RoCE port, which the socket is bound to.
+    own_port: u16,
+    ipv6_socket: bool,
+    buffer_bytes: usize,
+    /// No other process has the RoCE port.
+    is_exclusive: bool,
+}
+
 /// A UDP socket as a [`Port`], and others beside it that only send, each from a source port of its own.
 ///
 /// **Invariant**: the sockets are never connected and send with DF set, so single packets carry IP ID 0 and
@@ -35,19 +48,12 @@ use pumice_platform::udp::unread;
 /// kernel's choice (the ICRC does not cover them).
 #[derive(Debug)]
 pub struct UdpPort {
-    socket: Socket,
-    address: IpAddr,
-    /// RoCE port, which the socket is bound to.
-    own_port: u16,
-    ipv6_socket: bool,
+    own: OwnSocket,
     senders: Senders,
     /// The socket of another UDP port at which packets may come, with that port.
     second: Option<(Socket, u16)>,
     /// The socket of that port is polled first.
     second_is_next: bool,
-    buffer_bytes: usize,
-    /// No other process has the RoCE port.
-    is_exclusive: bool,
     limits: PortLimits,
     groups: JoinedGroups,
     scopes: Scopes,
@@ -90,13 +96,15 @@ impl UdpPort {
             senders: Senders::new(config.buffer_bytes),
             second: None,
             second_is_next: false,
-            buffer_bytes: config.buffer_bytes,
-            is_exclusive: !config.reuse_port,
+            own: OwnSocket {
+                socket,
+                address,
+                own_port,
+                ipv6_socket: address.is_ipv6(),
+                buffer_bytes: config.buffer_bytes,
+                is_exclusive: !config.reuse_port,
+            },
             scopes: Scopes::default(),
-            socket,
-            address,
-            own_port,
-            ipv6_socket: address.is_ipv6(),
             limits: PortLimits {
                 max_segments: socket::max_segments(),
                 max_batch_bytes: MAX_BATCH_BYTES,
@@ -114,12 +122,12 @@ impl UdpPort {
 
     /// Returns the address the port is bound to.
     pub fn address(&self) -> IpAddr {
-        self.address
+        self.own.address
     }
 
     /// Returns the UDP port it is bound to.
     pub fn port(&self) -> u16 {
-        self.own_port
+        self.own.own_port
     }
 
     /// Returns the size of the receive buffer, in bytes as the kernel accounts them.
@@ -137,12 +145,12 @@ impl UdpPort {
         if flow.source.is_ipv4() != flow.destination.is_ipv4() {
             return Err(TransmitError::Refused(libc::EAFNOSUPPORT));
         }
-        let foreign = if self.address.is_unspecified() {
-            flow.source.is_ipv6() && !self.ipv6_socket
+        let foreign = if self.own.address.is_unspecified() {
+            flow.source.is_ipv6() && !self.own.ipv6_socket
         } else {
-            flow.source != self.address
+            flow.source != self.own.address
         };
-        let is_ours = flow.source_port == self.own_port || source_port::is_computed(flow.source_port);
+        let is_ours = flow.source_port == self.own.own_port || source_port::is_computed(flow.source_port);
         if foreign || !is_ours {
             return Err(TransmitError::Refused(libc::EADDRNOTAVAIL));
         }
@@ -155,9 +163,9 @@ impl UdpPort {
 
     /// Returns the socket that sends from a flow's source port; `None` if it is not available any more.
     fn send_socket(&mut self, now_ns: u64, flow: &Flow) -> Option<SendSocket> {
-        if flow.source_port == self.own_port {
-            let is_wildcard = self.address.is_unspecified();
-            let (fd, is_mapped) = (self.socket.as_raw_fd(), self.ipv6_socket);
+        if flow.source_port == self.own.own_port {
+            let is_wildcard = self.own.address.is_unspecified();
+            let (fd, is_mapped) = (self.own.socket.as_raw_fd(), self.own.ipv6_socket);
             return Some(SendSocket { fd, is_mapped, names_source: is_wildcard });
         }
         let fd = self.senders.socket(now_ns, flow.source, flow.source_port)?;
@@ -170,7 +178,7 @@ impl UdpPort {
     fn transmit_from_own_port(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.counters.source_ports_lost += 1;
         let mut path = batch.path.clone();
-        path.flow.source_port = self.own_port;
+        path.flow.source_port = self.own.own_port;
         let bytes = segments::moved(&batch.path.flow, &path.flow, batch.segment_bytes, batch.bytes);
         self.transmit(now_ns, &GsoBatch { path: &path, series: 0, bytes: &bytes, ..*batch })
     }
@@ -336,8 +344,8 @@ impl Port for UdpPort {
         let receive = |fd: RawFd, buffer: &mut [u8]| {
             message::receive(fd, buffer, &mut Control::new(), libc::MSG_DONTWAIT)
         };
-        let mut bound = self.address;
-        let mut udp_port = self.own_port;
+        let mut bound = self.own.address;
+        let mut udp_port = self.own.own_port;
         let mut arrival = None;
         if let Some((fd, group)) = self.groups.turn() {
             arrival = receive(fd, &mut self.buffer);
@@ -345,14 +353,14 @@ impl Port for UdpPort {
         }
         // The two sockets take turns to be first, so that none waits while the other one is busy.
         let second = self.second.as_ref().map(|(socket, port)| (socket.as_raw_fd(), *port));
-        let own = Some((self.socket.as_raw_fd(), self.own_port));
+        let own = Some((self.own.socket.as_raw_fd(), self.own.own_port));
         self.second_is_next = second.is_some() && !self.second_is_next;
         for (fd, port) in
             if self.second_is_next { [second, own] } else { [own, second] }.into_iter().flatten()
         {
             if arrival.is_none() {
                 arrival = receive(fd, &mut self.buffer);
-                (bound, udp_port) = (self.address, port);
+                (bound, udp_port) = (self.own.address, port);
             }
         }
         self.known_empty.record_poll(arrival.is_some());
@@ -375,11 +383,11 @@ impl Port for UdpPort {
     }
 
     fn listen_also(&mut self, udp_port: u16) -> io::Result<()> {
-        if udp_port != self.own_port && self.second.is_none() {
-            let sharing = PortReuse { reuse_port: !self.is_exclusive, reuse_address: false };
-            let scope_id = Scopes::default().scope_id(self.address, self.address);
-            let name = socket::destination(false, self.address, udp_port, scope_id);
-            let socket = socket::open(name, self.buffer_bytes, sharing).map_err(io::Error::other)?;
+        if udp_port != self.own.own_port && self.second.is_none() {
+            let sharing = PortReuse { reuse_port: !self.own.is_exclusive, reuse_address: false };
+            let scope_id = Scopes::default().scope_id(self.own.address, self.own.address);
+            let name = socket::destination(false, self.own.address, udp_port, scope_id);
+            let socket = socket::open(name, self.own.buffer_bytes, sharing).map_err(io::Error::other)?;
             let given = socket.local_addr()?.as_socket().map_or(udp_port, |name| name.port());
             self.second = Some((socket, given));
         }
@@ -395,16 +403,16 @@ impl Port for UdpPort {
     fn source_port(&mut self, now_ns: u64, flow: &Flow) -> u16 {
         // A group's packets leave by the interface that was set on the socket.
         let wanted = Some(flow.source_port).filter(|_| !flow.destination.is_multicast());
-        wanted.and_then(|port| self.senders.reserve(now_ns, flow.source, port)).unwrap_or(self.own_port)
+        wanted.and_then(|port| self.senders.reserve(now_ns, flow.source, port)).unwrap_or(self.own.own_port)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
         let second = self.second.iter().map(|(socket, _)| socket.as_raw_fd());
-        std::iter::once(self.socket.as_raw_fd()).chain(second).chain(self.groups.descriptors()).collect()
+        std::iter::once(self.own.socket.as_raw_fd()).chain(second).chain(self.groups.descriptors()).collect()
     }
 
     fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.groups.join(&self.socket, group)
+        self.groups.join(&self.own.socket, group)
     }
 
     fn leave(&mut self, group: IpAddr) -> io::Result<()> {
@@ -412,14 +420,14 @@ impl Port for UdpPort {
     }
 
     fn group(&mut self) -> Option<&mut dyn ProcessGroup> {
-        self.is_exclusive.then_some(self)
+        self.own.is_exclusive.then_some(self)
     }
 }
 
 /// The group of a process that has its UDP port for itself: what it knows of other processes.
 impl ProcessGroup for UdpPort {
     fn peer_progress(&mut self, _now_ns: u64, peer: Peer, _since_ns: u64) -> PeerProgress {
-        match unread::is_unread_at(peer.address, self.own_port) {
+        match unread::is_unread_at(peer.address, self.own.own_port) {
             true => PeerProgress::Starved,
             false => PeerProgress::Unknown,
         }
@@ -429,13 +437,13 @@ impl ProcessGroup for UdpPort {
 impl AsRawFd for UdpPort {
     /// Returns the unicast socket, for options such as a group's steering program.
     fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.own.socket.as_raw_fd()
     }
 }
 
 impl AsFd for UdpPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.own.socket.as_fd()
     }
 }
 

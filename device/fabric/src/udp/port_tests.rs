@@ -300,7 +300,7 @@ fn limits_are_read_back_from_the_system() {
     let port = open("127.0.0.1");
     let limits = port.limits(SOME_PEER);
     assert!(limits.max_segments >= 64 && limits.max_batch_bytes == MAX_BATCH_BYTES, "{limits:?}");
-    assert_eq!(limits.receive_buffer_bytes, port.socket.recv_buffer_size().unwrap());
+    assert_eq!(limits.receive_buffer_bytes, port.own.socket.recv_buffer_size().unwrap());
     assert_eq!(port.descriptors().len(), 1);
 }
 

@@ -81,6 +81,16 @@ impl NsccParameters {
     }
 }
 
+/// The state of quick adaption, which acts if few bytes arrive in a period.
+#[derive(Debug, Clone)]
+struct QuickAdaption {
+    achieved: u64,
+    bytes_to_ignore: u64,
+    bytes_ignored: u64,
+    qa_end_ns: u64,
+    trigger_qa: bool,
+}
+
 /// State of NSCC towards one destination.
 #[derive(Debug, Clone)]
 pub struct Nscc {
@@ -89,17 +99,13 @@ pub struct Nscc {
     base_rtt_ns: u64,
     avg_delay_ns: f64,
     last_sample_ns: u64,
-    achieved: u64,
+    quick: QuickAdaption,
     received: u64,
     inc_bytes: f64,
     fi_count: u64,
     is_fast: bool,
-    bytes_to_ignore: u64,
-    bytes_ignored: u64,
     last_adjust_ns: u64,
     last_dec_ns: u64,
-    qa_end_ns: u64,
-    trigger_qa: bool,
     saved_cwnd: Option<u64>,
 }
 
@@ -111,17 +117,19 @@ impl Nscc {
             cwnd: 0,
             avg_delay_ns: 0.0,
             last_sample_ns: 0,
-            achieved: 0,
+            quick: QuickAdaption {
+                achieved: 0,
+                bytes_to_ignore: 0,
+                bytes_ignored: 0,
+                qa_end_ns: 0,
+                trigger_qa: false,
+            },
             received: 0,
             inc_bytes: 0.0,
             fi_count: 0,
             is_fast: false,
-            bytes_to_ignore: 0,
-            bytes_ignored: 0,
             last_adjust_ns: 0,
             last_dec_ns: 0,
-            qa_end_ns: 0,
-            trigger_qa: false,
             saved_cwnd: None,
             parameters,
         };
@@ -199,20 +207,21 @@ impl Nscc {
     ) -> bool {
         let Some(gate) = self.parameters.qa_gate else { return false };
         let mut acted = false;
-        if self.bytes_ignored < self.bytes_to_ignore && is_marked {
+        if self.quick.bytes_ignored < self.quick.bytes_to_ignore && is_marked {
             acted = true;
-        } else if now_ns >= self.qa_end_ns {
+        } else if now_ns >= self.quick.qa_end_ns {
             let is_requested =
-                self.trigger_qa || is_loss || delay_ns > self.parameters.qa_threshold_ns as f64;
+                self.quick.trigger_qa || is_loss || delay_ns > self.parameters.qa_threshold_ns as f64;
             let low = self.max_wnd().checked_shr(gate.into()).unwrap_or(0);
-            if self.qa_end_ns != 0 && is_requested && self.achieved < low {
-                self.cwnd = self.achieved.max(self.mtu());
-                (self.bytes_to_ignore, self.bytes_ignored, self.trigger_qa) = (inflight, 0, false);
+            if self.quick.qa_end_ns != 0 && is_requested && self.quick.achieved < low {
+                self.cwnd = self.quick.achieved.max(self.mtu());
+                (self.quick.bytes_to_ignore, self.quick.bytes_ignored, self.quick.trigger_qa) =
+                    (inflight, 0, false);
                 acted = true;
             }
-            self.achieved = 0;
+            self.quick.achieved = 0;
             let period = self.base_rtt_ns.saturating_add(self.parameters.target_delay_ns);
-            self.qa_end_ns = now_ns.saturating_add(period);
+            self.quick.qa_end_ns = now_ns.saturating_add(period);
         }
         if acted {
             (self.inc_bytes, self.received) = (0.0, 0);
@@ -258,9 +267,9 @@ impl CongestionControl for Nscc {
 
     fn handle_sack(&mut self, sample: &SackSample) {
         let new = sample.new_bytes;
-        self.bytes_ignored = self.bytes_ignored.saturating_add(new);
+        self.quick.bytes_ignored = self.quick.bytes_ignored.saturating_add(new);
         self.received = self.received.saturating_add(new);
-        self.achieved = self.achieved.saturating_add(new);
+        self.quick.achieved = self.quick.achieved.saturating_add(new);
         let delay = self.measure(sample.rtt_ns);
         if let Some(delay) = delay {
             self.average(sample.now_ns, delay);
@@ -291,9 +300,9 @@ impl CongestionControl for Nscc {
 
     fn handle_trim(&mut self, sample: &LossSample) {
         let _ = self.measure(sample.rtt_ns);
-        self.bytes_ignored = self.bytes_ignored.saturating_add(sample.size_bytes);
+        self.quick.bytes_ignored = self.quick.bytes_ignored.saturating_add(sample.size_bytes);
         self.average(sample.now_ns, self.base_rtt_ns as f64);
-        self.trigger_qa = true;
+        self.quick.trigger_qa = true;
         if !self.quick_adapt(sample.now_ns, true, true, 0.0, sample.inflight_bytes) {
             self.cwnd = self.cwnd.saturating_sub(sample.size_bytes).max(self.mtu());
         }
@@ -301,6 +310,6 @@ impl CongestionControl for Nscc {
 
     fn handle_loss(&mut self, sample: &LossSample) {
         self.cwnd = self.cwnd.saturating_sub(sample.size_bytes).max(self.mtu());
-        self.bytes_ignored = self.bytes_ignored.saturating_add(sample.size_bytes);
+        self.quick.bytes_ignored = self.quick.bytes_ignored.saturating_add(sample.size_bytes);
     }
 }

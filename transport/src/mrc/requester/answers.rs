@@ -35,17 +35,17 @@ impl MrcRequester {
             turn.statistics.dropped += 1;
             return;
         };
-        self.active_ns = turn.now_ns;
+        self.silence.active_ns = turn.now_ns;
         self.probes.note_received();
         let below = u64::try_from(cumulative + 1).unwrap_or(0);
         let is_newest = below >= self.flight.base();
         let here = turn.settings.has_dynamic_mpr;
-        if here != (seth.mpr > 0) && !core::mem::replace(&mut self.reported.dynamic, true) {
+        if here != (seth.mpr > 0) && !core::mem::replace(&mut self.reports.reported.dynamic, true) {
             let breach = MrcBreach::DynamicWindow { here };
             turn.host.emit(&turn.settings.context, QpEvent::RuleBroken(breach));
         }
         if is_newest && seth.mpr > 0 && turn.settings.has_dynamic_mpr {
-            self.width = (u64::from(seth.mpr) * u64::from(MPR_UNIT)).min(self.most_width);
+            self.window.width = (u64::from(seth.mpr) * u64::from(MPR_UNIT)).min(self.window.most_width);
         }
         // The packet that caused the SACK comes first: its round trip and path are known only while it is in
         // flight.
@@ -53,8 +53,8 @@ impl MrcRequester {
         let rtt_ns = self.handle_trigger(turn, bth.retransmission, seth, state);
         self.arrive_bits(seth);
         if self.flight.arrive_below(below) {
-            self.retry.progress();
-            self.unacknowledged_ns = turn.now_ns;
+            self.retries.retry.progress();
+            self.missing_ack.unacknowledged_ns = turn.now_ns;
         }
         if known != (self.flight.base(), self.flight.arrived()) {
             self.note_arrivals(turn.now_ns);
@@ -70,11 +70,11 @@ impl MrcRequester {
 
     /// Reports the round trip and the window, at most once a millisecond.
     fn report_measures<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>) {
-        let is_due = turn.now_ns >= self.reported_ns.saturating_add(MEASURE_INTERVAL_NS);
+        let is_due = turn.now_ns >= self.reports.reported_ns.saturating_add(MEASURE_INTERVAL_NS);
         if !is_due || !turn.host.listens(Topic::Packets) {
             return;
         }
-        self.reported_ns = turn.now_ns;
+        self.reports.reported_ns = turn.now_ns;
         let (in_flight_packets, most) = self.flight_packets();
         let packets = self.congestion.window_bytes() / u64::from(turn.settings.mtu_bytes().max(1));
         let window_packets = u32::try_from(packets).unwrap_or(u32::MAX).clamp(1, most.max(1));
@@ -118,7 +118,7 @@ impl MrcRequester {
             Some(_) => None,
             // All packets before it have arrived as well. The time stamp gives the round trip if the packet
             // was sent once.
-            None if is_retransmission || state.timestamp == 0 || !self.has_timestamps => None,
+            None if is_retransmission || state.timestamp == 0 || !self.features.has_timestamps => None,
             None => Some(since_timestamp_ns(turn.now_ns, state.timestamp)),
         };
         if let Some(rtt_ns) = rtt_ns.filter(|_| sent.is_some()) {
@@ -146,13 +146,13 @@ impl MrcRequester {
             return;
         }
         // The upper half of the 24-bit range means that the SACK is older.
-        let ahead = state.rcvd_bytes.wrapping_sub(self.received_units) & 0xff_ffff;
+        let ahead = state.rcvd_bytes.wrapping_sub(self.window.received_units) & 0xff_ffff;
         let new_units = if ahead < 1 << 23 { ahead } else { 0 };
         if new_units > 0 {
-            self.received_units = state.rcvd_bytes;
+            self.window.received_units = state.rcvd_bytes;
         }
         let new_bytes = u64::from(new_units) * 256;
-        self.inflight_bytes = self.inflight_bytes.saturating_sub_unsigned(new_bytes);
+        self.window.inflight_bytes = self.window.inflight_bytes.saturating_sub_unsigned(new_bytes);
         self.settle();
         self.congestion.handle_sack(&SackSample {
             now_ns,
@@ -176,7 +176,7 @@ impl MrcRequester {
         below: u64,
     ) {
         let Some(probe) = self.probes.find(probe_id) else { return };
-        if !self.has_rtt {
+        if !self.rtt.is_measured {
             self.measured(turn.now_ns.saturating_sub(probe.sent_ns));
         }
         if probe.is_test {
@@ -216,7 +216,7 @@ impl MrcRequester {
         };
         turn.statistics.nacks += 1;
         turn.statistics.trims += u64::from(neth.reason.is_trim());
-        (self.active_ns, _) = (turn.now_ns, self.probes.note_received());
+        (self.silence.active_ns, _) = (turn.now_ns, self.probes.note_received());
         if neth.reason == NackReason::Trimmed {
             self.paths.report(turn.now_ns, neth.entropy, PathReport::Congested);
         }
@@ -225,8 +225,10 @@ impl MrcRequester {
         let Some(sent) = self.flight.get(number).copied().filter(|sent| is_of(sent.path)) else {
             return Ok(());
         };
-        if neth.reason == NackReason::PsnOutOfWindow && !core::mem::replace(&mut self.reported.window, true) {
-            let used = u8::try_from(self.most_width / u64::from(MPR_UNIT)).unwrap_or(u8::MAX);
+        if neth.reason == NackReason::PsnOutOfWindow
+            && !core::mem::replace(&mut self.reports.reported.window, true)
+        {
+            let used = u8::try_from(self.window.most_width / u64::from(MPR_UNIT)).unwrap_or(u8::MAX);
             let breach = MrcBreach::WindowRefused { used };
             turn.host.emit(&turn.settings.context, QpEvent::RuleBroken(breach));
         }
@@ -238,7 +240,7 @@ impl MrcRequester {
         }
         self.paths.count_lost(sent.path);
         self.report_loss(turn, number, &sent, proof_of(neth.reason));
-        self.inflight_bytes -= i64::from(sent.size_bytes);
+        self.window.inflight_bytes -= i64::from(sent.size_bytes);
         let rtt_ns = turn.now_ns.saturating_sub(sent.sent_ns);
         self.measured(rtt_ns);
         if neth.reason.is_trim() {
@@ -250,7 +252,7 @@ impl MrcRequester {
             });
         }
         self.settle();
-        if number == self.flight.base() && self.retry.nack(turn.now_ns).is_err() {
+        if number == self.flight.base() && self.retries.retry.nack(turn.now_ns).is_err() {
             return Err(MrcFailure { number, status: WcStatus::RetryExcErr });
         }
         Ok(())
@@ -273,9 +275,9 @@ impl MrcRequester {
         let status = match Syndrome::from_byte(aeth.syndrome) {
             Syndrome::Ack { .. } => {
                 let below = u64::try_from(number + 1).unwrap_or(0);
-                self.active_ns = turn.now_ns;
+                self.silence.active_ns = turn.now_ns;
                 if self.flight.arrive_below(below) {
-                    self.retry.progress();
+                    self.retries.retry.progress();
                     self.note_arrivals(turn.now_ns);
                 }
                 self.settle();
@@ -284,9 +286,9 @@ impl MrcRequester {
                     turn.host.emit_uncounted(&turn.settings.context, &acknowledged);
                 }
                 if self.queue.acknowledge(&turn.settings.context, below, turn.host) {
-                    self.retry.progress();
-                    (self.unacknowledged_ns, self.ack_rounds) = (turn.now_ns, 0);
-                    self.asks_for_ack = false;
+                    self.retries.retry.progress();
+                    (self.missing_ack.unacknowledged_ns, self.missing_ack.ack_rounds) = (turn.now_ns, 0);
+                    self.missing_ack.asks_for_ack = false;
                 }
                 return Ok(());
             }

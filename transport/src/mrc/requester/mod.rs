@@ -31,30 +31,42 @@ pub(crate) struct MrcFailure {
     pub(crate) status: WcStatus,
 }
 
+/// The packets that leave in a row by one path.
 #[derive(Debug)]
-pub(crate) struct MrcRequester {
-    queue: MrcSendQueue,
-    flight: Flight,
-    retry: RetryTimer,
-    paths: PathSet,
+pub(crate) struct PathRow {
     /// The path by which packets leave in a row, and how many more may.
-    row: Option<(u16, u8)>,
+    path: Option<(u16, u8)>,
     packets_in_a_row: u8,
-    probes: Probes,
-    congestion: Box<dyn CongestionControl>,
-    first_psn: Psn,
+}
+
+/// The window of a requester, and what is in flight.
+#[derive(Debug)]
+pub(crate) struct FlightWindow {
     /// Largest width of the window in PSNs, as agreed. `width` is the current one.
     most_width: u64,
     width: u64,
-    /// Numbers of linear and of exponential retries, and the exponent of the timeout, for reports.
-    retry_attributes: (u8, u8, u8),
-    has_trimming: bool,
-    has_timestamps: bool,
     /// Number of bytes in flight, as congestion control counts them.
     inflight_bytes: i64,
     received_units: u32,
-    smooth_rtt_ns: u64,
-    has_rtt: bool,
+}
+
+/// The features of the network that a requester relies on.
+#[derive(Debug)]
+pub(crate) struct PathFeatures {
+    has_trimming: bool,
+    has_timestamps: bool,
+}
+
+/// The round trip as a requester has measured it.
+#[derive(Debug)]
+pub(crate) struct RoundTrip {
+    smooth_ns: u64,
+    is_measured: bool,
+}
+
+/// The state of a requester whose peer is silent.
+#[derive(Debug)]
+pub(crate) struct Silence {
     /// Time of the last packet from the peer or to it.
     active_ns: u64,
     /// Time at which the acknowledgement timer last began again: the peer told of arrivals, or it expired.
@@ -65,14 +77,58 @@ pub(crate) struct MrcRequester {
     starved_since_ns: Option<u64>,
     /// Time at which the oldest hole counts as lost.
     hole_ns: Option<u64>,
-    /// Time of the last report of measurements.
-    reported_ns: u64,
+}
+
+/// The transport ACK that a requester asks for.
+#[derive(Debug)]
+pub(crate) struct MissingAck {
     /// Time since which a transport ACK is missing. `ack_rounds` is the number of requests for it.
     unacknowledged_ns: u64,
     ack_rounds: u32,
     asks_for_ack: bool,
+}
+
+/// The retries of a requester.
+#[derive(Debug)]
+pub(crate) struct MrcRetries {
+    retry: RetryTimer,
+    /// Numbers of linear and of exponential retries, and the exponent of the timeout, for reports.
+    retry_attributes: (u8, u8, u8),
+}
+
+/// The reports of a requester that have been made.
+#[derive(Debug)]
+pub(crate) struct MrcReports {
+    /// Time of the last report of measurements.
+    reported_ns: u64,
     /// Differences between the limits of both sides that were reported.
     reported: ReportedLimits,
+}
+
+#[derive(Debug)]
+pub(crate) struct MrcRequester {
+    queue: MrcSendQueue,
+    flight: Flight,
+    /// The retries.
+    retries: MrcRetries,
+    paths: PathSet,
+    /// The packets that leave in a row.
+    row: PathRow,
+    probes: Probes,
+    congestion: Box<dyn CongestionControl>,
+    first_psn: Psn,
+    /// The window.
+    window: FlightWindow,
+    /// The features of the network.
+    features: PathFeatures,
+    /// The measured round trip.
+    rtt: RoundTrip,
+    /// The state while the peer is silent.
+    silence: Silence,
+    /// The reports that have been made.
+    reports: MrcReports,
+    /// The transport ACK that is missing.
+    missing_ack: MissingAck,
 }
 
 /// Differences between the limits of both sides that were reported.
@@ -91,32 +147,30 @@ impl MrcRequester {
         MrcRequester {
             queue: MrcSendQueue::new(settings.max_send_wr, settings.mtu_bytes(), attributes.max_wimm),
             flight: Flight::default(),
-            retry: RetryTimer::new(attributes.timeout, attributes.linear_cnt, attributes.exp_cnt),
+            retries: MrcRetries {
+                retry: RetryTimer::new(attributes.timeout, attributes.linear_cnt, attributes.exp_cnt),
+                retry_attributes: (attributes.linear_cnt, attributes.exp_cnt, attributes.timeout),
+            },
             paths: PathSet::new(&attributes.profile, attributes.seed),
-            row: None,
-            packets_in_a_row: attributes.packets_in_a_row,
+            row: PathRow { path: None, packets_in_a_row: attributes.packets_in_a_row },
             probes,
             congestion: attributes.congestion,
             first_psn: attributes.first_psn,
-            most_width: width,
-            width,
-            retry_attributes: (attributes.linear_cnt, attributes.exp_cnt, attributes.timeout),
-            has_trimming: attributes.has_trimming,
-            has_timestamps: attributes.has_timestamps,
-            inflight_bytes: 0,
-            received_units: 0,
-            smooth_rtt_ns: attributes.base_rtt_ns.max(1),
-            has_rtt: false,
-            active_ns: 0,
-            heard_ns: 0,
-            is_overdue: false,
-            starved_since_ns: None,
-            hole_ns: None,
-            reported_ns: 0,
-            unacknowledged_ns: 0,
-            ack_rounds: 0,
-            asks_for_ack: false,
-            reported: ReportedLimits::default(),
+            window: FlightWindow { most_width: width, width, inflight_bytes: 0, received_units: 0 },
+            features: PathFeatures {
+                has_trimming: attributes.has_trimming,
+                has_timestamps: attributes.has_timestamps,
+            },
+            rtt: RoundTrip { smooth_ns: attributes.base_rtt_ns.max(1), is_measured: false },
+            silence: Silence {
+                active_ns: 0,
+                heard_ns: 0,
+                is_overdue: false,
+                starved_since_ns: None,
+                hole_ns: None,
+            },
+            reports: MrcReports { reported_ns: 0, reported: ReportedLimits::default() },
+            missing_ack: MissingAck { unacknowledged_ns: 0, ack_rounds: 0, asks_for_ack: false },
         }
     }
 
@@ -138,16 +192,16 @@ impl MrcRequester {
 
     /// Returns the smoothed round trip; `None` until one is measured.
     pub(crate) fn rtt_ns(&self) -> Option<u64> {
-        self.has_rtt.then_some(self.smooth_rtt_ns)
+        self.rtt.is_measured.then_some(self.rtt.smooth_ns)
     }
 
     /// Returns the number of data packets in flight, and that of PSNs that the peer's window has.
     pub(crate) fn flight_packets(&self) -> (u32, u32) {
-        (self.flight.flying() as u32, self.width as u32)
+        (self.flight.flying() as u32, self.window.width as u32)
     }
 
     pub(crate) fn smooth_rtt_ns(&self) -> u64 {
-        self.smooth_rtt_ns
+        self.rtt.smooth_ns
     }
 
     /// Reports whether no data of this side is in flight.
@@ -186,26 +240,26 @@ impl MrcRequester {
 
     /// Returns the first number beyond the peer's window.
     fn limit(&self) -> u64 {
-        self.flight.base() + self.width
+        self.flight.base() + self.window.width
     }
 
     fn inflight_now(&self) -> u64 {
-        self.inflight_bytes.max(0) as u64
+        self.window.inflight_bytes.max(0) as u64
     }
 
     /// Notes that the peer has told of packets that have arrived.
     fn note_arrivals(&mut self, now_ns: u64) {
-        (self.heard_ns, self.starved_since_ns) = (now_ns, None);
+        (self.silence.heard_ns, self.silence.starved_since_ns) = (now_ns, None);
     }
 
     /// Returns the age at which a hole counts as lost: a round trip and a fraction of it.
     fn hole_age_ns(&self) -> u64 {
-        self.smooth_rtt_ns + self.smooth_rtt_ns / HOLE_AGE_SHARE
+        self.rtt.smooth_ns + self.rtt.smooth_ns / HOLE_AGE_SHARE
     }
 
     fn measured(&mut self, rtt_ns: u64) {
-        self.smooth_rtt_ns = match core::mem::replace(&mut self.has_rtt, true) {
-            true => (self.smooth_rtt_ns / 8 * 7 + self.smooth_rtt_ns % 8 * 7 / 8 + rtt_ns / 8).max(1),
+        self.rtt.smooth_ns = match core::mem::replace(&mut self.rtt.is_measured, true) {
+            true => (self.rtt.smooth_ns / 8 * 7 + self.rtt.smooth_ns % 8 * 7 / 8 + rtt_ns / 8).max(1),
             false => rtt_ns.max(1),
         };
     }
@@ -213,11 +267,11 @@ impl MrcRequester {
     /// Marks a packet as lost, so that it is retransmitted.
     fn lose<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>, number: u64, proof: MrcLossProof) {
         let Some(sent) = self.flight.lose(number) else { return };
-        self.inflight_bytes -= i64::from(sent.size_bytes);
+        self.window.inflight_bytes -= i64::from(sent.size_bytes);
         let report = match proof {
             MrcLossProof::Timeout => PathReport::Lost,
             // A switch may drop packets that it cannot trim, because of congestion.
-            _ if self.has_trimming => PathReport::Lost,
+            _ if self.features.has_trimming => PathReport::Lost,
             _ => PathReport::Congested,
         };
         match proof {
@@ -253,13 +307,13 @@ impl MrcRequester {
     /// Resets the count of bytes in flight if no packet is, even if the peer's byte count differs.
     fn settle(&mut self) {
         if self.flight.flying() == 0 {
-            self.inflight_bytes = 0;
+            self.window.inflight_bytes = 0;
         }
     }
 
     /// Marks packets as lost that are old enough and were overtaken by enough later packets.
     fn find_holes<H: Host>(&mut self, turn: &mut MrcCallContext<'_, H>) {
-        self.hole_ns = None;
+        self.silence.hole_ns = None;
         let mtu_bytes = u64::from(turn.settings.mtu_bytes().max(1));
         loop {
             let Some((number, sent)) = self.flight.oldest() else { return };
@@ -270,7 +324,7 @@ impl MrcRequester {
             }
             let lost_ns = sent.sent_ns.saturating_add(self.hole_age_ns());
             if turn.now_ns < lost_ns {
-                self.hole_ns = Some(lost_ns);
+                self.silence.hole_ns = Some(lost_ns);
                 return;
             }
             self.lose(turn, number, MrcLossProof::Overtaken);
@@ -291,13 +345,13 @@ impl MrcRequester {
         let status = failure.map_or(WcStatus::WrFlushErr, |failure| failure.status);
         self.queue.fail(&settings.context, number, status, host);
         self.flight = Flight::default();
-        self.asks_for_ack = false;
+        self.missing_ack.asks_for_ack = false;
     }
 
     /// Describes a request that failed, for the operator.
     fn failed_send(&self, settings: &MrcSettings, failure: MrcFailure) -> Option<FailedSend> {
         let request = self.queue.failed(failure.number)?;
-        let (linear_cnt, exp_cnt, timeout) = self.retry_attributes;
+        let (linear_cnt, exp_cnt, timeout) = self.retries.retry_attributes;
         let peer = settings.peer();
         let RemoteTarget { address, rkey } = request.remote;
         Some(FailedSend {

@@ -19,10 +19,16 @@ const LAST_RETRIES: u8 = 1;
 impl MrcRequester {
     /// Returns the time at which [`MrcRequester::handle_timeout`] is to be called.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        [self.timer_ns(), self.probe_ns(), self.hole_ns, self.ack_ns(), self.paths.probe_deadline_ns()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.timer_ns(),
+            self.probe_ns(),
+            self.silence.hole_ns,
+            self.ack_ns(),
+            self.paths.probe_deadline_ns(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Returns the time at which the acknowledgement timer expires. It runs from the oldest transmission, and
@@ -34,20 +40,20 @@ impl MrcRequester {
 
     /// Returns the time until the next retry in ns, which is never shorter than some round trips.
     fn timeout_ns(&self) -> u64 {
-        self.retry.next_ns().max(self.smooth_rtt_ns.saturating_mul(TIMEOUT_ROUND_TRIPS))
+        self.retries.retry.next_ns().max(self.rtt.smooth_ns.saturating_mul(TIMEOUT_ROUND_TRIPS))
     }
 
     /// Returns the time since which the peer has told of no arrival, while packets are in flight.
     fn silent_since_ns(&self) -> Option<u64> {
-        Some(self.flight.oldest_ns()?.max(self.heard_ns))
+        Some(self.flight.oldest_ns()?.max(self.silence.heard_ns))
     }
 
     /// Returns the time since which the peer has been silent, if the timer has expired and its last retry, or
     /// the request itself, is about to be spent on it.
     pub(crate) fn peer_silent_since_ns(&self, now_ns: u64) -> Option<u64> {
         let is_due = self.timer_ns().is_some_and(|due| due <= now_ns);
-        let waited_ns = self.starved_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
-        let is_last = self.retry.retries_left() <= LAST_RETRIES;
+        let waited_ns = self.silence.starved_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        let is_last = self.retries.retry.retries_left() <= LAST_RETRIES;
         self.silent_since_ns().filter(|_| is_due && is_last && waited_ns < STARVED_PATIENCE_NS)
     }
 
@@ -55,23 +61,24 @@ impl MrcRequester {
     fn probe_ns(&self) -> Option<u64> {
         let wait = self.round_trips(self.probes.unanswered_probes())?;
         let is_due = self.flight.flying() > 0 && !self.probes.is_requested();
-        is_due.then(|| self.active_ns.saturating_add(wait))
+        is_due.then(|| self.silence.active_ns.saturating_add(wait))
     }
 
     /// Returns two round trips in ns, doubled `doublings` times; `None` if the timeout comes first.
     fn round_trips(&self, doublings: u32) -> Option<u64> {
-        let wait = self.smooth_rtt_ns.saturating_mul(PROBE_AFTER_ROUND_TRIPS);
+        let wait = self.rtt.smooth_ns.saturating_mul(PROBE_AFTER_ROUND_TRIPS);
         let wait = wait.saturating_mul(1_u64.checked_shl(doublings).unwrap_or(u64::MAX));
-        let first_ns = self.smooth_rtt_ns.saturating_mul(TIMEOUT_ROUND_TRIPS).max(self.retry.first_ns());
+        let first_ns =
+            self.rtt.smooth_ns.saturating_mul(TIMEOUT_ROUND_TRIPS).max(self.retries.retry.first_ns());
         (wait < first_ns).then_some(wait)
     }
 
     /// Returns the time at which the peer is asked for a transport ACK that seems to be lost.
     fn ack_ns(&self) -> Option<u64> {
         let is_missing =
-            self.flight.is_empty() && self.queue.last_of_oldest().is_some() && !self.asks_for_ack;
-        let wait = self.round_trips(self.ack_rounds).unwrap_or(self.timeout_ns());
-        is_missing.then(|| self.unacknowledged_ns.saturating_add(wait))
+            self.flight.is_empty() && self.queue.last_of_oldest().is_some() && !self.missing_ack.asks_for_ack;
+        let wait = self.round_trips(self.missing_ack.ack_rounds).unwrap_or(self.timeout_ns());
+        is_missing.then(|| self.missing_ack.unacknowledged_ns.saturating_add(wait))
     }
 
     /// Handles the timers that are due.
@@ -84,19 +91,20 @@ impl MrcRequester {
         peer: PeerProgress,
     ) -> Result<(), MrcFailure> {
         let now_ns = turn.now_ns;
-        while let Some(path) = self.paths.due_probe(now_ns, self.smooth_rtt_ns) {
+        while let Some(path) = self.paths.due_probe(now_ns, self.rtt.smooth_ns) {
             self.probes.test(path);
         }
         if self.probe_ns().is_some_and(|due| due <= now_ns) {
             self.probes.ask();
         }
-        if self.hole_ns.is_some_and(|due| due <= now_ns) {
+        if self.silence.hole_ns.is_some_and(|due| due <= now_ns) {
             self.find_holes(turn);
         }
         if self.ack_ns().is_some_and(|due| due <= now_ns) {
-            let is_retry = self.round_trips(self.ack_rounds).is_none();
-            (self.asks_for_ack, self.ack_rounds) = (true, self.ack_rounds.saturating_add(1));
-            self.unacknowledged_ns = now_ns;
+            let is_retry = self.round_trips(self.missing_ack.ack_rounds).is_none();
+            (self.missing_ack.asks_for_ack, self.missing_ack.ack_rounds) =
+                (true, self.missing_ack.ack_rounds.saturating_add(1));
+            self.missing_ack.unacknowledged_ns = now_ns;
             if is_retry {
                 let number = self.queue.last_of_oldest().unwrap_or(0);
                 self.report_timeout(turn, number);
@@ -119,21 +127,21 @@ impl MrcRequester {
             let psn = self.psn_of(self.flight.base());
             turn.host.emit(&turn.settings.context, QpEvent::PeerStarved { psn });
         }
-        self.starved_since_ns.get_or_insert(turn.now_ns);
+        self.silence.starved_since_ns.get_or_insert(turn.now_ns);
         let longer_ns = STARVED_CHECK_INTERVAL_NS.saturating_sub(self.timeout_ns());
-        self.heard_ns = turn.now_ns.saturating_add(longer_ns);
+        self.silence.heard_ns = turn.now_ns.saturating_add(longer_ns);
     }
 
     fn count_retry(&mut self, number: u64) -> Result<(), MrcFailure> {
-        self.retry.retry().map_err(|_| MrcFailure { number, status: WcStatus::RetryExcErr })
+        self.retries.retry.retry().map_err(|_| MrcFailure { number, status: WcStatus::RetryExcErr })
     }
 
     /// Reports that the timer of a packet has expired.
     fn report_timeout<H: Host>(&self, turn: &mut MrcCallContext<'_, H>, number: u64) {
-        let (.., timeout) = self.retry_attributes;
+        let (.., timeout) = self.retries.retry_attributes;
         let event = QpEvent::TimedOut {
             psn: self.psn_of(number),
-            retries_left: self.retry.retries_left(),
+            retries_left: self.retries.retry.retries_left(),
             timeout: timeout.saturating_sub(TIMEOUT_OF_VERBS),
         };
         turn.host.emit(&turn.settings.context, event);
@@ -151,7 +159,7 @@ impl MrcRequester {
         self.report_timeout(turn, number);
         self.count_retry(self.flight.base())?;
         self.lose(turn, number, MrcLossProof::Timeout);
-        (self.heard_ns, self.is_overdue) = (turn.now_ns, true);
+        (self.silence.heard_ns, self.silence.is_overdue) = (turn.now_ns, true);
         Ok(())
     }
 }

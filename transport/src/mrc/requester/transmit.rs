@@ -42,7 +42,7 @@ impl MrcRequester {
     pub(crate) fn wants_to_send(&self, settings: &MrcSettings) -> bool {
         let has_work = self.probes.is_requested()
             || self.probes.next_test().is_some()
-            || self.asks_for_ack
+            || self.missing_ack.asks_for_ack
             || self.may_resend(settings).is_some()
             || self.may_send(settings);
         has_work && self.paths.has_any()
@@ -55,7 +55,7 @@ impl MrcRequester {
 
     fn may_resend(&self, settings: &MrcSettings) -> Option<u64> {
         let number = self.flight.first_lost().filter(|number| *number < self.limit())?;
-        (self.is_overdue || self.has_congestion_window(settings)).then_some(number)
+        (self.silence.is_overdue || self.has_congestion_window(settings)).then_some(number)
     }
 
     fn may_send(&self, settings: &MrcSettings) -> bool {
@@ -83,19 +83,19 @@ impl MrcRequester {
                 return Ok(SendProgress::Blocked);
             }
         }
-        if self.asks_for_ack {
+        if self.missing_ack.asks_for_ack {
             if let Some(number) = self.queue.last_of_oldest()
                 && !self.send_data(&mut out, number, self.queue.again(number), true)?
             {
                 return Ok(SendProgress::Blocked);
             }
-            self.asks_for_ack = false;
+            self.missing_ack.asks_for_ack = false;
         }
         while let Some(number) = self.may_resend(settings) {
             if !self.send_data(&mut out, number, self.queue.again(number), true)? {
                 return Ok(SendProgress::Blocked);
             }
-            self.is_overdue = false;
+            self.silence.is_overdue = false;
         }
         while self.may_send(settings) {
             if !self.send_data(&mut out, self.flight.next(), self.queue.peek(), false)? {
@@ -136,13 +136,13 @@ impl MrcRequester {
         out.statistics.probes_sent += 1;
         self.probes.sent(out.now_ns, path, self.flight.next_order(), is_test);
         if !is_test {
-            self.active_ns = out.now_ns;
+            self.silence.active_ns = out.now_ns;
         }
         true
     }
 
     fn data_class(&self, is_again: bool) -> TrafficClass {
-        match (self.has_trimming, is_again) {
+        match (self.features.has_trimming, is_again) {
             (false, _) => TrafficClass::NoTrim,
             (true, false) => TrafficClass::Trimmable,
             (true, true) => TrafficClass::TrimmableRetransmission,
@@ -160,13 +160,13 @@ impl MrcRequester {
 
     /// Returns the path of a new packet: that of the last one, as long as both are in a row.
     fn path_in_a_row(&mut self, is_full: bool) -> Option<u16> {
-        let row = self.row.take().filter(|(path, left)| *left > 0 && self.paths.is_best(*path));
+        let row = self.row.path.take().filter(|(path, left)| *left > 0 && self.paths.is_best(*path));
         let (path, left) = match row {
             Some(row) => row,
-            None => (self.paths.choose(None)?, self.packets_in_a_row),
+            None => (self.paths.choose(None)?, self.row.packets_in_a_row),
         };
         // A shorter packet may end a row.
-        self.row = is_full.then_some((path, left.saturating_sub(1)));
+        self.row.path = is_full.then_some((path, left.saturating_sub(1)));
         Some(path)
     }
 
@@ -188,7 +188,7 @@ impl MrcRequester {
         let Some((path, ev)) = chosen.and_then(|path| Some((path, self.paths.ev(path)?))) else {
             return Ok(false);
         };
-        let tseth = self.has_timestamps.then(|| Tseth::at(out.now_ns));
+        let tseth = self.features.has_timestamps.then(|| Tseth::at(out.now_ns));
         let write = WriteHeaders { tseth, ..planned.write };
         let length = MrcHeaders::write_len(tseth.is_some(), write.imm.is_some());
         let packet_bytes = length + planned.payload_bytes.next_multiple_of(4) + crate::wire::ICRC_BYTES;
@@ -228,13 +228,14 @@ impl MrcRequester {
 
     fn launched(&mut self, now_ns: u64, number: u64, size_bytes: u32, path: u16, is_again: bool) {
         self.paths.count_sent(path);
-        self.active_ns = now_ns;
-        self.unacknowledged_ns = now_ns;
+        self.silence.active_ns = now_ns;
+        self.missing_ack.unacknowledged_ns = now_ns;
         if !is_again {
             self.queue.advance();
         }
         if self.flight.launch(number, now_ns, size_bytes, path) {
-            self.inflight_bytes = self.inflight_bytes.saturating_add_unsigned(size_bytes.into());
+            self.window.inflight_bytes =
+                self.window.inflight_bytes.saturating_add_unsigned(size_bytes.into());
         }
     }
 }

@@ -66,7 +66,7 @@ impl DcActiveMessage {
         let count = if kind.is_some_and(DcPacketKind::is_atomic) {
             1
         } else {
-            parts_of(wqe.length_bytes, part_bytes)
+            parts_of(wqe.span.length_bytes, part_bytes)
         };
         DcActiveMessage {
             wqe,
@@ -181,7 +181,7 @@ impl DcActiveMessage {
             message: self.number,
             floor: turn.floor,
             part,
-            total: self.wqe.length_bytes,
+            total: self.wqe.span.length_bytes,
             address: self.wqe.remote.address,
             rkey: self.wqe.remote.rkey,
             imm: self.wqe.imm_data,
@@ -268,7 +268,7 @@ impl DcActiveMessage {
             self.ending = Some(stored.map_or(WcStatus::LocProtErr, |()| WcStatus::Success));
             return true;
         }
-        let own = (self.wqe.length_bytes, self.part_bytes);
+        let own = (self.wqe.span.length_bytes, self.part_bytes);
         let is_its = header.kind == DcPacketKind::Data && self.kind == DcPacketKind::Read;
         if !is_its || (header.total, header.part_bytes) != own || header.length() != Some(data.len()) {
             return false;
@@ -314,7 +314,7 @@ impl DcActiveMessage {
             connection: settings.connection,
             qp_type: settings.qp_type,
             opcode: self.wqe.info().completion,
-            length_bytes: self.wqe.length_bytes,
+            length_bytes: self.wqe.span.length_bytes,
             reports: self.wqe.signaled,
             before: self.number,
         };
@@ -338,7 +338,7 @@ impl DcActiveMessage {
             wr_id: self.wqe.wr_id,
             status,
             opcode: self.wqe.info().completion,
-            byte_len: self.wqe.length_bytes,
+            byte_len: self.wqe.span.length_bytes,
             qp_num: settings.context.qpn.value(),
             src_qp: self.to.qpn.value(),
             ..WorkCompletion::default()

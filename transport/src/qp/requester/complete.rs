@@ -10,10 +10,10 @@ impl Requester {
     /// Reports a local failure once everything before it has completed.
     #[inline]
     pub(crate) fn fail_if_due(&self, settings: &QpSettings) -> Result<(), SendFailure> {
-        if let Some(status) = self.judged {
+        if let Some(status) = self.failures.judged {
             return Err(SendFailure { status, local: stays_local(settings, status) });
         }
-        match self.local_failure {
+        match self.failures.local_failure {
             Some((entry, status)) if entry == self.queue.head() => {
                 Err(SendFailure { status, local: !settings.qp_type.is_reliable() })
             }
@@ -23,18 +23,18 @@ impl Requester {
 
     /// Completes entries from the head as long as they are answered (or executed).
     pub(crate) fn complete_ready<H: Host>(&mut self, settings: &QpSettings, host: &mut H) {
-        while self.queue.head() < self.started {
+        while self.queue.head() < self.position.started {
             let Some(wqe) = self.queue.entry(self.queue.head()) else { return };
             //= linux:rxe_comp.c#get_wqe
             //| Requests complete in the order in which they were posted.
-            let done = if wqe.is_local() { wqe.executed } else { !self.acked.is_before(wqe.end_psn()) };
+            let done = if wqe.is_local() { wqe.executed } else { !self.psns.acked.is_before(wqe.end_psn()) };
             if !done {
                 return;
             }
             if host.judges() {
                 self.judge_head(settings, host);
             }
-            if self.judged.is_some() {
+            if self.failures.judged.is_some() {
                 return;
             }
             if settings.stops_at_bad_signature {
@@ -48,23 +48,23 @@ impl Requester {
     #[cold]
     fn check_signatures<H: Host>(&mut self, host: &mut H) {
         let head = self.queue.entry(self.queue.head());
-        self.has_bad_signature |= head.is_some_and(|wqe| host.has_bad_signature(wqe.sges()));
+        self.failures.has_bad_signature |= head.is_some_and(|wqe| host.has_bad_signature(wqe.sges()));
     }
 
     /// Asks the host for the status of the entry at the head, which is done.
     #[cold]
     fn judge_head<H: Host>(&mut self, settings: &QpSettings, host: &mut H) {
-        let head = self.queue.entry(self.queue.head()).filter(|_| self.judged.is_none());
+        let head = self.queue.entry(self.queue.head()).filter(|_| self.failures.judged.is_none());
         let Some(wqe) = head else { return };
         let ended = Ended {
             connection: settings.connection,
             qp_type: settings.qp_type,
             opcode: wqe.completion(),
-            length_bytes: wqe.length_bytes,
+            length_bytes: wqe.span.length_bytes,
             reports: wqe.signaled,
             before: self.queue.head(),
         };
-        self.judged = host.judge(&settings.context, &ended);
+        self.failures.judged = host.judge(&settings.context, &ended);
     }
 
     /// Completes and removes the entry at the head.
@@ -78,7 +78,7 @@ impl Requester {
                 wr_id: wqe.wr_id,
                 status,
                 opcode: wqe.completion(),
-                byte_len: wqe.length_bytes,
+                byte_len: wqe.span.length_bytes,
                 qp_num: settings.context.qpn.value(),
                 src_qp: settings.destination.value(),
                 ..WorkCompletion::default()
@@ -90,17 +90,17 @@ impl Requester {
         }
         self.queue.pop();
         let head = self.queue.head();
-        if self.cursor < head {
-            self.cursor = head;
-            self.cursor_packet = 0;
+        if self.position.cursor < head {
+            self.position.cursor = head;
+            self.position.cursor_packet = 0;
         }
-        self.started = self.started.max(head);
+        self.position.started = self.position.started.max(head);
     }
 
     /// Fails the head with `status` and flushes the rest, in order.
     pub(crate) fn fail<H: Host>(&mut self, settings: &QpSettings, failure: SendFailure, host: &mut H) {
-        let fault = self.fault.take();
-        let judged = self.judged.take();
+        let fault = self.failures.fault.take();
+        let judged = self.failures.judged.take();
         let status = judged.unwrap_or(failure.status);
         // A status that the host has decided needs no explanation.
         let head = self.queue.entry(self.queue.head()).filter(|_| judged.is_none());
@@ -113,8 +113,8 @@ impl Requester {
                 status,
                 wr_id: wqe.wr_id,
                 opcode: wqe.opcode,
-                length_bytes: wqe.length_bytes,
-                psn: self.acked,
+                length_bytes: wqe.span.length_bytes,
+                psn: self.psns.acked,
                 mtu_bytes: if settings.qp_type.is_raw() { 0 } else { settings.mtu_bytes as u32 },
                 retry_count: settings.retry_count,
                 rnr_retry: settings.rnr_retry,
@@ -125,9 +125,9 @@ impl Requester {
                 remote: wqe.remote_range(),
                 fault,
                 misfit: misfit(settings, wqe).filter(|_| status == WcStatus::LocQpOpErr && fault.is_none()),
-                ignored_answers: self.ignored_answers,
-                was_acknowledged: self.acked != self.first_psn,
-                peer_is_absent: core::mem::take(&mut self.peer_is_absent),
+                ignored_answers: self.fruitless.ignored_answers,
+                was_acknowledged: self.psns.acked != self.psns.first_psn,
+                peer_is_absent: core::mem::take(&mut self.retries.peer_is_absent),
                 peer_is_itself: settings.qp_type.is_connected() && settings.is_self_connected(),
             });
             host.log(&settings.context, cause);
@@ -145,17 +145,17 @@ impl Requester {
         while !self.queue.is_empty() {
             self.complete_head(settings, WcStatus::WrFlushErr, host);
         }
-        self.cursor = self.queue.tail();
-        self.cursor_packet = 0;
-        self.started = self.queue.tail();
-        self.acked = self.next_psn;
+        self.position.cursor = self.queue.tail();
+        self.position.cursor_packet = 0;
+        self.position.started = self.queue.tail();
+        self.psns.acked = self.psns.next_psn;
         self.outstanding.clear();
-        self.timer_ns = None;
-        self.rnr_until_ns = None;
-        self.early_timer_ns = None;
-        self.local_failure = None;
-        self.injected = None;
-        self.judged = None;
+        self.retries.timer_ns = None;
+        self.retries.rnr_until_ns = None;
+        self.early.timer_ns = None;
+        self.failures.local_failure = None;
+        self.failures.injected = None;
+        self.failures.judged = None;
     }
 }
 

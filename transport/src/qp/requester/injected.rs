@@ -3,7 +3,8 @@
 //! A peer that refuses a packet has accepted everything before it. So the packet is not sent, nor any packet
 //! after it, and the NAK takes effect when the peer has acknowledged all that came before.
 
-use super::{InjectedAnswer, InjectedEffect, Requester, SendFailure};
+use super::state::{InjectedAnswer, InjectedEffect};
+use super::{Requester, SendFailure};
 use crate::event::{QpEvent, RetransmitReason};
 use crate::host::Host;
 use crate::qp::settings::QpSettings;
@@ -14,20 +15,20 @@ impl Requester {
     /// Reports whether an injected answer waits.
     #[inline]
     pub(crate) fn has_injected_answer(&self) -> bool {
-        self.injected.is_some()
+        self.failures.injected.is_some()
     }
 
     /// Reports whether the next packet lies beyond one whose answer is injected.
     #[inline]
     pub(super) fn waits_for_injected_answer(&self) -> bool {
-        self.injected.is_some_and(|injected| !self.cursor_psn().is_before(injected.psn))
+        self.failures.injected.is_some_and(|injected| !self.cursor_psn().is_before(injected.psn))
     }
 
     /// Reports whether this packet is the last one that the peer has to acknowledge before the injected
     /// answer.
     #[inline]
     pub(super) fn is_last_before_injected_answer(&self, psn: Psn) -> bool {
-        self.injected.is_some_and(|injected| injected.psn == psn.next())
+        self.failures.injected.is_some_and(|injected| injected.psn == psn.next())
     }
 
     /// Injects an answer to the packet that was just sent. `before` has entry and number of the packet before
@@ -53,22 +54,24 @@ impl Requester {
             Some(syndrome) => InjectedEffect::Refusal(syndrome),
             None => return,
         };
-        self.injected = Some(InjectedAnswer { psn, answer });
-        if let Some((entry, packet)) = before.filter(|_| self.acked != psn) {
-            (self.cursor, self.cursor_packet) = (entry, packet);
+        self.failures.injected = Some(InjectedAnswer { psn, answer });
+        if let Some((entry, packet)) = before.filter(|_| self.psns.acked != psn) {
+            (self.position.cursor, self.position.cursor_packet) = (entry, packet);
         }
     }
 
     /// Continues after a halt, because the host allows it.
     #[cold]
     pub(crate) fn go_on(&mut self) {
-        let Some(InjectedAnswer { psn, answer: InjectedEffect::Halted }) = self.injected else { return };
-        self.injected = None;
-        if self.acked == psn {
+        let Some(InjectedAnswer { psn, answer: InjectedEffect::Halted }) = self.failures.injected else {
+            return;
+        };
+        self.failures.injected = None;
+        if self.psns.acked == psn {
             self.reset_cursor();
             self.outstanding.clear();
             // No packet is in flight.
-            (self.timer_ns, self.early_timer_ns) = (None, None);
+            (self.retries.timer_ns, self.early.timer_ns) = (None, None);
         }
     }
 
@@ -83,28 +86,28 @@ impl Requester {
         now_ns: u64,
         host: &mut H,
     ) -> Result<(), SendFailure> {
-        let Some(InjectedAnswer { psn, answer }) = self.injected else { return Ok(()) };
-        if self.acked.is_before(psn) {
+        let Some(InjectedAnswer { psn, answer }) = self.failures.injected else { return Ok(()) };
+        if self.psns.acked.is_before(psn) {
             return Ok(());
         }
         let syndrome = match answer {
             InjectedEffect::Refusal(syndrome) => syndrome,
             InjectedEffect::Halt => {
-                self.injected = Some(InjectedAnswer { psn, answer: InjectedEffect::Halted });
+                self.failures.injected = Some(InjectedAnswer { psn, answer: InjectedEffect::Halted });
                 host.halted(&settings.context);
                 return Ok(());
             }
             InjectedEffect::Halted => return Ok(()),
         };
-        self.injected = None;
-        if self.acked != psn {
+        self.failures.injected = None;
+        if self.psns.acked != psn {
             return Ok(());
         }
         host.emit(&settings.context, QpEvent::NakReceived { syndrome, psn });
         match syndrome {
             Syndrome::RnrNak { timer_code } => self.wait_for_receiver(settings, timer_code, now_ns, host),
             Syndrome::Nak(NakCode::Sequence) => {
-                self.ignored_answers.note(IgnoredAnswer::Repeat(psn));
+                self.fruitless.ignored_answers.note(IgnoredAnswer::Repeat(psn));
                 self.retry(settings, RetransmitReason::SequenceNak, now_ns, host)
             }
             Syndrome::Nak(code) => Err(SendFailure::refused(code)),

@@ -22,15 +22,15 @@ impl Requester {
     /// to wait for nothing.
     #[inline]
     pub(crate) fn lane_request(&self, settings: &QpSettings) -> Option<OutgoingLaneRequest> {
-        let waits = self.rnr_until_ns.is_some()
-            || self.local_failure.is_some()
-            || self.judged.is_some()
+        let waits = self.retries.rnr_until_ns.is_some()
+            || self.failures.local_failure.is_some()
+            || self.failures.judged.is_some()
             || self.has_injected_answer()
             || self.pacer.is_some();
-        if waits || self.cursor_packet != 0 || self.cursor + 1 != self.queue.tail() {
+        if waits || self.position.cursor_packet != 0 || self.position.cursor + 1 != self.queue.tail() {
             return None;
         }
-        let wqe = self.queue.entry(self.cursor)?;
+        let wqe = self.queue.entry(self.position.cursor)?;
         let (operation, header_bytes) = match wqe.opcode {
             SendOpcode::Send => (Operation::SendOnly, Bth::LEN),
             SendOpcode::SendWithImm => (Operation::SendOnlyImm, Bth::LEN + ImmDt::LEN),
@@ -38,12 +38,12 @@ impl Requester {
             SendOpcode::RdmaWriteWithImm => (Operation::WriteOnlyImm, Bth::LEN + Reth::LEN + ImmDt::LEN),
             _ => return None,
         };
-        let payload_bytes = wqe.length_bytes as usize;
-        let is_plain = wqe.packet_count == 1
+        let payload_bytes = wqe.span.length_bytes as usize;
+        let is_plain = wqe.span.packet_count == 1
             && payload_bytes <= settings.mtu_bytes
             && !wqe.flags.contains(SendFlags::FENCE)
             && wqe.fault().is_none();
-        let in_flight = wqe.first_psn.since(self.acked).max(0) as u32;
+        let in_flight = wqe.span.first_psn.since(self.psns.acked).max(0) as u32;
         let length_bytes = header_bytes + payload_bytes.next_multiple_of(4) + ICRC_BYTES;
         (is_plain && in_flight < self.window.packets()).then_some(OutgoingLaneRequest {
             operation,
@@ -65,8 +65,8 @@ impl Requester {
         packet: &mut [u8],
     ) -> Option<()> {
         let &OutgoingLaneRequest { operation, header_bytes, payload_bytes, .. } = request;
-        let wqe = self.queue.entry(self.cursor)?;
-        let psn = wqe.first_psn;
+        let wqe = self.queue.entry(self.position.cursor)?;
+        let psn = wqe.span.first_psn;
         let mut bth = settings.bth(operation, psn);
         bth.solicited = wqe.flags.contains(SendFlags::SOLICITED);
         bth.ack_request = true;
@@ -75,7 +75,7 @@ impl Requester {
         bth.emit(headers);
         let is_write = matches!(operation, Operation::WriteOnly | Operation::WriteOnlyImm);
         if is_write && let Some(out) = headers.get_mut(Bth::LEN..) {
-            let length = wqe.length_bytes;
+            let length = wqe.span.length_bytes;
             Reth { address: wqe.remote.address, rkey: wqe.remote.rkey, length }.emit(out);
         }
         let has_imm = matches!(operation, Operation::SendOnlyImm | Operation::WriteOnlyImm);
@@ -110,8 +110,10 @@ impl Requester {
         now_ns: u64,
         host: &mut H,
     ) -> bool {
-        let waits = self.local_failure.is_some() || self.judged.is_some() || self.has_injected_answer();
-        if waits || psn.is_before(self.acked) || !psn.is_before(self.sent_end) {
+        let waits = self.failures.local_failure.is_some()
+            || self.failures.judged.is_some()
+            || self.has_injected_answer();
+        if waits || psn.is_before(self.psns.acked) || !psn.is_before(self.psns.sent_end) {
             return false;
         }
         self.acknowledge_before(settings, psn.next(), now_ns, host)

@@ -7,11 +7,14 @@ mod complete;
 mod injected;
 mod lane;
 mod request;
+mod state;
 mod timers;
 mod transmit;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+
+use state::{EarlyTimer, FruitlessAnswers, PendingFailures, Retries, SendPosition, SendPsns};
 
 use super::dcqcn::Pacer;
 use super::send_queue::SendQueue;
@@ -19,8 +22,8 @@ use super::settings::QpSettings;
 use super::window::SendWindow;
 use crate::event::{QpEvent, RetransmitReason, Transmissions};
 use crate::host::Host;
-use crate::types::{IgnoredAnswers, MemoryFault, WcStatus};
-use crate::wire::{NakCode, Psn, Syndrome};
+use crate::types::{IgnoredAnswers, WcStatus};
+use crate::wire::{NakCode, Psn};
 
 /// Error of the request at the head of the send queue: the queue pair goes to ERR (or SQE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,83 +59,35 @@ pub(crate) struct Outstanding {
     pub(crate) repeated: bool,
 }
 
-/// An action of a fault plan when all packets before one are acknowledged.
-#[derive(Debug, Clone, Copy)]
-struct InjectedAnswer {
-    /// PSN of the packet.
-    psn: Psn,
-    answer: InjectedEffect,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum InjectedEffect {
-    /// A NAK or RNR NAK in the peer's name.
-    Refusal(Syndrome),
-    /// The host is notified.
-    Halt,
-    /// The host was notified, and has not let it continue.
-    Halted,
-}
-
+/// The send side of a queue pair: its requests, and what it knows about their packets.
 #[derive(Debug)]
 pub(crate) struct Requester {
+    /// The requests that were posted.
     pub(crate) queue: SendQueue,
-    /// PSN of the next posted request.
-    pub(crate) next_psn: Psn,
-    /// Oldest PSN not yet acknowledged.
-    pub(crate) acked: Psn,
-    /// PSN after the newest one ever sent.
-    pub(crate) sent_end: Psn,
-    /// Entry being sent, and its next packet.
-    pub(crate) cursor: u64,
-    pub(crate) cursor_packet: u32,
-    /// Number of the first entry that has not been started.
-    pub(crate) started: u64,
+    /// The PSNs between which packets are sent.
+    pub(crate) psns: SendPsns,
+    /// The place in the queue from which packets are sent.
+    pub(crate) position: SendPosition,
+    /// The requests on the wire that need responses of their own.
     pub(crate) outstanding: VecDeque<Outstanding>,
-    pub(crate) retries_left: u8,
-    pub(crate) rnr_retries_left: u8,
-    pub(crate) timer_ns: Option<u64>,
-    /// Time at which that timer was started.
-    timer_began_ns: u64,
-    /// Time since which the requester waits for a peer that has no processor.
-    starved_since_ns: Option<u64>,
-    /// True if no process had the peer's number when the last retry was used up.
-    peer_is_absent: bool,
-    /// Number of expirations of the transport timer since the last progress.
-    pub(crate) silences: u32,
-    pub(crate) rnr_until_ns: Option<u64>,
-    pub(crate) early_timer_ns: Option<u64>,
-    pub(crate) early_backoff: u32,
-    pub(crate) lossy_until_ns: u64,
-    /// True if an implied NAK was acted on; others are ignored until progress.
-    pub(crate) implied_nak_seen: bool,
-    /// True if an RNR NAK came, and neither progress nor a sequence NAK after it.
-    pub(crate) refused_for_now: bool,
+    /// The timers, and the retries that are left.
+    pub(crate) retries: Retries,
+    /// The timer of paths that lose packets.
+    pub(crate) early: EarlyTimer,
+    /// The answers that made no progress.
+    pub(crate) fruitless: FruitlessAnswers,
+    /// The window of congestion control.
     pub(crate) window: SendWindow,
     /// Pacer of the packets, if congestion control is by rate, or the program has limited it.
     pub(crate) pacer: Option<Box<Pacer>>,
     /// Largest number of response packets that one READ request asks for.
     pub(crate) read_limit_packets: u32,
-    /// Answers without progress since the last progress.
-    pub(crate) ignored_answers: IgnoredAnswers,
-    /// PSN of the first request after RTR.
-    pub(crate) first_psn: Psn,
-    /// Fault of the memory or key of the request that fails next.
-    pub(crate) fault: Option<MemoryFault>,
+    /// The failures that wait.
+    pub(crate) failures: PendingFailures,
     /// Number of transmissions of each PSN; recorded only if the host subscribes to packets.
     pub(crate) transmissions: Transmissions,
-    /// Action of a fault plan in the peer's name, or on the device; no packet beyond its packet is sent
-    /// before it.
-    injected: Option<InjectedAnswer>,
-    /// Entry that failed locally, which waits for those before it to complete.
-    pub(crate) local_failure: Option<(u64, WcStatus)>,
-    /// Status that the host gives the entry at the head, which is done.
-    pub(crate) judged: Option<WcStatus>,
-    /// True if data of a completed request did not fit its signatures: the queue pair has to stop.
-    pub(crate) has_bad_signature: bool,
     /// Number of unsignaled requests completed since the last completion was made.
     unreported: u32,
-    packets_since_ack_request: u32,
     /// True if it was logged that READs and atomics need another `max_rd_atomic`.
     pub(crate) doubts_depth: bool,
 }
@@ -142,39 +97,18 @@ impl Requester {
         let connected = settings.qp_type.is_connected();
         Requester {
             queue: SendQueue::new(capacity),
-            next_psn: Psn::new(0),
-            acked: Psn::new(0),
-            sent_end: Psn::new(0),
-            cursor: 0,
-            cursor_packet: 0,
-            started: 0,
+            psns: SendPsns::default(),
+            position: SendPosition::default(),
             outstanding: VecDeque::new(),
-            retries_left: 0,
-            rnr_retries_left: 0,
-            timer_ns: None,
-            timer_began_ns: 0,
-            starved_since_ns: None,
-            peer_is_absent: false,
-            silences: 0,
-            rnr_until_ns: None,
-            early_timer_ns: None,
-            early_backoff: 0,
-            lossy_until_ns: 0,
-            implied_nak_seen: false,
-            refused_for_now: false,
+            retries: Retries::default(),
+            early: EarlyTimer::default(),
+            fruitless: FruitlessAnswers::default(),
             window: SendWindow::new(64),
             pacer: Pacer::of(&settings.congestion).filter(|_| connected).map(Box::new),
             read_limit_packets: 64,
-            ignored_answers: IgnoredAnswers::default(),
-            first_psn: Psn::new(0),
-            fault: None,
+            failures: PendingFailures::default(),
             transmissions: Transmissions::default(),
-            injected: None,
-            local_failure: None,
-            judged: None,
-            has_bad_signature: false,
             unreported: 0,
-            packets_since_ack_request: 0,
             doubts_depth: false,
         }
     }
@@ -189,12 +123,12 @@ impl Requester {
     pub(crate) fn start(&mut self, settings: &QpSettings, sq_psn: Psn, window_limit_packets: u32) {
         //= linux:rxe_qp.c#rxe_qp_from_attr
         //| The first request packet has the PSN of sq_psn.
-        self.next_psn = sq_psn;
-        self.first_psn = sq_psn;
-        self.ignored_answers = IgnoredAnswers::default();
-        self.acked = sq_psn;
-        self.sent_end = sq_psn;
-        self.injected = None;
+        self.psns.next_psn = sq_psn;
+        self.psns.first_psn = sq_psn;
+        self.fruitless.ignored_answers = IgnoredAnswers::default();
+        self.psns.acked = sq_psn;
+        self.psns.sent_end = sq_psn;
+        self.failures.injected = None;
         self.window = SendWindow::new(window_limit_packets);
         self.reload_retries(settings);
     }
@@ -225,37 +159,37 @@ impl Requester {
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         let position = self.cursor_psn();
-        position.since(self.acked).max(0) as u32
+        position.since(self.psns.acked).max(0) as u32
     }
 
     /// Returns the PSN at the cursor.
     #[inline]
     pub(crate) fn cursor_psn(&self) -> Psn {
-        match self.queue.entry(self.cursor) {
-            Some(wqe) => wqe.first_psn.plus(self.cursor_packet),
-            None => self.next_psn,
+        match self.queue.entry(self.position.cursor) {
+            Some(wqe) => wqe.span.first_psn.plus(self.position.cursor_packet),
+            None => self.psns.next_psn,
         }
     }
 
     /// Moves the cursor back to the oldest unacknowledged packet.
     pub(crate) fn rewind(&mut self, settings: &QpSettings, why: RetransmitReason, host: &mut impl Host) {
-        let (psn, packet_count) = (self.acked, self.in_flight());
+        let (psn, packet_count) = (self.psns.acked, self.in_flight());
         host.emit(&settings.context, QpEvent::SentAgain { psn, packet_count, why });
         self.reset_cursor();
         self.outstanding.clear();
         // The local failure is found again, after the packets that are sent again now.
-        self.local_failure = None;
+        self.failures.local_failure = None;
         self.window.forget_sample();
-        self.packets_since_ack_request = 0;
+        self.position.packets_since_ack_request = 0;
     }
 
     /// Sets the cursor to the oldest unacknowledged packet.
     fn reset_cursor(&mut self) {
-        self.cursor = self.queue.head();
+        self.position.cursor = self.queue.head();
         //= statement:19
         //| The transmission starts again at the oldest packet that is not acknowledged.
-        self.cursor_packet = match self.queue.entry(self.cursor) {
-            Some(wqe) if !wqe.is_local() => self.acked.since(wqe.first_psn).max(0) as u32,
+        self.position.cursor_packet = match self.queue.entry(self.position.cursor) {
+            Some(wqe) if !wqe.is_local() => self.psns.acked.since(wqe.span.first_psn).max(0) as u32,
             _ => 0,
         };
     }
@@ -267,29 +201,31 @@ impl Requester {
     pub(crate) fn cancel(&mut self, wr_id: u64) -> u32 {
         let mut count = 0;
         let mut psn = self.cursor_psn();
-        for number in self.started..self.queue.tail() {
+        for number in self.position.started..self.queue.tail() {
             let Some(wqe) = self.queue.entry_mut(number) else { break };
             if wqe.wr_id == wr_id {
                 wqe.cancel();
                 count += 1;
             }
-            wqe.first_psn = psn;
+            wqe.span.first_psn = psn;
             psn = wqe.end_psn();
         }
-        self.next_psn = psn;
+        self.psns.next_psn = psn;
         count
     }
 
     /// Reports whether a transmit call could send a packet (it may still find the window full).
     #[inline]
     pub(crate) fn wants_to_send(&self, draining: bool) -> bool {
-        let waits = self.local_failure.is_some() || self.judged.is_some() || self.waits_for_injected_answer();
-        if self.rnr_until_ns.is_some() || waits || self.held_until_ns().is_some() {
+        let waits = self.failures.local_failure.is_some()
+            || self.failures.judged.is_some()
+            || self.waits_for_injected_answer();
+        if self.retries.rnr_until_ns.is_some() || waits || self.held_until_ns().is_some() {
             return false;
         }
         //= statement:45
         //| A queue pair in SQD starts no new message.
-        let end = if draining { self.started } else { self.queue.tail() };
-        self.cursor < end
+        let end = if draining { self.position.started } else { self.queue.tail() };
+        self.position.cursor < end
     }
 }

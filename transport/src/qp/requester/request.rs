@@ -36,13 +36,13 @@ impl RequestPacket {
         // responder knows.
         let response_count = info.needs_response().then(|| {
             let part = read_limit_packets.max(1);
-            wqe.packet_count.saturating_sub(k).max(1).min(part - k % part)
+            wqe.span.packet_count.saturating_sub(k).max(1).min(part - k % part)
         });
-        let ends_message = k + response_count.unwrap_or(1) >= wqe.packet_count;
+        let ends_message = k + response_count.unwrap_or(1) >= wqe.span.packet_count;
         //= linux:rxe_req.c#rxe_requester
         //| Each packet but the last carries one path MTU.
         let payload_offset = u64::from(k) * settings.mtu_bytes as u64;
-        let left = u64::from(wqe.length_bytes).saturating_sub(payload_offset);
+        let left = u64::from(wqe.span.length_bytes).saturating_sub(payload_offset);
         Some(RequestPacket {
             operation: info.packets.at(Position::of(k == 0, ends_message))?,
             response_count,
@@ -98,12 +98,12 @@ impl RequestPacket {
             (WrClass::Read, _) => {
                 //= statement:19
                 //| A repeated READ asks for the missing rest with an address that is moved forward.
-                let left = u64::from(wqe.length_bytes).saturating_sub(self.payload_offset);
+                let left = u64::from(wqe.span.length_bytes).saturating_sub(self.payload_offset);
                 let most = u64::from(self.response_count.unwrap_or(1)) * settings.mtu_bytes as u64;
                 (self.payload_offset, left.min(most) as u32)
             }
             (_, Some(flush)) => (0, flush.length),
-            (_, None) => (0, wqe.length_bytes),
+            (_, None) => (0, wqe.span.length_bytes),
         };
         Reth { address: wqe.remote.address.wrapping_add(offset), rkey: wqe.remote.rkey, length }
     }

@@ -23,43 +23,43 @@ impl Requester {
     pub(crate) fn reload_retries(&mut self, settings: &QpSettings) {
         //= linux:rxe_comp.c#reset_retry_counters
         //| Progress sets both retry counters to their configured values.
-        self.retries_left = settings.retry_count;
-        self.rnr_retries_left = settings.rnr_retry;
-        self.starved_since_ns = None;
-        self.silences = 0;
+        self.retries.left = settings.retry_count;
+        self.retries.rnr_left = settings.rnr_retry;
+        self.retries.starved_since_ns = None;
+        self.retries.silences = 0;
     }
 
     /// Records that loss was seen (a sequence NAK, a gap in READ responses, silence).
     pub(crate) fn note_loss(&mut self, now_ns: u64) {
-        self.lossy_until_ns = now_ns.saturating_add(LOSSY_NS);
+        self.early.lossy_until_ns = now_ns.saturating_add(LOSSY_NS);
     }
 
     /// Starts the timers if a packet that needs an answer is in flight and no timer runs.
     pub(super) fn start_timers(&mut self, settings: &QpSettings, now_ns: u64) {
-        if self.timer_ns.is_none() {
-            self.timer_began_ns = now_ns;
+        if self.retries.timer_ns.is_none() {
+            self.retries.timer_began_ns = now_ns;
             //= statement:24
             //| The timeout 0 means that the requester waits for ever.
-            let wait_ns = wait_ns(settings.timeout, settings.adaptive_timeout, self.silences);
-            self.timer_ns = wait_ns.map(|ns| now_ns.saturating_add(ns));
+            let wait_ns = wait_ns(settings.timeout, settings.adaptive_timeout, self.retries.silences);
+            self.retries.timer_ns = wait_ns.map(|ns| now_ns.saturating_add(ns));
         }
-        if self.early_timer_ns.is_none() {
+        if self.early.timer_ns.is_none() {
             self.arm_early_timer(now_ns);
         }
     }
 
     fn arm_early_timer(&mut self, now_ns: u64) {
-        self.early_timer_ns = (now_ns < self.lossy_until_ns)
+        self.early.timer_ns = (now_ns < self.early.lossy_until_ns)
             .then(|| self.window.early_retransmit_ns())
             .flatten()
-            .map(|ns| now_ns.saturating_add(ns << self.early_backoff.min(8)));
+            .map(|ns| now_ns.saturating_add(ns << self.early.backoff.min(8)));
     }
 
     /// Restarts the timers after an acknowledgement, or stops them if no packet is in flight.
     pub(crate) fn restart_timers(&mut self, settings: &QpSettings, now_ns: u64) {
-        self.timer_ns = None;
-        self.early_timer_ns = None;
-        self.early_backoff = 0;
+        self.retries.timer_ns = None;
+        self.early.timer_ns = None;
+        self.early.backoff = 0;
         //= linux:rxe_comp.c#reset_retry_timer
         //| The timer runs only while packets wait for an answer.
         if self.in_flight() > 0 {
@@ -70,20 +70,21 @@ impl Requester {
     /// Returns the time since when the peer has been silent, if the transport timer has expired and its last
     /// retry, or the request itself, is about to be spent on it.
     pub(crate) fn peer_silent_since_ns(&self, now_ns: u64) -> Option<u64> {
-        let due = self.timer_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        let due = self.retries.timer_ns.is_some_and(|at_ns| at_ns <= now_ns);
         let patient = self
+            .retries
             .starved_since_ns
             .is_none_or(|since_ns| now_ns.saturating_sub(since_ns) < STARVED_PATIENCE_NS);
-        (due && patient && self.retries_left <= LAST_RETRIES).then_some(self.timer_began_ns)
+        (due && patient && self.retries.left <= LAST_RETRIES).then_some(self.retries.timer_began_ns)
     }
 
     /// Extends the wait for a peer that has no processor, or whose answer this process has not read yet: its
     /// silence costs no retry, and is checked again later.
     pub(crate) fn wait_for_starved_peer(&mut self, settings: &QpSettings, now_ns: u64) {
-        self.starved_since_ns.get_or_insert(now_ns);
-        let wait_ns = wait_ns(settings.timeout, settings.adaptive_timeout, self.silences)
+        self.retries.starved_since_ns.get_or_insert(now_ns);
+        let wait_ns = wait_ns(settings.timeout, settings.adaptive_timeout, self.retries.silences)
             .map(|ns| ns.max(STARVED_CHECK_INTERVAL_NS));
-        self.timer_ns = wait_ns.map(|ns| now_ns.saturating_add(ns));
+        self.retries.timer_ns = wait_ns.map(|ns| now_ns.saturating_add(ns));
     }
 
     /// Returns the next deadline in ns.
@@ -91,14 +92,15 @@ impl Requester {
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         // A number stands for "never", because this is evaluated for every packet.
         let at = |at_ns: Option<u64>| at_ns.unwrap_or(u64::MAX);
-        let first_ns = at(self.timer_ns).min(at(self.rnr_until_ns)).min(at(self.early_timer_ns));
+        let first_ns =
+            at(self.retries.timer_ns).min(at(self.retries.rnr_until_ns)).min(at(self.early.timer_ns));
         let first_ns = first_ns.min(at(self.held_until_ns()));
         (first_ns != u64::MAX).then_some(first_ns)
     }
 
     /// Returns the time at which the transport timer expires, if it runs.
     pub(crate) const fn timer_due_ns(&self) -> Option<u64> {
-        self.timer_ns
+        self.retries.timer_ns
     }
 
     /// Handles a deadline that has passed. For a limited time it waits for a peer that has had no processor,
@@ -116,47 +118,47 @@ impl Requester {
     ) -> Result<(), SendFailure> {
         //= linux:rxe_req.c#rnr_nak_timer
         //| The requester goes on when the RNR timer has expired.
-        if self.rnr_until_ns.is_some_and(|at| at <= now_ns) {
-            self.rnr_until_ns = None;
+        if self.retries.rnr_until_ns.is_some_and(|at| at <= now_ns) {
+            self.retries.rnr_until_ns = None;
         }
         if let Some(pacer) = &mut self.pacer {
             pacer.handle_timeout(now_ns);
         }
-        if self.timer_ns.is_some_and(|at| at <= now_ns) {
+        if self.retries.timer_ns.is_some_and(|at| at <= now_ns) {
             if matches!(peer, PeerProgress::Starved | PeerProgress::Unread)
                 && self.peer_silent_since_ns(now_ns).is_some()
             {
                 if peer == PeerProgress::Starved {
-                    host.emit(&settings.context, QpEvent::PeerStarved { psn: self.acked });
+                    host.emit(&settings.context, QpEvent::PeerStarved { psn: self.psns.acked });
                 }
                 self.wait_for_starved_peer(settings, now_ns);
                 return Ok(());
             }
-            self.timer_ns = None;
-            let (psn, retries_left, timeout) = (self.acked, self.retries_left, settings.timeout);
+            self.retries.timer_ns = None;
+            let (psn, retries_left, timeout) = (self.psns.acked, self.retries.left, settings.timeout);
             host.emit(&settings.context, QpEvent::TimedOut { psn, retries_left, timeout });
             //= linux:rxe_comp.c#rxe_completer
             //| A request whose retries are used up ends with RETRY_EXC_ERR.
-            if self.retries_left == 0 {
-                self.peer_is_absent = peer == PeerProgress::Absent;
+            if self.retries.left == 0 {
+                self.retries.peer_is_absent = peer == PeerProgress::Absent;
                 return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
             }
-            self.retries_left -= 1;
-            self.silences = self.silences.saturating_add(1);
-            self.early_timer_ns = None;
-            self.implied_nak_seen = false;
-            self.window.on_timeout(self.sent_end);
+            self.retries.left -= 1;
+            self.retries.silences = self.retries.silences.saturating_add(1);
+            self.early.timer_ns = None;
+            self.fruitless.implied_nak_seen = false;
+            self.window.on_timeout(self.psns.sent_end);
             self.rewind(settings, RetransmitReason::Timeout, host);
             return Ok(());
         }
-        if self.early_timer_ns.is_some_and(|at| at <= now_ns) {
+        if self.early.timer_ns.is_some_and(|at| at <= now_ns) {
             // The path is known to lose packets and the peer answered lately: do not wait for the transport
             // timer. This costs no retry, and the transport timer continues to run.
-            self.early_timer_ns = None;
-            self.early_backoff += 1;
-            self.implied_nak_seen = false;
-            host.emit(&settings.context, QpEvent::FellSilent { psn: self.acked });
-            self.window.on_loss(self.sent_end);
+            self.early.timer_ns = None;
+            self.early.backoff += 1;
+            self.fruitless.implied_nak_seen = false;
+            host.emit(&settings.context, QpEvent::FellSilent { psn: self.psns.acked });
+            self.window.on_loss(self.psns.sent_end);
             self.rewind(settings, RetransmitReason::Silence, host);
         }
         Ok(())

@@ -53,21 +53,21 @@ impl Requester {
         loop {
             //= statement:22
             //| No packet leaves while the requester waits for the receiver.
-            if self.rnr_until_ns.is_some() {
+            if self.retries.rnr_until_ns.is_some() {
                 return Ok(Progress::Idle);
             }
             self.fail_if_due(settings)?;
-            if self.local_failure.is_some() || self.waits_for_injected_answer() {
+            if self.failures.local_failure.is_some() || self.waits_for_injected_answer() {
                 return Ok(Progress::Idle);
             }
             //= linux:rxe_req.c#req_check_sq_drain_done
             //| A draining send queue finishes what it has started and starts nothing.
-            if draining && self.cursor >= self.started {
+            if draining && self.position.cursor >= self.position.started {
                 return Ok(Progress::Idle);
             }
-            let Some(wqe) = self.queue.entry(self.cursor) else { return Ok(Progress::Idle) };
+            let Some(wqe) = self.queue.entry(self.position.cursor) else { return Ok(Progress::Idle) };
             if let Some(status) = wqe.fault() {
-                self.local_failure = Some((self.cursor, status));
+                self.failures.local_failure = Some((self.position.cursor, status));
                 continue;
             }
             if wqe.is_local() {
@@ -85,13 +85,15 @@ impl Requester {
                 }
                 SendOutcome::Packet => {}
                 SendOutcome::NoRoom => return Ok(Progress::Blocked),
-                SendOutcome::LocalError(status) => self.local_failure = Some((self.cursor, status)),
+                SendOutcome::LocalError(status) => {
+                    self.failures.local_failure = Some((self.position.cursor, status))
+                }
             }
             //= linux:rxe_net.c#rxe_xmit_packet
             //| A request of UC or UD is done when its last packet was handed to the network.
             if !settings.qp_type.is_reliable() {
                 // A packet of an unreliable service is done when the network has it.
-                self.acked = self.cursor_psn();
+                self.psns.acked = self.cursor_psn();
                 self.complete_ready(settings, host);
             }
         }
@@ -106,7 +108,7 @@ impl Requester {
         }
         //= statement:28
         //| A fence waits for earlier READs and atomic operations, and not for SENDs and WRITEs.
-        let fenced = wqe.flags.contains(SendFlags::FENCE) && self.cursor_packet == 0;
+        let fenced = wqe.flags.contains(SendFlags::FENCE) && self.position.cursor_packet == 0;
         if fenced && (!self.outstanding.is_empty() || self.may_stop(settings)) {
             return true;
         }
@@ -117,7 +119,11 @@ impl Requester {
         }
         if wqe.info().class == WrClass::Read && !self.outstanding.is_empty() {
             // All READs' responses together must fit this side's receive buffer.
-            let wanted = wqe.packet_count.saturating_sub(self.cursor_packet).min(self.read_limit_packets);
+            let wanted = wqe
+                .span
+                .packet_count
+                .saturating_sub(self.position.cursor_packet)
+                .min(self.read_limit_packets);
             if self.in_flight() + wanted > self.read_limit_packets {
                 return true;
             }
@@ -128,7 +134,8 @@ impl Requester {
     /// Reports whether the request at the cursor, which has a fence, might have to stop: data of requests
     /// before it does not fit its signatures, or that is not known yet.
     fn may_stop(&self, settings: &QpSettings) -> bool {
-        settings.stops_at_bad_signature && (self.has_bad_signature || self.cursor > self.queue.head())
+        settings.stops_at_bad_signature
+            && (self.failures.has_bad_signature || self.position.cursor > self.queue.head())
     }
 
     /// Reports whether the rate lets a packet leave now.
@@ -140,23 +147,23 @@ impl Requester {
     /// Executes the local operation at the cursor, for example LOCAL_INV or BIND_MW. Returns false if it has
     /// to wait.
     fn execute_local<H: Host>(&mut self, settings: &QpSettings, host: &mut H) -> bool {
-        let is_first = self.cursor == self.queue.head();
-        let cursor = self.cursor;
+        let is_first = self.position.cursor == self.queue.head();
+        let cursor = self.position.cursor;
         let Some(wqe) = self.queue.entry_mut(cursor) else { return false };
         if !wqe.executed {
             match execute(settings, wqe, is_first, host) {
                 LocalOutcome::Done => wqe.executed = true,
                 LocalOutcome::Waits => return false,
                 LocalOutcome::Failed(status, fault) => {
-                    self.fault = fault;
-                    self.local_failure = Some((cursor, status));
+                    self.failures.fault = fault;
+                    self.failures.local_failure = Some((cursor, status));
                     return true;
                 }
             }
         }
-        self.cursor += 1;
-        self.cursor_packet = 0;
-        self.started = self.started.max(self.cursor);
+        self.position.cursor += 1;
+        self.position.cursor_packet = 0;
+        self.position.started = self.position.started.max(self.position.cursor);
         self.complete_ready(settings, host);
         true
     }
@@ -168,17 +175,18 @@ impl Requester {
         host: &mut H,
         sink: &mut T,
     ) -> SendOutcome {
-        let Some(wqe) = self.queue.entry(self.cursor) else { return SendOutcome::NoRoom };
+        let Some(wqe) = self.queue.entry(self.position.cursor) else { return SendOutcome::NoRoom };
         let path = match path_of(settings, wqe) {
             Ok(path) => path,
             Err(_) if settings.qp_type.is_raw() => return self.send_frame(settings, now_ns, host),
             Err(status) => return SendOutcome::LocalError(status),
         };
-        let Some(request) = RequestPacket::of(settings, wqe, self.cursor_packet, self.read_limit_packets)
+        let Some(request) =
+            RequestPacket::of(settings, wqe, self.position.cursor_packet, self.read_limit_packets)
         else {
             return SendOutcome::LocalError(WcStatus::LocQpOpErr);
         };
-        let psn = wqe.first_psn.plus(self.cursor_packet);
+        let psn = wqe.span.first_psn.plus(self.position.cursor_packet);
         let mut bth = request.bth(settings, wqe, psn);
         let ack_request = settings.qp_type.is_reliable() && self.asks_for_ack(&request, psn);
         bth.ack_request = ack_request;
@@ -191,7 +199,7 @@ impl Requester {
             Ok(EmitOutcome::NoRoom) => return SendOutcome::NoRoom,
             Err(NoPayload::TooShort) => return SendOutcome::LocalError(WcStatus::LocLenErr),
             Err(NoPayload::Memory(error)) => {
-                self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
+                self.failures.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
                 return SendOutcome::LocalError(WcStatus::LocProtErr);
             }
         }
@@ -223,18 +231,19 @@ impl Requester {
         let psn_count = request.response_count.unwrap_or(1);
         let identity = PacketIdentity {
             side: PacketSide::Requester,
-            message: self.cursor,
-            relative_psn: PacketIdentity::relative(psn, self.first_psn),
+            message: self.position.cursor,
+            relative_psn: PacketIdentity::relative(psn, self.psns.first_psn),
             transmission: self.transmissions.note(psn, psn_count),
         };
-        let wqe = self.queue.entry(self.cursor);
+        let wqe = self.queue.entry(self.position.cursor);
         let Some(path) = wqe.and_then(|wqe| path_of(settings, wqe).ok()) else { return };
         let payload_bytes = request.payload_bytes;
         let written = WrittenPacket { identity, bth, aeth: None, payload_bytes, psn_count, path };
         let fate = outbound::emit_sent(settings, &written, host, sink);
         // A packet that did not ask is in the same message.
-        let unasked = self.packets_since_ack_request;
-        let before = (unasked > 0).then(|| (self.cursor, self.cursor_packet.saturating_sub(1)));
+        let unasked = self.position.packets_since_ack_request;
+        let before =
+            (unasked > 0).then(|| (self.position.cursor, self.position.cursor_packet.saturating_sub(1)));
         self.advance(settings, request, psn, bth.ack_request, now_ns);
         if fate.refused.is_some() || fate.notified || fate.halted {
             self.inject_answer(settings, &fate, psn, before, now_ns, host);
@@ -245,24 +254,24 @@ impl Requester {
     #[cold]
     #[inline(never)]
     fn send_frame<H: Host>(&mut self, settings: &QpSettings, now_ns: u64, host: &mut H) -> SendOutcome {
-        let Some(wqe) = self.queue.entry(self.cursor) else { return SendOutcome::NoRoom };
+        let Some(wqe) = self.queue.entry(self.position.cursor) else { return SendOutcome::NoRoom };
         let data = match wqe.is_inline() {
             true => FrameData::Inline(wqe.inline_data()),
             false => FrameData::Buffers(wqe.sges()),
         };
-        match host.send_frame(&settings.context, data, wqe.length_bytes) {
+        match host.send_frame(&settings.context, data, wqe.span.length_bytes) {
             Ok(()) => {}
             Err(FrameError::Length) => return SendOutcome::LocalError(WcStatus::LocLenErr),
             Err(FrameError::Memory(error)) => {
-                self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
+                self.failures.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
                 return SendOutcome::LocalError(WcStatus::LocProtErr);
             }
         }
         if let Some(pacer) = &mut self.pacer {
-            pacer.handle_frame(wqe.length_bytes, now_ns);
+            pacer.handle_frame(wqe.span.length_bytes, now_ns);
         }
-        self.cursor += 1;
-        self.started = self.started.max(self.cursor);
+        self.position.cursor += 1;
+        self.position.started = self.position.started.max(self.position.cursor);
         SendOutcome::Packet
     }
 
@@ -275,7 +284,7 @@ impl Requester {
         request.ends_message
             || request.response_count.is_some()
             || window_left == 1
-            || self.packets_since_ack_request + 1 >= self.window.ack_interval()
+            || self.position.packets_since_ack_request + 1 >= self.window.ack_interval()
             || self.is_last_before_injected_answer(psn)
     }
 
@@ -289,27 +298,27 @@ impl Requester {
         ack_request: bool,
         now_ns: u64,
     ) {
-        let unasked = self.packets_since_ack_request;
-        self.packets_since_ack_request = if ack_request { 0 } else { unasked + 1 };
+        let unasked = self.position.packets_since_ack_request;
+        self.position.packets_since_ack_request = if ack_request { 0 } else { unasked + 1 };
         let count = request.response_count.unwrap_or(1);
         if request.response_count.is_some() {
             //= linux:rxe_req.c#check_init_depth
             //| Each READ and each atomic operation takes one of the granted places.
-            let repeated = psn.is_before(self.sent_end);
+            let repeated = psn.is_before(self.psns.sent_end);
             self.outstanding.push_back(Outstanding { first_psn: psn, count, repeated });
         }
         let end = psn.plus(count);
-        if end.is_after(self.sent_end) {
-            self.sent_end = end;
+        if end.is_after(self.psns.sent_end) {
+            self.psns.sent_end = end;
             if ack_request {
                 self.window.on_sent(psn, now_ns);
             }
         }
-        self.cursor_packet += count;
-        self.started = self.started.max(self.cursor + 1);
+        self.position.cursor_packet += count;
+        self.position.started = self.position.started.max(self.position.cursor + 1);
         if request.ends_message {
-            self.cursor += 1;
-            self.cursor_packet = 0;
+            self.position.cursor += 1;
+            self.position.cursor_packet = 0;
         }
         if settings.qp_type.is_reliable() {
             self.start_timers(settings, now_ns);
@@ -356,7 +365,7 @@ const COPIED_AT_ONCE: usize = 4096;
 #[cold]
 fn copy_memory<H: Host>(pd: u32, wqe: &SendWqe, host: &mut H) -> LocalOutcome {
     let Some(target) = wqe.copy_to() else { return LocalOutcome::Failed(WcStatus::LocQpOpErr, None) };
-    let (length, target) = (u64::from(wqe.length_bytes), [target]);
+    let (length, target) = (u64::from(wqe.span.length_bytes), [target]);
     let mut room = [0; COPIED_AT_ONCE];
     let mut done = 0;
     while done < length {
@@ -385,7 +394,7 @@ fn path_of<'a>(settings: &'a QpSettings, wqe: &'a SendWqe) -> Result<&'a Arc<Pat
         return settings.path.as_ref().ok_or(WcStatus::LocQpOpErr);
     }
     let destination = wqe.ud().ok_or(WcStatus::LocQpOpErr)?;
-    if wqe.length_bytes as usize > settings.mtu_bytes {
+    if wqe.span.length_bytes as usize > settings.mtu_bytes {
         return Err(WcStatus::LocLenErr);
     }
     Ok(&destination.path)

@@ -62,6 +62,17 @@ struct SrdQueuedRequest {
     is_beyond_span: bool,
 }
 
+/// The repetition of a message that has not arrived.
+#[derive(Debug)]
+struct SrdRepetition {
+    /// Time at which parts are sent again.
+    deadline_ns: u64,
+    /// Time before which no part is sent; 0 for no such time.
+    held_until_ns: u64,
+    repetitions: u32,
+    not_ready_left: u8,
+}
+
 /// An outstanding message.
 #[derive(Debug)]
 struct SrdActiveMessage {
@@ -78,12 +89,7 @@ struct SrdActiveMessage {
     sent: u64,
     /// True if all parts have arrived, and the peer has to say again how the message ended.
     asks: bool,
-    /// Time at which parts are sent again.
-    deadline_ns: u64,
-    /// Time before which no part is sent; 0 for no such time.
-    held_until_ns: u64,
-    repetitions: u32,
-    not_ready_left: u8,
+    repetition: SrdRepetition,
 }
 
 /// A queue pair that messages are sent to.
@@ -170,8 +176,8 @@ impl SrdSender {
     }
 
     pub(super) fn deadline_ns(&self) -> Option<u64> {
-        let active = self.active.iter().map(|active| match active.held_until_ns {
-            0 => active.deadline_ns,
+        let active = self.active.iter().map(|active| match active.repetition.held_until_ns {
+            0 => active.repetition.deadline_ns,
             held_until_ns => held_until_ns,
         });
         active.chain(self.may_begin().filter_map(|waiting| waiting.from_ns)).min()
@@ -247,7 +253,7 @@ impl SrdSender {
         peer.next += 1;
         let room = settings.mtu_bytes.saturating_sub(HEADER_BYTES) & !3;
         let part_bytes = u16::try_from(room).unwrap_or(u16::MAX - 3);
-        let count = parts_of(wqe.length_bytes, part_bytes);
+        let count = parts_of(wqe.span.length_bytes, part_bytes);
         let parts = PartSet::default();
         self.active.push(SrdActiveMessage {
             wqe,
@@ -261,10 +267,12 @@ impl SrdSender {
             parts,
             sent: 0,
             asks: false,
-            deadline_ns: now_ns.saturating_add(FIRST_WAIT_NS),
-            held_until_ns: 0,
-            repetitions: 0,
-            not_ready_left: settings.rnr_retry,
+            repetition: SrdRepetition {
+                deadline_ns: now_ns.saturating_add(FIRST_WAIT_NS),
+                held_until_ns: 0,
+                repetitions: 0,
+                not_ready_left: settings.rnr_retry,
+            },
         });
     }
 
@@ -346,10 +354,10 @@ impl SrdSender {
     pub(super) fn handle_timeout<H: Host>(&mut self, settings: &QpSettings, now_ns: u64, host: &mut H) {
         let mut index = 0;
         while let Some(active) = self.active.get_mut(index) {
-            if active.held_until_ns == 0 && active.deadline_ns <= now_ns {
+            if active.repetition.held_until_ns == 0 && active.repetition.deadline_ns <= now_ns {
                 // A timeout in which there was no room to send anything does not count.
-                active.repetitions += u32::from(active.sent != 0 || active.is_there());
-                if active.repetitions > MAX_REPETITIONS {
+                active.repetition.repetitions += u32::from(active.sent != 0 || active.is_there());
+                if active.repetition.repetitions > MAX_REPETITIONS {
                     let reason = active.given_up();
                     self.end(index, settings, reason, host);
                     continue;
@@ -394,10 +402,10 @@ impl SrdActiveMessage {
         host: &mut H,
         sink: &mut T,
     ) -> Result<Progress, MemoryError> {
-        if self.held_until_ns > now_ns {
+        if self.repetition.held_until_ns > now_ns {
             return Ok(Progress::Idle);
         }
-        self.held_until_ns = 0;
+        self.repetition.held_until_ns = 0;
         if self.is_there() {
             if core::mem::take(&mut self.asks) {
                 let emitted = self.send_part(settings, self.count - 1, floor, next_psn, host, sink)?;
@@ -419,7 +427,7 @@ impl SrdActiveMessage {
             }
             self.sent |= 1 << ahead;
             *under_way += 1;
-            self.deadline_ns = now_ns.saturating_add(self.wait_ns());
+            self.repetition.deadline_ns = now_ns.saturating_add(self.wait_ns());
         }
         Ok(Progress::Idle)
     }
@@ -434,7 +442,7 @@ impl SrdActiveMessage {
         sink: &mut T,
     ) -> Result<EmitOutcome, MemoryError> {
         let Some(ud) = self.wqe.ud() else { return Ok(EmitOutcome::Packet) };
-        let is_last_try = self.kind.takes_receive() && self.not_ready_left == 0;
+        let is_last_try = self.kind.takes_receive() && self.repetition.not_ready_left == 0;
         let header = SrdHeader {
             kind: self.kind,
             reason: if is_last_try { SrdReason::NotReady as u8 } else { 0 },
@@ -444,13 +452,14 @@ impl SrdActiveMessage {
             message: self.number,
             floor,
             part,
-            total: self.wqe.length_bytes,
+            total: self.wqe.span.length_bytes,
             address: self.wqe.remote.address,
             rkey: self.wqe.remote.rkey,
             imm: self.wqe.imm_data,
         };
         let data_bytes = if self.kind.carries_data() { header.length().unwrap_or(0) } else { 0 };
-        let (side, message, transmission) = (PacketSide::Requester, self.number, self.repetitions + 1);
+        let (side, message, transmission) =
+            (PacketSide::Requester, self.number, self.repetition.repetitions + 1);
         let to =
             PacketDestination { path: &self.path, qpn: ud.qpn, qkey: ud.qkey, side, message, transmission };
         send_packet(settings, &to, (&header.bytes(), data_bytes), next_psn, host, sink, |data, host| {
@@ -472,7 +481,7 @@ impl SrdActiveMessage {
     }
 
     fn wait_ns(&self) -> u64 {
-        FIRST_WAIT_NS.saturating_mul(1 << self.repetitions.min(16)).min(LONGEST_WAIT_NS)
+        FIRST_WAIT_NS.saturating_mul(1 << self.repetition.repetitions.min(16)).min(LONGEST_WAIT_NS)
     }
 
     /// Handles the peer's report of the parts that it has.
@@ -486,8 +495,8 @@ impl SrdActiveMessage {
         let before = self.parts.first_missing;
         if change(&mut self.parts, self.count) {
             self.sent = self.sent.checked_shr(self.parts.first_missing - before).unwrap_or(0);
-            self.repetitions = 0;
-            self.deadline_ns = now_ns.saturating_add(FIRST_WAIT_NS);
+            self.repetition.repetitions = 0;
+            self.repetition.deadline_ns = now_ns.saturating_add(FIRST_WAIT_NS);
         }
     }
 
@@ -495,21 +504,21 @@ impl SrdActiveMessage {
     fn repeat(&mut self, now_ns: u64) {
         self.sent = 0;
         self.asks = self.is_there();
-        self.deadline_ns = now_ns.saturating_add(self.wait_ns());
+        self.repetition.deadline_ns = now_ns.saturating_add(self.wait_ns());
     }
 
     /// Handles a peer without a receive request. The peer answers the last try with the end of the message.
     fn wait_for_receive(&mut self, now_ns: u64) {
-        if self.held_until_ns > now_ns || self.not_ready_left == 0 {
+        if self.repetition.held_until_ns > now_ns || self.repetition.not_ready_left == 0 {
             // This answer belongs to an earlier repetition.
             return;
         }
-        if self.not_ready_left < FOR_EVER {
-            self.not_ready_left -= 1;
+        if self.repetition.not_ready_left < FOR_EVER {
+            self.repetition.not_ready_left -= 1;
         }
-        self.repetitions = 0;
+        self.repetition.repetitions = 0;
         self.repeat(now_ns);
-        self.held_until_ns = now_ns.saturating_add(NOT_READY_WAIT_NS);
+        self.repetition.held_until_ns = now_ns.saturating_add(NOT_READY_WAIT_NS);
     }
 
     /// Stores data of a READ.
@@ -521,7 +530,7 @@ impl SrdActiveMessage {
         now_ns: u64,
         host: &mut H,
     ) -> Option<SrdReason> {
-        let own = (self.wqe.length_bytes, self.part_bytes);
+        let own = (self.wqe.span.length_bytes, self.part_bytes);
         if (header.total, header.part_bytes) != own || header.length() != Some(data.len()) {
             return None;
         }
@@ -544,7 +553,7 @@ fn fits(wqe: &SendWqe) -> bool {
         SendOpcode::Send | SendOpcode::SendWithImm => MAX_SEND_BYTES,
         _ => MAX_RDMA_BYTES,
     };
-    wqe.length_bytes <= most
+    wqe.span.length_bytes <= most
 }
 
 fn kind_of(opcode: SendOpcode) -> Option<SrdPacketKind> {
@@ -571,7 +580,7 @@ fn complete<H: Host>(settings: &QpSettings, wqe: &SendWqe, status: WcStatus, ven
         vendor_err,
         // EFA has no completion opcode for READ.
         opcode: if opcode == WcOpcode::RdmaRead { WcOpcode::Send } else { opcode },
-        byte_len: wqe.length_bytes,
+        byte_len: wqe.span.length_bytes,
         qp_num: settings.context.qpn.value(),
         src_qp: peer_of(wqe).map_or(0, |(_, qpn)| qpn.value()),
         ..WorkCompletion::default()

@@ -97,9 +97,13 @@ impl Endpoint {
         let distinct = if self.plan.operation == Operation::Send && self.plan.qp_count > 1 {
             // Receives of different queue pairs may share memory.
             let receives = receives_per_queue(&self.plan) * self.plan.qp_count;
-            if self.plan.shared_receives() || self.targets.len() < receives { 1 } else { self.sources.len() }
+            if self.plan.shared_receives() || self.buffers.targets.len() < receives {
+                1
+            } else {
+                self.buffers.sources.len()
+            }
         } else {
-            self.sources.len().min(self.targets.len())
+            self.buffers.sources.len().min(self.buffers.targets.len())
         };
         distinct.max(1) as u64
     }

@@ -27,7 +27,7 @@ impl Endpoint {
                 qps.iter().map(|qp| endpoint(qp).to_bytes()).collect()
             }
         };
-        EndpointInfo { endpoints, target: self.target.remote().to_bytes() }
+        EndpointInfo { endpoints, target: self.buffers.target.remote().to_bytes() }
     }
 
     /// Connects all queue pairs.
@@ -72,7 +72,8 @@ impl Endpoint {
         let (stride, length) = (target_stride(&self.plan), self.plan.size_bytes);
         let slice = |index: usize| whole.slice(index * stride..index * stride + length);
         let count = self.plan.buffer_count().max(1);
-        self.remotes = (0..count).map(slice).collect::<std::result::Result<_, _>>().map_err(of_device)?;
+        self.buffers.remotes =
+            (0..count).map(slice).collect::<std::result::Result<_, _>>().map_err(of_device)?;
         Ok(())
     }
 }

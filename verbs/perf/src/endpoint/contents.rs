@@ -10,44 +10,50 @@ use crate::pattern::{self, Tag};
 impl Endpoint {
     /// Fills a message to be sent.
     pub(crate) fn fill_send(&mut self, buffer: usize, tag: Tag) -> Result<()> {
-        pattern::fill(&mut self.scratch, tag);
+        pattern::fill(&mut self.buffers.scratch, tag);
         let stride = source_stride(&self.plan);
-        self.source.write(buffer * stride, &self.scratch).map_err(of_device)
+        self.buffers.source.write(buffer * stride, &self.buffers.scratch).map_err(of_device)
     }
 
     /// Fills all messages with the same contents.
     pub(crate) fn fill_sends(&mut self, tag: Tag) -> Result<()> {
-        (0..self.sources.len()).try_for_each(|buffer| self.fill_send(buffer, tag))
+        (0..self.buffers.sources.len()).try_for_each(|buffer| self.fill_send(buffer, tag))
     }
 
     /// Fills memory that the peer reads.
     pub(crate) fn fill_target(&mut self, buffer: usize, tag: Tag) -> Result<()> {
-        pattern::fill(&mut self.scratch, tag);
-        self.target.write(buffer * target_stride(&self.plan), &self.scratch).map_err(of_device)
+        pattern::fill(&mut self.buffers.scratch, tag);
+        self.buffers
+            .target
+            .write(buffer * target_stride(&self.plan), &self.buffers.scratch)
+            .map_err(of_device)
     }
 
     /// Compares the data of a READ.
     pub(crate) fn check_send(&mut self, buffer: usize, tag: Tag) -> Result<()> {
         let stride = source_stride(&self.plan);
-        self.source.read(buffer * stride, &mut self.scratch).map_err(of_device)?;
+        self.buffers.source.read(buffer * stride, &mut self.buffers.scratch).map_err(of_device)?;
         self.compare("read", buffer, tag)
     }
 
     /// Compares data that the peer wrote.
     pub(crate) fn check_target(&mut self, buffer: usize, tag: Tag) -> Result<()> {
-        self.target.read(buffer * target_stride(&self.plan), &mut self.scratch).map_err(of_device)?;
+        self.buffers
+            .target
+            .read(buffer * target_stride(&self.plan), &mut self.buffers.scratch)
+            .map_err(of_device)?;
         self.compare("written", buffer, tag)
     }
 
     /// Compares a received message.
     pub(crate) fn check_receive(&mut self, buffer: usize, tag: Tag) -> Result<()> {
         let offset = buffer * target_stride(&self.plan) + grh_bytes(&self.plan);
-        self.target.read(offset, &mut self.scratch).map_err(of_device)?;
+        self.buffers.target.read(offset, &mut self.buffers.scratch).map_err(of_device)?;
         self.compare("received", buffer, tag)
     }
 
     fn compare(&self, how: &str, buffer: usize, tag: Tag) -> Result<()> {
-        let Some(wrong) = pattern::first_wrong(&self.scratch, tag) else { return Ok(()) };
+        let Some(wrong) = pattern::first_wrong(&self.buffers.scratch, tag) else { return Ok(()) };
         Err(PerfError::Contents(format!(
             "byte {} of a message {how} in buffer {buffer} is {:#04x} instead of {:#04x}: the device does \
              not transport data as it should",
@@ -63,7 +69,7 @@ impl Endpoint {
             let expected = *fetched;
             *fetched += 1;
             let buffer = qp * self.plan.depth + (expected % self.plan.depth as u64) as usize;
-            let result = self.source.atomic_u64(buffer * CACHE_LINE).map_err(of_device)?;
+            let result = self.buffers.source.atomic_u64(buffer * CACHE_LINE).map_err(of_device)?;
             let found = result.load(Ordering::Acquire);
             if found != expected {
                 let sentence = format!("a fetch-and-add returned {found} instead of {expected}");
@@ -86,7 +92,8 @@ impl Endpoint {
     /// Compares the counters that the peer's fetch-and-adds incremented.
     pub(crate) fn check_counters(&mut self, values: &[u64]) -> Result<()> {
         for (buffer, expected) in values.iter().enumerate() {
-            let counter = self.target.atomic_u64(buffer * target_stride(&self.plan)).map_err(of_device)?;
+            let counter =
+                self.buffers.target.atomic_u64(buffer * target_stride(&self.plan)).map_err(of_device)?;
             let found = counter.load(Ordering::Acquire);
             if found != *expected {
                 let sentence = format!("a counter is at {found} after {expected} fetch-and-adds");

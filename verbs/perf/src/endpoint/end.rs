@@ -17,6 +17,18 @@ use super::queue_pairs::{QpResources, ServiceQueuePairs};
 use crate::error::{Result, of_device};
 use crate::plan::Plan;
 
+/// The memory of an end.
+pub(crate) struct Buffers {
+    pub(super) source: MemoryRegion,
+    pub(super) sources: Vec<[LocalSlice; 1]>,
+    pub(super) target: MemoryRegion,
+    /// Buffers for receives.
+    pub(super) targets: Vec<[LocalSlice; 1]>,
+    /// Buffers of the peer.
+    pub(super) remotes: Vec<RemoteSlice>,
+    pub(super) scratch: Vec<u8>,
+}
+
 /// An end of a measurement.
 pub(crate) struct Endpoint {
     pub(super) device: Device,
@@ -27,18 +39,11 @@ pub(crate) struct Endpoint {
     pub(super) receives: CompletionPoller,
     /// Completion queue that no queue pair uses: polling it drives the device and takes no completion.
     pub(super) idle: CompletionQueue,
-    pub(super) source: MemoryRegion,
-    pub(super) sources: Vec<[LocalSlice; 1]>,
-    pub(super) target: MemoryRegion,
-    /// Buffers for receives.
-    pub(super) targets: Vec<[LocalSlice; 1]>,
-    /// Buffers of the peer.
-    pub(super) remotes: Vec<RemoteSlice>,
+    pub(super) buffers: Buffers,
     pub(super) plan: Plan,
     /// Numbers of atomics by queue pair: posted, and compared.
     pub(super) posted: Vec<u64>,
     pub(super) fetched: Vec<u64>,
-    pub(super) scratch: Vec<u8>,
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -83,15 +88,17 @@ impl Endpoint {
             sends,
             receives,
             idle,
-            source,
-            sources,
-            target,
-            targets,
-            remotes: Vec::new(),
+            buffers: Buffers {
+                source,
+                sources,
+                target,
+                targets,
+                remotes: Vec::new(),
+                scratch: vec![0; plan.size_bytes],
+            },
             plan: plan.clone(),
             posted: vec![0; plan.qp_count],
             fetched: vec![0; plan.qp_count],
-            scratch: vec![0; plan.size_bytes],
         };
         end.post_all_receives()?;
         Ok(end)

@@ -18,7 +18,7 @@ impl Endpoint {
         if let Some(posted) = self.posted.get_mut(post.qp).filter(|_| own) {
             *posted += post.count;
         }
-        let buffer_count = self.sources.len().max(1) as u64;
+        let buffer_count = self.buffers.sources.len().max(1) as u64;
         let buffer = |message: u64| {
             if own {
                 post.qp as u64 * depth + (base + message - post.first) % depth
@@ -26,10 +26,12 @@ impl Endpoint {
                 message % buffer_count
             }
         };
-        let local = |message: u64| self.sources.get(buffer(message) as usize).map_or(&[][..], |one| &one[..]);
+        let local =
+            |message: u64| self.buffers.sources.get(buffer(message) as usize).map_or(&[][..], |one| &one[..]);
         let none = RemoteSlice { address: 0, rkey: 0, length: 0 };
-        let remote = |message: u64| self.remotes.get(buffer(message) as usize).copied().unwrap_or(none);
-        let counter = self.remotes.get(post.qp).copied().unwrap_or(none);
+        let remote =
+            |message: u64| self.buffers.remotes.get(buffer(message) as usize).copied().unwrap_or(none);
+        let counter = self.buffers.remotes.get(post.qp).copied().unwrap_or(none);
         match &self.queue_pairs {
             ServiceQueuePairs::Rc(qps) => post_on(qps, post, |message| match self.plan.operation {
                 Operation::Write => SendRequest::write(local(message), remote(message)),
@@ -69,7 +71,7 @@ impl Endpoint {
         let per_queue = receives_per_queue(&self.plan);
         let queues = if self.shared.is_some() { 1 } else { self.plan.qp_count };
         for index in 0..per_queue * queues {
-            let (qp, buffer) = (index / per_queue, index % self.targets.len().max(1));
+            let (qp, buffer) = (index / per_queue, index % self.buffers.targets.len().max(1));
             self.post_receive((qp as u64) << 32 | buffer as u64)?;
         }
         Ok(())
@@ -83,7 +85,7 @@ impl Endpoint {
 
     #[inline]
     fn post_receive(&mut self, wr_id: u64) -> Result<()> {
-        let sges = self.targets.get(wr_id as u32 as usize).map_or(&[][..], |one| &one[..]);
+        let sges = self.buffers.targets.get(wr_id as u32 as usize).map_or(&[][..], |one| &one[..]);
         let request = RecvRequest { wr_id, sges };
         if let Some(shared) = &self.shared {
             return shared.post_recv(&request).map_err(of_device);

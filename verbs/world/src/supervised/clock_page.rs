@@ -120,8 +120,8 @@ impl Supervisor {
             now_ns: self.time.clock.now_ns(),
             readings_left: MAX_READINGS,
             points_left,
-            idle_polls: if is_exact { 0 } else { u64::from(thread.idle_polls) },
-            idle_poll: u64::from(thread.idle_poll),
+            idle_polls: if is_exact { 0 } else { u64::from(thread.polls.idle_polls) },
+            idle_poll: u64::from(thread.polls.idle_poll),
             // Only points that pass without a stop need it.
             until_ns: if is_exact { u64::MAX } else { self.next_ns().unwrap_or(u64::MAX) },
             sent: self.network.sent,
@@ -154,8 +154,8 @@ impl Supervisor {
             return;
         }
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.idle_polls = u32::try_from(taken.idle_polls).unwrap_or(u32::MAX);
-            thread.idle_poll = taken.idle_poll != 0;
+            thread.polls.idle_polls = u32::try_from(taken.idle_polls).unwrap_or(u32::MAX);
+            thread.polls.idle_poll = taken.idle_poll != 0;
         }
     }
 

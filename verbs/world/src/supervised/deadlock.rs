@@ -13,10 +13,10 @@ pub(crate) fn describe_waits(threads: &Threads) -> String {
         let program = threads.program(*id);
         let _ = write!(text, "  {program} ({}): ", thread.name);
         let _ = match &thread.activity {
-            _ if thread.endless == Some(EndlessWait::Work) => {
+            _ if thread.polls.endless == Some(EndlessWait::Work) => {
                 writeln!(text, "a thread of pumice, which has nothing to do")
             }
-            Activity::Waiting(call, wait) => match thread.endless {
+            Activity::Waiting(call, wait) => match thread.polls.endless {
                 Some(EndlessWait::CompletionEvent(descriptor)) => writeln!(
                     text,
                     "{} waits for a completion event of descriptor {descriptor} (ibv_get_cq_event)",

@@ -43,8 +43,8 @@ impl Supervisor {
             shown_ns => self.time.clock.until(libc::CLOCK_MONOTONIC, shown_ns),
         };
         if let Some(thread) = self.threads.get_mut(id) {
-            (thread.idle_poll, thread.calls_in_row) = (true, 0);
-            thread.idle_polls = thread.idle_polls.saturating_add(1);
+            (thread.polls.idle_poll, thread.polls.calls_in_row) = (true, 0);
+            thread.polls.idle_polls = thread.polls.idle_polls.saturating_add(1);
         }
         match until_ns {
             UNKNOWN => self.park_if_idle(id, looked_for),
@@ -55,9 +55,9 @@ impl Supervisor {
     /// Serves the hint that a call begins. The one before it was not in vain, unless it has said so.
     pub(crate) fn begins_call(&mut self, id: ThreadId) {
         let Some(thread) = self.threads.get_mut(id) else { return };
-        thread.calls_in_row = 0;
-        if !std::mem::replace(&mut thread.idle_poll, false) {
-            thread.idle_polls = 0;
+        thread.polls.calls_in_row = 0;
+        if !std::mem::replace(&mut thread.polls.idle_poll, false) {
+            thread.polls.idle_polls = 0;
             self.found_something(id);
         }
     }
@@ -66,7 +66,7 @@ impl Supervisor {
     pub(crate) fn charge(&mut self, id: ThreadId, ns: u64) {
         let now_ns = self.time.clock.now_ns();
         if let Some(thread) = self.threads.get_mut(id) {
-            (thread.idle_polls, thread.calls_in_row) = (0, 0);
+            (thread.polls.idle_polls, thread.polls.calls_in_row) = (0, 0);
             thread.rests_until_ns = thread.rests_until_ns.max(now_ns).saturating_add(ns);
         }
         self.found_something(id);
@@ -102,9 +102,9 @@ impl Supervisor {
     pub(crate) fn count_call(&mut self, id: ThreadId) {
         let until_ns = self.time.clock.now_ns().saturating_add(u64::from(MAX_FREE_CALLS) * CALL_NS);
         let Some(thread) = self.threads.get_mut(id) else { return };
-        thread.calls_in_row += 1;
-        if thread.calls_in_row >= MAX_FREE_CALLS {
-            thread.calls_in_row = 0;
+        thread.polls.calls_in_row += 1;
+        if thread.polls.calls_in_row >= MAX_FREE_CALLS {
+            thread.polls.calls_in_row = 0;
             thread.rests_until_ns = thread.rests_until_ns.max(until_ns);
         }
     }
@@ -113,7 +113,7 @@ impl Supervisor {
     /// whether it had looked in vain before.
     pub(crate) fn found_something(&mut self, id: ThreadId) -> bool {
         let Some(thread) = self.threads.get_mut(id) else { return false };
-        if std::mem::replace(&mut thread.look, Look::Active) == Look::Active {
+        if std::mem::replace(&mut thread.polls.look, Look::Active) == Look::Active {
             return false;
         }
         self.turns.occasions.on_host(self.threads.host(id));
@@ -123,7 +123,7 @@ impl Supervisor {
     /// Parks a thread that has often looked in vain, and of which it is not known when that will end.
     /// `looked_for` is a number for what it looks for.
     pub(crate) fn park_if_idle(&mut self, id: ThreadId, looked_for: u64) {
-        let is_idle = |thread: &Thread| thread.idle_polls >= IDLE_THRESHOLD;
+        let is_idle = |thread: &Thread| thread.polls.idle_polls >= IDLE_THRESHOLD;
         if self.is_exact() && self.threads.get(id).is_some_and(is_idle) {
             self.park(id, NEVER, LookedFor { what: looked_for, is_told: false });
         }
@@ -133,8 +133,8 @@ impl Supervisor {
         let occasion = self.turns.occasions.of(self.threads.host(id));
         let latest_ns = self.time.clock.now_ns().saturating_add(IDLE_ROUND_NS << MAX_IDLE_SHIFT);
         let Some(thread) = self.threads.get_mut(id) else { return };
-        thread.round = thread.round.add(looked_for, thread.look == Look::Active);
-        thread.look = Look::Parked(match thread.look {
+        thread.polls.round = thread.polls.round.add(looked_for, thread.polls.look == Look::Active);
+        thread.polls.look = Look::Parked(match thread.polls.look {
             Look::Active => Parked { until_ns, latest_ns, occasion, looks: 1 },
             Look::Parked(parked) | Look::Looking(parked) => Parked { until_ns, latest_ns, ..parked },
         });
@@ -162,7 +162,7 @@ impl Supervisor {
             .map(|(id, thread)| match thread.activity {
                 // What it waited for has come.
                 Activity::Woken(..) => (*id, Look::Active),
-                _ => (*id, thread.look),
+                _ => (*id, thread.polls.look),
             })
             .collect();
         if let Some((id, _)) = runnable.iter().find(|(_, look)| matches!(look, Look::Looking(_))) {
@@ -175,7 +175,7 @@ impl Supervisor {
             let chosen = self.draw(&active);
             self.note_occasion(chosen);
             if let Some(thread) = self.threads.get_mut(chosen) {
-                thread.look = Look::Active;
+                thread.polls.look = Look::Active;
             }
             return Ok(Some(chosen));
         }
@@ -184,12 +184,12 @@ impl Supervisor {
             _ => None,
         });
         let parked: Vec<(ThreadId, Parked, u64)> = parked.collect();
-        let looks = |id: ThreadId| self.threads.get(id).map_or(0, |thread| thread.round.looks());
+        let looks = |id: ThreadId| self.threads.get(id).map_or(0, |thread| thread.polls.round.looks());
         let next = parked.iter().filter(|(id, parked, occasion)| parked.looks_so_far(*occasion) < looks(*id));
         let next = next.min_by_key(|(id, parked, occasion)| (parked.looks_so_far(*occasion), *id));
         if let Some((id, parked, occasion)) = next.copied() {
             if let Some(thread) = self.threads.get_mut(id) {
-                thread.look = Look::Looking(parked.looked_on(occasion));
+                thread.polls.look = Look::Looking(parked.looked_on(occasion));
             }
             self.turns.last = Some(id);
             return Ok(Some(id));
@@ -216,7 +216,8 @@ impl Supervisor {
             self.time.clock.reach(next_ns);
             return Ok(());
         }
-        let idle_polls = |(id, _): &(ThreadId, Parked)| self.threads.get(*id).map(|thread| thread.idle_polls);
+        let idle_polls =
+            |(id, _): &(ThreadId, Parked)| self.threads.get(*id).map(|thread| thread.polls.idle_polls);
         let least = parked.iter().filter_map(idle_polls).min().unwrap_or(0);
         let shift = least.saturating_sub(IDLE_THRESHOLD).clamp(MIN_IDLE_SHIFT, MAX_IDLE_SHIFT);
         let most_ns = now_ns.saturating_add(IDLE_ROUND_NS << shift);

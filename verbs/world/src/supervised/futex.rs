@@ -122,7 +122,7 @@ impl Supervisor {
                 && wanted & bits != 0
             {
                 thread.activity = Activity::Woken(*call, Woken::Ready);
-                thread.idle_polls = 0;
+                thread.polls.idle_polls = 0;
                 woken += 1;
             }
         }

@@ -52,7 +52,7 @@ impl Supervisor {
     pub(crate) fn reads_tsc(&mut self, id: ThreadId) -> Result<(), WorldError> {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.activity = Activity::Program;
-            thread.idle_polls = thread.idle_polls.saturating_add(IDLE_THRESHOLD);
+            thread.polls.idle_polls = thread.polls.idle_polls.saturating_add(IDLE_THRESHOLD);
         }
         self.park_if_idle(id, IN_MEMORY);
         self.note(id, "rdtsc", 0)
@@ -62,9 +62,9 @@ impl Supervisor {
     pub(crate) fn loops(&mut self, id: ThreadId) -> Result<(), WorldError> {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.activity = Activity::Program;
-            thread.idle_polls = match self.options.exact_time {
-                true => thread.idle_polls.max(IDLE_THRESHOLD),
-                false => thread.idle_polls.max(SPIN_IDLE_POLLS),
+            thread.polls.idle_polls = match self.options.exact_time {
+                true => thread.polls.idle_polls.max(IDLE_THRESHOLD),
+                false => thread.polls.idle_polls.max(SPIN_IDLE_POLLS),
             };
         }
         self.park_if_idle(id, IN_MEMORY);
@@ -91,7 +91,7 @@ impl Supervisor {
         self.reclaim_clock(id);
         if let Some(thread) = self.threads.get_mut(id) {
             thread.activity = Activity::Program;
-            thread.idle_polls = SPIN_IDLE_POLLS;
+            thread.polls.idle_polls = SPIN_IDLE_POLLS;
         }
         self.time.clock.pass(SPIN_NS);
         Ok(())

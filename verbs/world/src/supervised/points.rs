@@ -54,7 +54,7 @@ impl Supervisor {
         let is_active = self
             .threads
             .get(id)
-            .is_some_and(|thread| thread.idle_polls < IDLE_THRESHOLD && thread.preemption.is_none());
+            .is_some_and(|thread| thread.polls.idle_polls < IDLE_THRESHOLD && thread.preemption.is_none());
         // Other threads may be ready now, which only a stop finds out.
         if self.turns.last_check.change != self.turns.changes || !is_active || self.is_preparing {
             return 0;
@@ -124,7 +124,7 @@ impl Supervisor {
         }
         if kind == ENDLESS {
             if let Some(thread) = self.threads.get_mut(id) {
-                thread.endless = match value {
+                thread.polls.endless = match value {
                     NO_WAIT => None,
                     NO_DESCRIPTOR => Some(EndlessWait::Work),
                     value if value & OF_CONNECTIONS != 0 => Some(EndlessWait::ConnectionEvent(value as i32)),
@@ -151,12 +151,12 @@ impl Supervisor {
         if let Some(thread) = self.threads.get_mut(id).filter(|_| !is_lock) {
             // The beginning of a call implies that the one before it was not idle, unless that one gave an
             // idle hint.
-            if !is_idle_poll && !std::mem::replace(&mut thread.idle_poll, false) {
-                thread.idle_polls = 0;
+            if !is_idle_poll && !std::mem::replace(&mut thread.polls.idle_poll, false) {
+                thread.polls.idle_polls = 0;
             }
             if is_idle_poll {
-                thread.idle_poll = true;
-                thread.idle_polls = thread.idle_polls.saturating_add(1);
+                thread.polls.idle_poll = true;
+                thread.polls.idle_polls = thread.polls.idle_polls.saturating_add(1);
             }
         }
         self.time.clock.pass(if is_lock { LOCK_POINT_NS } else { POINT_NS });

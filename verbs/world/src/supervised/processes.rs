@@ -281,7 +281,7 @@ impl Supervisor {
             }
             let Some(why) = ended_by_signal(thread.tracee, call) else { continue };
             thread.activity = Activity::Woken(*call, why);
-            thread.idle_polls = 0;
+            thread.polls.idle_polls = 0;
             interrupts = true;
         }
         interrupts

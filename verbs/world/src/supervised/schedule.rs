@@ -38,7 +38,7 @@ impl Supervisor {
         let all = self.threads.threads.values();
         let runnable = all.filter(|thread| is_runnable(&thread.activity) && thread.rests_until_ns <= now_ns);
         runnable.fold((0, 0), |(active, runnable), thread| {
-            (active + usize::from(thread.idle_polls < IDLE_THRESHOLD), runnable + 1)
+            (active + usize::from(thread.polls.idle_polls < IDLE_THRESHOLD), runnable + 1)
         })
     }
 
@@ -59,7 +59,7 @@ impl Supervisor {
             let runnable =
                 all.filter(|(_, thread)| is_runnable(&thread.activity) && thread.rests_until_ns <= now_ns);
             let runnable: Vec<(ThreadId, u32)> =
-                runnable.map(|(id, thread)| (*id, thread.idle_polls)).collect();
+                runnable.map(|(id, thread)| (*id, thread.polls.idle_polls)).collect();
             let active: Vec<ThreadId> = runnable
                 .iter()
                 .filter(|(_, idle_polls)| *idle_polls < IDLE_THRESHOLD)
@@ -103,7 +103,7 @@ impl Supervisor {
     /// ended, has long been done then.
     pub(crate) fn is_at_rest_for_long(&mut self) -> bool {
         let waits = |thread: &Thread| match &thread.activity {
-            _ if thread.endless.is_some() => true,
+            _ if thread.polls.endless.is_some() => true,
             Activity::Waiting(_, wait) => wait.until_ns.is_none(),
             Activity::InVfork(_) => true,
             _ => false,
@@ -274,7 +274,7 @@ impl Supervisor {
             if is_ready || is_over {
                 let why = if is_ready { Woken::Ready } else { Woken::TimedOut };
                 thread.activity = Activity::Woken(*call, why);
-                thread.idle_polls = 0;
+                thread.polls.idle_polls = 0;
             }
         }
     }

@@ -196,7 +196,7 @@ impl Supervisor {
     /// Counts a call that found nothing: an idle poll.
     pub(crate) fn count_idle_poll(&mut self, id: ThreadId, call: &Call) {
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.idle_polls = thread.idle_polls.saturating_add(1);
+            thread.polls.idle_polls = thread.polls.idle_polls.saturating_add(1);
         }
         self.park_if_idle(id, call.looked_for());
     }
@@ -204,7 +204,7 @@ impl Supervisor {
     /// Resets the count of idle polls, because the call found something.
     pub(crate) fn reset_idle_polls(&mut self, id: ThreadId) {
         if let Some(thread) = self.threads.get_mut(id) {
-            thread.idle_polls = 0;
+            thread.polls.idle_polls = 0;
         }
         if self.found_something(id) {
             self.turns.occasions.everywhere();

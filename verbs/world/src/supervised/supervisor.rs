@@ -335,7 +335,7 @@ impl Supervisor {
             self.time.clock.pass(CALL_NS);
             return Ok(());
         }
-        if self.threads.get(id).is_none_or(|thread| thread.endless.is_none()) {
+        if self.threads.get(id).is_none_or(|thread| thread.polls.endless.is_none()) {
             self.turns.at_rest_since_ns = None;
         }
         self.log.events += 1;

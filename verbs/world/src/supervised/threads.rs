@@ -125,17 +125,9 @@ pub(crate) enum EndlessWait {
     Work,
 }
 
-/// A thread of the world.
+/// The polls and waits of a thread that found nothing.
 #[derive(Debug)]
-pub(crate) struct Thread {
-    pub(crate) tracee: Tracee,
-    /// Process, by order of birth.
-    pub(crate) process: u32,
-    /// Host that its process has entered.
-    pub(crate) host: HostNumber,
-    /// Name of the thread, as in "p1.t2".
-    pub(crate) name: String,
-    pub(crate) activity: Activity,
+pub(crate) struct ThreadPolls {
     /// Number of idle polls in a row: calls that found nothing.
     pub(crate) idle_polls: u32,
     /// The thread has hinted that a poll was idle, and has made no call of its library since.
@@ -148,6 +140,20 @@ pub(crate) struct Thread {
     pub(crate) calls_in_row: u32,
     /// The thread has hinted that it waits without end, although its waits have time-outs.
     pub(crate) endless: Option<EndlessWait>,
+}
+
+/// A thread of the world.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub(crate) tracee: Tracee,
+    /// Process, by order of birth.
+    pub(crate) process: u32,
+    /// Host that its process has entered.
+    pub(crate) host: HostNumber,
+    /// Name of the thread, as in "p1.t2".
+    pub(crate) name: String,
+    pub(crate) activity: Activity,
+    pub(crate) polls: ThreadPolls,
     /// Processor time that it had used when it began to run, in ns, if computing is measured.
     pub(crate) computes_from_ns: Option<u64>,
     /// Time until which it rests, in ns.
@@ -212,12 +218,14 @@ impl Threads {
             host,
             name: format!("p{process}.t{number}"),
             activity: Activity::Program,
-            idle_polls: 0,
-            idle_poll: false,
-            look: Look::Active,
-            round: Round::default(),
-            calls_in_row: 0,
-            endless: None,
+            polls: ThreadPolls {
+                idle_polls: 0,
+                idle_poll: false,
+                look: Look::Active,
+                round: Round::default(),
+                calls_in_row: 0,
+                endless: None,
+            },
             computes_from_ns: None,
             rests_until_ns: 0,
             last_point: 0,
@@ -236,9 +244,9 @@ impl Threads {
         self.processes_made = self.processes.keys().copied().max().unwrap_or(0);
         let Some(thread) = self.threads.get_mut(&id) else { return };
         thread.random = SeededRandom::new(seed, FIRST_STREAM + u64::from(id.0));
-        (thread.idle_polls, thread.idle_poll, thread.rests_until_ns) = (0, false, 0);
-        (thread.look, thread.calls_in_row, thread.preemption) = (Look::Active, 0, None);
-        thread.round = Round::default();
+        (thread.polls.idle_polls, thread.polls.idle_poll, thread.rests_until_ns) = (0, false, 0);
+        (thread.polls.look, thread.polls.calls_in_row, thread.preemption) = (Look::Active, 0, None);
+        thread.polls.round = Round::default();
         if let Some(process) = self.processes.get_mut(&thread.process) {
             process.threads_made = 1;
         }

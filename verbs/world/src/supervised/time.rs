@@ -30,7 +30,7 @@ impl Supervisor {
             && let Some(thread) = self.threads.get_mut(id)
         {
             // The thread has read clocks many times without a call.
-            thread.idle_polls = thread.idle_polls.saturating_add(IDLE_THRESHOLD);
+            thread.polls.idle_polls = thread.polls.idle_polls.saturating_add(IDLE_THRESHOLD);
         }
         self.park_if_idle(id, call.looked_for());
         let [first, second, ..] = call.arguments();

@@ -145,12 +145,13 @@ impl Datagrams {
     /// come.
     fn look_at(&mut self, context: &mut CheckContext, number: u32) {
         let unready = std::mem::take(self.unready.of(QueueName::Qp(number)));
-        let Some(qp) = context.qps.get(&number).filter(|qp| qp.service == "UD" && qp.received == 0) else {
+        let Some(qp) = context.qps.get(&number).filter(|qp| qp.service == "UD" && qp.counts.received == 0)
+        else {
             return;
         };
-        let made = vec![related(format!("{} was made here", qp.name), &qp.made)];
+        let made = vec![related(format!("{} was made here", qp.name), &qp.calls.made)];
         if unready > 0 && !self.to_groups.contains(&number) {
-            let (object, stack) = (qp.name.clone(), qp.made.clone());
+            let (object, stack) = (qp.name.clone(), qp.calls.made.clone());
             let is_own = self.numbers.get(&number).is_some_and(|(sender, _)| *sender == object);
             let by =
                 if is_own { ". It sent to its own number: is remote_qpn that of the receiver?" } else { "" };
@@ -165,7 +166,7 @@ impl Datagrams {
         let lost = self
             .groups
             .iter()
-            .find(|(group, (sender, _))| may_look && qp.receives > 0 && is_lost(group, sender));
+            .find(|(group, (sender, _))| may_look && qp.counts.receives > 0 && is_lost(group, sender));
         if let Some((group, (sender, stack))) = lost {
             let numbers = format!(
                 "{sender} sends to the group {group}, to which nothing is attached in this process; {} has \

@@ -47,7 +47,7 @@ impl Check for EarlyPackets {
     /// itself that the connection is given up.
     fn qp_destroyed(&mut self, context: &mut CheckContext, number: u32) {
         let Some(qp) = context.qps.get(&number).filter(|qp| qp.service == "UD") else { return };
-        let found = self.look_at(number, qp, qp.to_init.clone());
+        let found = self.look_at(number, qp, qp.calls.to_init.clone());
         found.into_iter().for_each(|one| context.found(&CONNECTED_TOO_LATE, one));
     }
 
@@ -63,7 +63,7 @@ impl EarlyPackets {
         let count = std::mem::take(self.counts.of(QueueName::Qp(number)));
         let object = qp.name.clone();
         let numbers = format!("{} came to {object} before it was in RTR", counted(count, "packet"));
-        let related = vec![related(format!("{object} was made here"), &qp.made)];
+        let related = vec![related(format!("{object} was made here"), &qp.calls.made)];
         (count > 0).then_some(FindingParts { object, numbers, stack, related })
     }
 }

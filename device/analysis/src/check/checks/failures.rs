@@ -458,7 +458,7 @@ fn receive_of(cause: &Cause) -> Option<u64> {
 }
 
 fn made_here(qp: &Qp) -> RelatedCallSite {
-    related(format!("{} was made here", qp.name), &qp.made)
+    related(format!("{} was made here", qp.name), &qp.calls.made)
 }
 
 /// Returns the names of a queue pair and its completion queues in findings.

@@ -15,19 +15,19 @@ impl Check for InFlight {
         let Cause::DroppedByReset { .. } = cause else { return };
         let Some(qp) = context.qps.get(&number) else { return };
         let (object, numbers) = (qp.name.clone(), format!("{} {cause}", qp.name));
-        let related = vec![related(format!("{object} was made here"), &qp.made)];
+        let related = vec![related(format!("{object} was made here"), &qp.calls.made)];
         let stack = context.here();
         context.found(&IN_FLIGHT_AT_DESTROY, FindingParts { object, numbers, stack, related });
     }
 
     fn qp_destroyed(&mut self, context: &mut CheckContext, number: u32) {
         let Some(qp) = context.qps.get(&number) else { return };
-        if qp.signaled == 0 || qp.state != QpState::Rts || qp.service != "RC" {
+        if qp.counts.signaled == 0 || qp.state != QpState::Rts || qp.service != "RC" {
             return;
         }
-        let (object, count) = (qp.name.clone(), counted(qp.signaled, "signaled send request"));
+        let (object, count) = (qp.name.clone(), counted(qp.counts.signaled, "signaled send request"));
         let numbers = format!("not completed of {object}: {count}");
-        let related = vec![related(format!("{object} was made here"), &qp.made)];
+        let related = vec![related(format!("{object} was made here"), &qp.calls.made)];
         let stack = context.here();
         context.found(&IN_FLIGHT_AT_DESTROY, FindingParts { object, numbers, stack, related });
     }

@@ -62,7 +62,7 @@ impl Check for LateReceives {
             own.notified += 1;
             return report_long(context, number, waited_ns);
         }
-        if own.late_posts < LATE_POSTS || own.late_posts.saturating_mul(LATE_SHARE) < qp.received {
+        if own.late_posts < LATE_POSTS || own.late_posts.saturating_mul(LATE_SHARE) < qp.counts.received {
             return;
         }
         if own.notified >= LATE_STACKS {
@@ -76,7 +76,7 @@ impl Check for LateReceives {
     }
 
     fn qp_destroyed(&mut self, context: &mut CheckContext, number: u32) {
-        let Some(made) = context.qps.get(&number).map(|qp| qp.made.clone()) else { return };
+        let Some(made) = context.qps.get(&number).map(|qp| qp.calls.made.clone()) else { return };
         let own = self.queue_pairs.of(QueueName::Qp(number));
         if own.unready >= LATE_POSTS && own.notified == 0 && own.is_late {
             report(context, number, own.unready, made);
@@ -102,7 +102,7 @@ fn report_long(context: &mut CheckContext, number: u32, waited_ns: u64) {
         qp.service,
         waited_ns / 1_000_000
     );
-    let related = vec![related(format!("{} was made here", qp.name), &qp.made)];
+    let related = vec![related(format!("{} was made here", qp.name), &qp.calls.made)];
     let object = qp.name.clone();
     context.found(&RECEIVE_TOO_LATE, FindingParts { object, numbers, stack, related });
 }
@@ -111,9 +111,9 @@ fn report(context: &mut CheckContext, number: u32, unready: u64, stack: Stack) {
     let Some(qp) = context.qps.get(&number) else { return };
     let numbers = format!(
         "{unready} messages came to {} ({}) without a receive, {} were received",
-        qp.name, qp.service, qp.received
+        qp.name, qp.service, qp.counts.received
     );
-    let related = vec![related(format!("{} was made here", qp.name), &qp.made)];
+    let related = vec![related(format!("{} was made here", qp.name), &qp.calls.made)];
     let object = qp.name.clone();
     context.found(&RECEIVE_TOO_LATE, FindingParts { object, numbers, stack, related });
 }

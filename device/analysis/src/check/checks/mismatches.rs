@@ -61,10 +61,10 @@ fn report(
     let Some(qp) = context.qps.get(&number) else { return };
     if !std::mem::replace(is_reported.of(QueueName::Qp(number)), true) {
         let is_given_late = kind == &CONNECTED_TO_ITSELF;
-        let call_site = if is_given_late { &qp.to_rtr } else { &qp.to_init };
+        let call_site = if is_given_late { &qp.calls.to_rtr } else { &qp.calls.to_init };
         let (object, stack) = (qp.name.clone(), call_site.clone());
         let numbers = numbers(&object);
-        let related = vec![related(format!("{object} was made here"), &qp.made)];
+        let related = vec![related(format!("{object} was made here"), &qp.calls.made)];
         context.found(kind, FindingParts { object, numbers, stack, related });
     }
 }

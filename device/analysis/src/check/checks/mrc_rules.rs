@@ -23,10 +23,11 @@ impl Check for MrcRules {
         let Some(qp) = context.qps.get(&qp.qpn.value()) else { return };
         let is_of_sender =
             matches!(breach, MrcBreach::WindowRefused { .. } | MrcBreach::DynamicWindow { .. });
-        let stack = here.unwrap_or_else(|| if is_of_sender { &qp.to_rts } else { &qp.to_rtr }.clone());
+        let stack =
+            here.unwrap_or_else(|| if is_of_sender { &qp.calls.to_rts } else { &qp.calls.to_rtr }.clone());
         let object = qp.name.clone();
         let numbers = format!("{object} {breach}");
-        let related = vec![related(format!("{object} was made here"), &qp.made)];
+        let related = vec![related(format!("{object} was made here"), &qp.calls.made)];
         context.found(kind_of(breach), FindingParts { object, numbers, stack, related });
     }
 }

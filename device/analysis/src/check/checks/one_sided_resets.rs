@@ -186,8 +186,8 @@ impl OneSidedResets {
              and takes what comes for repetitions, or for what follows a gap",
             reset.name, left.name
         );
-        let related = vec![related(format!("{} was connected here", left.name), &left.to_rtr)];
-        let (object, stack) = (reset.name.clone(), reset.to_rtr.clone());
+        let related = vec![related(format!("{} was connected here", left.name), &left.calls.to_rtr)];
+        let (object, stack) = (reset.name.clone(), reset.calls.to_rtr.clone());
         context.found(&RESET_AT_ONE_END, FindingParts { object, numbers, stack, related });
     }
 
@@ -204,8 +204,8 @@ impl OneSidedResets {
              the other end reset as well?",
             qp.name
         );
-        let related = vec![related(format!("{} was made here", qp.name), &qp.made)];
-        let (object, stack) = (qp.name.clone(), qp.to_rtr.clone());
+        let related = vec![related(format!("{} was made here", qp.name), &qp.calls.made)];
+        let (object, stack) = (qp.name.clone(), qp.calls.to_rtr.clone());
         context.found(&RESET_AT_ONE_END, FindingParts { object, numbers, stack, related });
     }
 }

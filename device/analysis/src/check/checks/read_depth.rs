@@ -40,7 +40,7 @@ fn report_none(context: &mut CheckContext, number: u32, request: &str) {
     let stack = context.here();
     let Some(qp) = context.qps.get(&number) else { return };
     let numbers = format!("{request} is posted to {}, whose max_rd_atomic is 0", qp.name);
-    let related = vec![related(format!("{} went to RTS here", qp.name), &qp.to_rts)];
+    let related = vec![related(format!("{} went to RTS here", qp.name), &qp.calls.to_rts)];
     let object = qp.name.clone();
     context.found(&READ_DEPTH_ZERO, FindingParts { object, numbers, stack, related });
 }
@@ -65,8 +65,8 @@ impl ReadDepth {
                 from.name, to.name
             );
             let related = vec![
-                related(format!("{} went to RTS here", from.name), &from.to_rts),
-                related(format!("{} went to RTR here", to.name), &to.to_rtr),
+                related(format!("{} went to RTS here", from.name), &from.calls.to_rts),
+                related(format!("{} went to RTR here", to.name), &to.calls.to_rtr),
             ];
             let object = from.name.clone();
             context

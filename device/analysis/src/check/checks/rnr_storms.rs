@@ -109,8 +109,8 @@ impl RnrStorms {
             ),
         };
         // The receiver has set the timer when it went to RTR.
-        let stack = if by_own { qp.to_rtr.clone() } else { qp.to_rts.clone() };
-        let related = vec![related(format!("{name} was made here"), &qp.made)];
+        let stack = if by_own { qp.calls.to_rtr.clone() } else { qp.calls.to_rts.clone() };
+        let related = vec![related(format!("{name} was made here"), &qp.calls.made)];
         let object = name.clone();
         context.found(&RNR_STORM, FindingParts { object, numbers, stack, related });
     }

@@ -66,8 +66,8 @@ impl Check for SlowConnections {
 
     fn qp_destroyed(&mut self, context: &mut CheckContext, number: u32) {
         let Some(qp) = context.qps.get(&number).filter(|_| context.checks_performance) else { return };
-        let messages = self.posted.of(QueueName::Qp(number)).saturating_add(qp.received);
-        let Some(call_site) = self.call_sites.get_mut(&qp.made) else { return };
+        let messages = self.posted.of(QueueName::Qp(number)).saturating_add(qp.counts.received);
+        let Some(call_site) = self.call_sites.get_mut(&qp.calls.made) else { return };
         call_site.alive = call_site.alive.saturating_sub(1);
         // Many queue pairs at a time are for many peers.
         let is_brief = (1..=FEW).contains(&messages) && call_site.alive <= 1 && qp.service != "UD";
@@ -86,7 +86,7 @@ impl Check for SlowConnections {
              before they were destroyed"
         );
         let related = vec![related("they were destroyed here", &destroyed)];
-        let (object, stack) = (qp.name.clone(), qp.made.clone());
+        let (object, stack) = (qp.name.clone(), qp.calls.made.clone());
         context.found(&QUEUE_PAIR_PER_MESSAGE, FindingParts { object, numbers, stack, related });
     }
 }

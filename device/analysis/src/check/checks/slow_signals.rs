@@ -36,7 +36,7 @@ impl Check for SlowSignals {
         let is_every = posted == signaled && posted >= MANY.into();
         if is_every && qp.capacity.max_send_wr >= LONG_SEND_QUEUE {
             let numbers = format!("all {posted} send requests of {} made completions", qp.name);
-            let (object, stack) = (qp.name.clone(), qp.made.clone());
+            let (object, stack) = (qp.name.clone(), qp.calls.made.clone());
             context.found(
                 &SIGNAL_ON_EVERY_REQUEST,
                 FindingParts { object, numbers, stack, related: Vec::new() },

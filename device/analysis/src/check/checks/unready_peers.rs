@@ -104,7 +104,7 @@ impl Check for UnreadyPeers {
 impl UnreadyState {
     /// Returns the queue pair's name, its stack, and related stacks, for a finding.
     fn about(&self, qp: &Qp) -> (String, Stack, Vec<RelatedCallSite>) {
-        let made = vec![related(format!("{} was made here", qp.name), &qp.made)];
+        let made = vec![related(format!("{} was made here", qp.name), &qp.calls.made)];
         (qp.name.clone(), self.given_at.clone(), made)
     }
 }

@@ -125,7 +125,7 @@ impl Memory {
              payload begins at byte 40 of the receive",
             qp.name
         );
-        let related = vec![related(format!("{} was made here", qp.name), &qp.made)];
+        let related = vec![related(format!("{} was made here", qp.name), &qp.calls.made)];
         let object = qp.name.clone();
         context.found(&HEADER_READ_AS_PAYLOAD, FindingParts { object, numbers, stack, related });
     }

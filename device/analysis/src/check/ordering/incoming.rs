@@ -58,7 +58,7 @@ impl RequestOrdering {
         its: &RemoteRange,
     ) {
         let (object, second) = (name_of(context, number), name_of(context, other));
-        let made = |number: u32| context.qps.get(&number).map(|qp| qp.made.clone()).unwrap_or_default();
+        let made = |number: u32| context.qps.get(&number).map(|qp| qp.calls.made.clone()).unwrap_or_default();
         let (stack, second_made) = (made(number), made(other));
         let numbers = format!(
             "while a WRITE came to {object}, {}, another request came to {second}, {}",

@@ -15,7 +15,7 @@ impl RequestOrdering {
         let (turns, bytes) = (qp.echo.turns, qp.echo.length_bytes);
         let stack = context.here();
         let object = name_of(context, number);
-        let made = context.qps.get(&number).map(|qp| qp.made.clone()).unwrap_or_default();
+        let made = context.qps.get(&number).map(|qp| qp.calls.made.clone()).unwrap_or_default();
         let numbers = format!(
             "{turns} times in sequence the program posted on {object} right after a WRITE had come to it \
              (the last of {bytes} bytes); no completion and no system call had told it"

@@ -172,14 +172,26 @@ pub(crate) struct MrcEntry {
     pub(crate) early: QpState,
     /// The protocol, from RTR on.
     pub(crate) qp: Option<Box<MrcQueuePair>>,
+    pub(crate) paths: MrcEntryPaths,
+    pub(crate) peer: Qpn,
+    pub(crate) activity: MrcActivity,
+}
+
+/// The paths of an MRC queue pair, and their names.
+#[derive(Debug, Default)]
+pub(crate) struct MrcEntryPaths {
     /// The paths, from RTR on.
     pub(crate) ways: Option<MrcWays>,
-    pub(crate) peer: Qpn,
     /// The entropy values as packets carry them, and their names in the profile.
     pub(crate) names: Vec<(Ev, EvName)>,
-    pub(crate) traffic: QpTraffic,
     /// The newest changes of paths, the oldest first.
     pub(super) history: VecDeque<PathChange>,
+}
+
+/// The packets and requests of an MRC queue pair so far.
+#[derive(Debug, Default)]
+pub(crate) struct MrcActivity {
+    pub(crate) traffic: QpTraffic,
     /// Time at which it was last given a packet, a turn or a timeout.
     pub(super) active_ns: u64,
     /// Number of control packets sent, for fault plans.
@@ -201,21 +213,16 @@ impl MrcEntry {
             chosen: MrcChosen::DEFAULT,
             early: QpState::Reset,
             qp: None,
-            ways: None,
+            paths: MrcEntryPaths::default(),
             peer: Qpn::new(0),
-            names: Vec::new(),
-            traffic: QpTraffic::default(),
-            history: VecDeque::new(),
-            active_ns: 0,
-            controls: 0,
-            posted_sends: 0,
+            activity: MrcActivity::default(),
         }
     }
 
     /// Connects the queue pair: `qp` is in RTR, and packets to `peer` take paths like `base`.
     pub(crate) fn connect(&mut self, qp: MrcQueuePair, base: Path, classes: DscpTable, peer: Qpn) {
         self.qp = Some(Box::new(qp));
-        self.ways = Some(MrcWays::new(base, classes));
+        self.paths.ways = Some(MrcWays::new(base, classes));
         self.peer = peer;
     }
 
@@ -227,24 +234,24 @@ impl MrcEntry {
 
     /// Reports whether the queue pair is connected to a peer at this address.
     pub(crate) fn is_towards(&self, peer: IpAddr) -> bool {
-        self.ways.as_ref().is_some_and(|ways| ways.base().flow.destination == peer)
+        self.paths.ways.as_ref().is_some_and(|ways| ways.base().flow.destination == peer)
     }
 
     /// Returns the peer, from RTR on.
     pub(crate) fn peer(&self) -> Option<Peer> {
-        let ways = self.ways.as_ref()?;
+        let ways = self.paths.ways.as_ref()?;
         Some(Peer { address: ways.base().flow.destination, process: self.peer.process() })
     }
 
     /// Returns the name that a value has in the profile.
     pub(crate) fn name_of(&self, ev: Ev) -> Option<EvName> {
-        self.names.iter().find(|(wire, _)| *wire == ev).map(|(_, name)| *name)
+        self.paths.names.iter().find(|(wire, _)| *wire == ev).map(|(_, name)| *name)
     }
 
     /// Sets the state of a value of the profile.
     pub(crate) fn apply_state(&mut self, now_ns: u64, name: EvName, state: PathState) {
         let Some(paths) = self.qp.as_mut().and_then(|qp| qp.paths_mut()) else { return };
-        for (wire, _) in self.names.iter().filter(|(_, other)| *other == name) {
+        for (wire, _) in self.paths.names.iter().filter(|(_, other)| *other == name) {
             paths.set_state(now_ns, wire.entropy, state);
         }
     }
@@ -260,9 +267,9 @@ impl MrcEntry {
         let paths = self.qp.as_mut().and_then(|qp| qp.paths_mut());
         let changes: Vec<PathChange> =
             paths.map_or_else(Vec::new, |paths| std::iter::from_fn(|| paths.poll_change()).collect());
-        self.history.extend(&changes);
-        let surplus = self.history.len().saturating_sub(MAX_PATH_CHANGES);
-        self.history.drain(..surplus);
+        self.paths.history.extend(&changes);
+        let surplus = self.paths.history.len().saturating_sub(MAX_PATH_CHANGES);
+        self.paths.history.drain(..surplus);
         (self.chosen.ev_profile, changes)
     }
 
@@ -315,12 +322,12 @@ impl MrcEntry {
         host: &mut H,
         sink: &mut BatchSink<'_>,
     ) -> MrcProgress {
-        let (Some(qp), Some(ways)) = (&mut self.qp, &mut self.ways) else { return MrcProgress::Idle };
-        self.active_ns = now_ns;
-        let (peer, controls) = (self.peer, &mut self.controls);
+        let (Some(qp), Some(ways)) = (&mut self.qp, &mut self.paths.ways) else { return MrcProgress::Idle };
+        self.activity.active_ns = now_ns;
+        let (peer, controls) = (self.peer, &mut self.activity.controls);
         let mut outlet = MrcOutlet { sink, ways, peer, path: None, controls };
         let progress = qp.transmit(now_ns, host, &mut outlet);
-        self.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
+        self.activity.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
         progress
     }
 }

@@ -7,12 +7,11 @@ use pumice_model::recording::QpSnapshot;
 use pumice_transport::mrc::paths::{PathChange, PathState, PathStatus};
 
 use super::control::{EvMode, EvRecord, FormatMode};
-use super::entry::MrcEntry;
+use super::entry::{MrcActivity, MrcEntry};
 use super::table::MrcTable;
-use crate::engine::drive::Engine;
-use crate::engine::inspect::QpParts;
+use crate::engine::inspect::{DeviceView, QpParts};
 
-impl Engine {
+impl DeviceView<'_> {
     /// Visits the MRC queue pairs for a recording that begins now. The twins of RC queue pairs are these.
     pub(crate) fn visit_mrc_snapshots(&self, visit: &mut dyn FnMut(&QpSnapshot)) {
         for (_, entry) in self.mrc.starting_at(0).filter(|(_, entry)| entry.twin_of.is_none()) {
@@ -37,14 +36,14 @@ impl Engine {
 
     /// Describes an MRC queue pair, or the twin of an RC queue pair.
     pub(crate) fn mrc_view(&self, entry: &MrcEntry) -> QpView {
-        let MrcEntry { context, traffic, capacity, .. } = entry;
+        let MrcEntry { context, activity: MrcActivity { traffic, .. }, capacity, .. } = entry;
         let statistics = entry.qp.as_ref().map(|qp| qp.statistics()).unwrap_or_default();
         let (in_flight_packets, window_packets) = entry.qp.as_ref().map_or((0, 0), |qp| qp.flight_packets());
         let (service, state) = ("MRC", entry.state());
         let peer = entry.peer().map(|peer| (peer, entry.peer));
         QpView {
-            posted: entry.posted_sends.into(),
-            ended: u64::from(entry.posted_sends).saturating_sub(entry.outstanding() as u64),
+            posted: entry.activity.posted_sends.into(),
+            ended: u64::from(entry.activity.posted_sends).saturating_sub(entry.outstanding() as u64),
             received: statistics.data_placed,
             repeated_packets: statistics.retransmitted,
             timeouts: statistics.timeouts,
@@ -86,7 +85,8 @@ fn view(entry: &MrcEntry, planes: u8) -> MrcView {
         view.path_count = paths.count().into();
         view.paths = paths.statuses().take(MAX_PATHS).map(|status| path_view(&status)).collect();
     }
-    view.changes = entry.history.iter().map(|change| change_view(change, entry.active_ns)).collect();
+    view.changes =
+        entry.paths.history.iter().map(|change| change_view(change, entry.activity.active_ns)).collect();
     view
 }
 

@@ -11,7 +11,8 @@ use pumice_transport::mrc::wire::{MrcBody, MrcPacket};
 use super::endpoint::ENDPOINT_INDEX;
 use super::table::MrcTable;
 use crate::engine::batch::BatchSink;
-use crate::engine::schedule::{Deadlines, Ready};
+use crate::engine::schedule::Deadlines;
+use crate::engine::turns::Turns;
 
 impl MrcTable {
     /// Passes a packet to queue pair 2.
@@ -52,12 +53,7 @@ impl MrcTable {
     }
 
     /// Handles what queue pair 2 reports, and determines what it has to do next.
-    pub(super) fn note_endpoint(
-        &mut self,
-        senders: &mut Ready,
-        deadlines: &mut Deadlines,
-        touched: &mut Ready,
-    ) {
+    pub(super) fn note_endpoint(&mut self, turns: &mut Turns) {
         let MrcTable { endpoint, entries, .. } = self;
         let Some(desk) = endpoint else { return };
         while let Some(event) = desk.endpoint.poll_event() {
@@ -66,7 +62,7 @@ impl MrcTable {
                     for (index, entry) in entries.iter_mut().filter(|(_, entry)| entry.is_towards(peer)) {
                         if let Some(qp) = &mut entry.qp {
                             qp.set_remote_planes(planes);
-                            touched.push(*index);
+                            turns.touched.push(*index);
                         }
                     }
                 }
@@ -81,8 +77,8 @@ impl MrcTable {
             }
         }
         if desk.endpoint.wants_to_send() {
-            senders.push(ENDPOINT_INDEX);
+            turns.senders.push(ENDPOINT_INDEX);
         }
-        deadlines.register(ENDPOINT_INDEX, desk.endpoint.deadline_ns());
+        turns.deadlines.register(ENDPOINT_INDEX, desk.endpoint.deadline_ns());
     }
 }

@@ -2,6 +2,7 @@
 
 use pumice_memory::MappingCheck;
 use pumice_model::port::batch::ReceivedBatch;
+use pumice_model::port::traits::Port;
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, Host};
 use pumice_transport::mrc::MrcProgress;
@@ -15,9 +16,10 @@ use pumice_transport::wire::{IcrcVerdict, Opcode, icrc, peek};
 use super::endpoint::ENDPOINT_INDEX;
 use super::table::MrcTable;
 use crate::engine::batch::BatchSink;
-use crate::engine::drive::Engine;
-use crate::engine::schedule::{Deadlines, Ready};
-use crate::engine::timers::peer_progress;
+use crate::engine::peer_progress::peer_progress;
+use crate::engine::queue_pairs::QueuePairs;
+use crate::engine::schedule::Ready;
+use crate::engine::turns::Turns;
 use crate::resources::{MappingCheckPolicy, Resources};
 
 /// ECN bits of a packet that a switch has marked.
@@ -68,8 +70,8 @@ impl MrcTable {
             resources.drop_packet(Counter::RxUnknownQpn, source, None);
             return true;
         };
-        entry.traffic.received(bytes.len());
-        entry.active_ns = now_ns;
+        entry.activity.traffic.received(bytes.len());
+        entry.activity.active_ns = now_ns;
         let Some(qp) = &mut entry.qp else {
             resources.drop_packet(Counter::RxWrongService, source, None);
             return true;
@@ -103,51 +105,49 @@ impl MrcTable {
         (index, now_ns): (u32, u64),
         host: &mut H,
         sink: &mut BatchSink<'_>,
-        (senders, held, deadlines): (&mut Ready, &mut Ready, &mut Deadlines),
+        turns: &mut Turns,
     ) -> bool {
         if index == ENDPOINT_INDEX {
-            self.transmit_requests(now_ns, sink, deadlines);
+            self.transmit_requests(now_ns, sink, &mut turns.deadlines);
             return false;
         }
         let Some(entry) = self.at_mut(index) else { return false };
         let progress = entry.transmit(now_ns, host, sink);
-        deadlines.register(index, entry.deadline_ns());
+        turns.deadlines.register(index, entry.deadline_ns());
         if progress == MrcProgress::Idle {
             return false;
         }
         match sink.held {
-            true => held.push(index),
-            false => senders.push(index),
+            true => turns.held.push(index),
+            false => turns.senders.push(index),
         }
         !sink.held && !sink.builder.is_stalled()
-    }
-}
-
-impl Engine {
-    /// Returns the number of queue pairs, MRC's included.
-    pub(crate) fn queue_pair_count(&self) -> u32 {
-        self.queue_pairs.count() + self.mrc.count()
     }
 
     /// Receives packets of MRC from the other UDP port that its texts name as well, from now on. Where
     /// another program has that port, packets come to the usual one alone.
     #[cold]
-    pub(crate) fn listen_for_mrc(&mut self) {
-        if !std::mem::replace(&mut self.mrc.listens, true) {
-            let _ = self.port.listen_also(OTHER_PORT);
+    pub(crate) fn listen(&mut self, port: &mut dyn Port) {
+        if !std::mem::replace(&mut self.listens, true) {
+            let _ = port.listen_also(OTHER_PORT);
         }
     }
 
     /// Determines what an MRC queue pair has to do next.
     #[cold]
-    pub(crate) fn note_mrc(&mut self, index: u32) {
-        let Engine { mrc, queue_pairs, resources, senders, deadlines, touched, .. } = self;
+    pub(crate) fn note(
+        &mut self,
+        index: u32,
+        queue_pairs: &mut QueuePairs,
+        resources: &mut Resources,
+        turns: &mut Turns,
+    ) {
         if index == ENDPOINT_INDEX {
-            return mrc.note_endpoint(senders, deadlines, touched);
+            return self.note_endpoint(turns);
         }
-        mrc.note_changes(index, resources);
+        self.note_changes(index, resources);
         // An RC queue pair fails with its twin.
-        let failed = mrc.at_mut(index).filter(|entry| entry.state() == QpState::Err);
+        let failed = self.at_mut(index).filter(|entry| entry.state() == QpState::Err);
         if let Some(qpn) = failed.and_then(|entry| entry.twin_of)
             && let Some((index, entry)) = queue_pairs.by_number(qpn)
             && entry.qp.state() != QpState::Err
@@ -155,40 +155,48 @@ impl Engine {
             let _ = entry.with(&mut resources.host(MappingCheck::Assumed), |qp, host| {
                 qp.enter_error(None, host);
             });
-            touched.push(index);
+            turns.touched.push(index);
         }
-        let Some(entry) = mrc.at_mut(index) else { return };
+        let Some(entry) = self.at_mut(index) else { return };
         if entry.wants_to_send() {
-            senders.push(index);
+            turns.senders.push(index);
         }
-        deadlines.register(index, entry.deadline_ns());
+        turns.deadlines.register(index, entry.deadline_ns());
     }
 
-    /// Runs the timers of an MRC queue pair, as far as they are due.
+    /// Runs the timers of an MRC queue pair, as far as they are due. The port was last found empty at
+    /// `drained_ns`.
     #[cold]
-    pub(crate) fn expire_mrc(&mut self, index: u32, now_ns: u64, checks: MappingCheckPolicy) {
-        let Engine { mrc, resources, deadlines, touched, port, drained_ns, .. } = self;
+    pub(crate) fn expire(
+        &mut self,
+        index: u32,
+        (now_ns, drained_ns): (u64, u64),
+        checks: MappingCheckPolicy,
+        resources: &mut Resources,
+        port: &mut dyn Port,
+        turns: &mut Turns,
+    ) {
         if index == ENDPOINT_INDEX {
-            if let Some(desk) = &mut mrc.endpoint {
+            if let Some(desk) = &mut self.endpoint {
                 desk.endpoint.handle_timeout(now_ns);
             }
-            touched.push(index);
+            turns.touched.push(index);
             return;
         }
-        let Some(entry) = mrc.at_mut(index) else { return };
+        let Some(entry) = self.at_mut(index) else { return };
         let due_ns = entry.deadline_ns();
         if due_ns.is_some_and(|at_ns| at_ns <= now_ns) {
-            entry.active_ns = now_ns;
+            entry.activity.active_ns = now_ns;
             let peer = entry.peer().map(|peer| (peer.address, entry.peer));
             if let Some(qp) = &mut entry.qp {
                 let doubts =
                     qp.peer_silent_since_ns(now_ns).map(|(since_ns, due_ns)| (since_ns, Some(due_ns)));
-                let progress = peer_progress(doubts, peer, (now_ns, *drained_ns), &mut **port);
+                let progress = peer_progress(doubts, peer, (now_ns, drained_ns), port);
                 qp.handle_timeout(now_ns, progress, &mut resources.host(checks.of_connections()));
             }
-            touched.push(index);
+            turns.touched.push(index);
         } else {
-            deadlines.register(index, due_ns);
+            turns.deadlines.register(index, due_ns);
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) extern "C" fn rdma_bind_addr(id: IdPointer, addr: AddressPointer) -> 
     number_of(Call::rdma_bind_addr, id.on(), || {
         let (own, address) = (id.id()?, addr.parse()?);
         let mut state = own.state();
-        state.by_gid = addr.is_gid();
+        state.addresses.by_gid = addr.is_gid();
         bind(&own, &mut state, address)?;
         Ok(0)
     })

@@ -196,9 +196,11 @@ fn send_request(
     state: &mut IdState,
     parameters: &ConnectParameters<'_>,
 ) -> Result<CommId, Errno> {
-    let (Some(path), Some(local), Some(remote)) =
-        (state.path.filter(|_| state.stage == IdStage::RouteResolved), state.local, state.remote)
-    else {
+    let (Some(path), Some(local), Some(remote)) = (
+        state.addresses.path.filter(|_| state.stage == IdStage::RouteResolved),
+        state.addresses.local,
+        state.addresses.remote,
+    ) else {
         return Err(INVALID.because(|| "connecting comes after the route is resolved, and once".to_owned()));
     };
     let (hca, channel) = (shared.hca(), Arc::clone(state.channel.device(shared.index())));
@@ -206,7 +208,7 @@ fn send_request(
     let header = IpHeader { source_port: local.port(), source: local.ip(), destination: remote.ip() };
     //= linux:cma.c#cma_user_data_offset
     //| A request by GID (AF_IB) has no header: its program has all of the room.
-    let mut private_data = if state.by_gid { Vec::new() } else { header.emit().to_vec() };
+    let mut private_data = if state.addresses.by_gid { Vec::new() } else { header.emit().to_vec() };
     let header_bytes = private_data.len();
     let &ConnectParameters { ref param, private_data: given, .. } = parameters;
     if id.is_datagram() {
@@ -222,9 +224,9 @@ fn send_request(
     let given = given.within(Req::PRIVATE_DATA_BYTES - header_bytes)?;
     let (qpn, srq) = parameters.queue_pair(id)?;
     let most = rd_atomic_limit(hca);
-    state.responder_resources = depth(hca, param.responder_resources, most)?;
-    state.initiator_depth = depth(hca, param.initiator_depth, most)?;
-    private_data.extend(if parameters.given { given } else { &state.connect_data });
+    state.offer.responder_resources = depth(hca, param.responder_resources, most)?;
+    state.offer.initiator_depth = depth(hca, param.initiator_depth, most)?;
+    private_data.extend(if parameters.given { given } else { &state.offer.connect_data });
     mark_version(&mut private_data);
     let transport = match id.c.qp_type() {
         QPT_UC => TransportType::Uc,
@@ -233,17 +235,17 @@ fn send_request(
     };
     let params = ConnectParams {
         transport,
-        responder_resources: state.responder_resources,
-        initiator_depth: state.initiator_depth,
+        responder_resources: state.offer.responder_resources,
+        initiator_depth: state.offer.initiator_depth,
         flow_control: param.flow_control != 0,
         //= man:rdma_connect
         //| Retry counts have three bits.
         retry_count: param.retry_count.min(RETRIES),
         rnr_retry_count: param.rnr_retry_count.min(RETRIES),
         srq,
-        ece: state.local_ece,
+        ece: state.offer.local_ece,
         private_data: &private_data,
-        ..ConnectParams::new(service_id, path, qpn, state.psn)
+        ..ConnectParams::new(service_id, path, qpn, state.offer.psn)
     };
     Ok(hca.cm_connect(&params, &channel)?)
 }
@@ -333,24 +335,24 @@ fn accept_request(
 ) -> Result<(), Errno> {
     let hca = shared.hca();
     let ((qpn, srq), param) = (parameters.queue_pair(id)?, &parameters.param);
-    state.responder_resources = depth(hca, param.responder_resources, state.responder_resources)?;
-    state.initiator_depth = depth(hca, param.initiator_depth, state.initiator_depth)?;
+    state.offer.responder_resources = depth(hca, param.responder_resources, state.offer.responder_resources)?;
+    state.offer.initiator_depth = depth(hca, param.initiator_depth, state.offer.initiator_depth)?;
     // Data may arrive as soon as the peer has the answer.
     //= linux:cma.c#cma_accept_ib
     //| The queue pair is in RTS before the answer leaves.
-    queue_pair::connect(id, state, Some((state.responder_resources, state.initiator_depth)))?;
+    queue_pair::connect(id, state, Some((state.offer.responder_resources, state.offer.initiator_depth)))?;
     //= man:rdma_accept
     //| An answer has room for 196 bytes of private data.
     let accepted = parameters.private_data.within(Rep::PRIVATE_DATA_BYTES).and_then(|private_data| {
         let params = AcceptParams {
-            responder_resources: state.responder_resources,
-            initiator_depth: state.initiator_depth,
+            responder_resources: state.offer.responder_resources,
+            initiator_depth: state.offer.initiator_depth,
             flow_control: param.flow_control != 0,
             rnr_retry_count: param.rnr_retry_count.min(RETRIES),
             srq,
-            ece: state.local_ece,
+            ece: state.offer.local_ece,
             private_data,
-            ..AcceptParams::new(qpn, state.psn)
+            ..AcceptParams::new(qpn, state.offer.psn)
         };
         Ok(hca.cm_accept_on(connection, &params, state.channel.device(shared.index()))?)
     });

@@ -68,12 +68,12 @@ fn prepare(
     if info.ai_flags & RAI_PASSIVE != 0 {
         let address = source.parse()?;
         let mut state = own.state();
-        state.by_gid = source.is_gid();
+        state.addresses.by_gid = source.is_gid();
         bind(own, &mut state, address)?;
         if !pd.is_null() {
             own.c.set_pd(pd);
         }
-        state.queue_pair =
+        state.offer.queue_pair =
             qp_init_attr.map(|wanted| ForwardedStruct(ibv_qp_init_attr { qp_type, ..*wanted }));
         return Ok(());
     }
@@ -82,7 +82,7 @@ fn prepare(
         Some(paths) => path_option::set(own, Some(paths))?,
         None => resolve_route(own)?,
     };
-    own.state().connect_data = connect_data(info).to_vec();
+    own.state().offer.connect_data = connect_data(info).to_vec();
     //= man:rdma_create_ep
     //| An endpoint for the active side gets its queue pair at once.
     if let Some(wanted) = qp_init_attr {
@@ -141,7 +141,7 @@ fn next_request(own: &Arc<Id>) -> Result<*mut rdma_cm_id, Errno> {
         return Err(INVALID);
     }
     let request = Arc::clone(event.id());
-    let wanted = own.state().queue_pair;
+    let wanted = own.state().offer.queue_pair;
     if let Some(ForwardedStruct(mut wanted)) = wanted
         && let Err(errno) = queue_pair::create(&request, own.c.pd(), &mut wanted)
     {

@@ -58,7 +58,7 @@ pub(crate) fn destroy(id: &Arc<Id>, call: Call) -> Result<(), Errno> {
         for listener in std::mem::take(&mut state.listeners) {
             registry.listeners.remove(&listener);
         }
-        if let Some(local) = state.local {
+        if let Some(local) = state.addresses.local {
             ports::release(id.port_space(), id.as_ptr().addr(), local.port());
         }
         (state.connection.take(), std::mem::take(&mut state.bindings))
@@ -108,9 +108,9 @@ pub(crate) fn migrate(id: &Arc<Id>, channel: Arc<EventChannel>, synchronous: boo
 }
 
 pub(crate) extern "C" fn rdma_get_src_port(id: IdPointer) -> u16 {
-    id.known().ok().and_then(|id| id.state().local).map_or(0, |local| local.port().to_be())
+    id.known().ok().and_then(|id| id.state().addresses.local).map_or(0, |local| local.port().to_be())
 }
 
 pub(crate) extern "C" fn rdma_get_dst_port(id: IdPointer) -> u16 {
-    id.known().ok().and_then(|id| id.state().remote).map_or(0, |remote| remote.port().to_be())
+    id.known().ok().and_then(|id| id.state().addresses.remote).map_or(0, |remote| remote.port().to_be())
 }

@@ -104,7 +104,7 @@ fn vector(own: &Id, state: &IdState, group: Gid) -> Result<ibv_ah_attr, Errno> {
     if !group.is_multicast() {
         return Err(INVALID.because(|| format!("{group} is not the address of a multicast group")));
     }
-    let bound = state.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+    let bound = state.addresses.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
     //= man:rdma_join_multicast
     //| An identifier that joins a group has an address.
     let Some(ip) = bound.filter(|_| matches!(state.stage, IdStage::Bound | IdStage::AddressResolved)) else {

@@ -89,7 +89,7 @@ pub(crate) extern "C" fn rdma_set_local_ece(id: IdPointer, ece: Option<&ibv_ece>
         if ece.comp_mask != 0 {
             return Err(INVALID);
         }
-        own.state().local_ece = Ece { vendor_id: ece.vendor_id, options: ece.options };
+        own.state().offer.local_ece = Ece { vendor_id: ece.vendor_id, options: ece.options };
         Ok(0)
     })
 }
@@ -98,7 +98,7 @@ pub(crate) extern "C" fn rdma_set_local_ece(id: IdPointer, ece: Option<&ibv_ece>
 pub(crate) extern "C" fn rdma_get_remote_ece(id: IdPointer, ece: Option<&mut MaybeUninit<ibv_ece>>) -> c_int {
     number_of(Call::rdma_get_remote_ece, id.on(), || {
         let (own, ece) = (id.known()?, ece.ok_or(INVALID)?);
-        let remote = own.state().remote_ece;
+        let remote = own.state().offer.remote_ece;
         ece.write(ibv_ece { vendor_id: remote.vendor_id, options: remote.options, comp_mask: 0 });
         Ok(0)
     })

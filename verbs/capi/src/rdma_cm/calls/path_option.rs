@@ -36,11 +36,11 @@ pub(crate) fn set(own: &Arc<Id>, paths: Option<&[u8]>) -> Result<c_int, Errno> {
     })?;
     {
         let mut state = own.state();
-        let Some(path) = state.path.filter(|_| state.stage == IdStage::AddressResolved) else {
+        let Some(path) = state.addresses.path.filter(|_| state.stage == IdStage::AddressResolved) else {
             return Err(INVALID.because(|| "a path is set after the peer's address is resolved".to_owned()));
         };
         let path = from_record(&primary.path, &path)?;
-        state.path = Some(path);
+        state.addresses.path = Some(path);
         state.stage = IdStage::RouteResolved;
         own.show_path(&path);
         state.channel.push(LocalEvent::new(Arc::clone(own), ROUTE_RESOLVED, 0));

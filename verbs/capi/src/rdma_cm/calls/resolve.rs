@@ -85,7 +85,7 @@ pub(crate) fn find_path(
         peer.set_ip(local::loopback(peer.is_ipv4()));
     }
     let mut state = own.state();
-    state.by_gid |= by_gid;
+    state.addresses.by_gid |= by_gid;
     if let Some(source) = source
         && state.stage == IdStage::Idle
     {
@@ -94,7 +94,7 @@ pub(crate) fn find_path(
     if !matches!(state.stage, IdStage::Idle | IdStage::Bound) {
         return Err(INVALID.because(|| "this identifier has a peer already, or listens".to_owned()));
     }
-    if let Some(local) = state.local.filter(|local| local.is_ipv4() != peer.is_ipv4()) {
+    if let Some(local) = state.addresses.local.filter(|local| local.is_ipv4() != peer.is_ipv4()) {
         return Err(INVALID.because(|| format!("{} and {peer} are of different IP versions", local.ip())));
     }
     match (resolve_path(&state, peer), limit) {
@@ -107,7 +107,7 @@ pub(crate) fn find_path(
 }
 
 fn resolve_path(state: &IdState, peer: SocketAddr) -> Result<ResolvedCmPath, Errno> {
-    let bound = state.local.filter(|local| !local.ip().is_unspecified());
+    let bound = state.addresses.local.filter(|local| !local.ip().is_unspecified());
     let shared = match bound {
         Some(address) => shared_with(address.ip())?,
         None => shared_towards(peer)?,
@@ -123,7 +123,7 @@ fn resolve_path(state: &IdState, peer: SocketAddr) -> Result<ResolvedCmPath, Err
     if entry.gid.is_ipv4() != remote.is_ipv4() {
         return Err(INVALID.because(|| format!("{} and {peer} are of different IP versions", entry.ip)));
     }
-    let port = state.local.map_or_else(ephemeral_port, |local| local.port());
+    let port = state.addresses.local.map_or_else(ephemeral_port, |local| local.port());
     let shown = bound.map_or_else(|| local::shown_source(hca, &entry, peer.ip()), |local| local.ip());
     let route = MadRoute {
         local: entry.gid,
@@ -164,12 +164,12 @@ pub(crate) fn resolve_route(own: &Arc<Id>) -> Result<c_int, Errno> {
         let mut state = own.state();
         //= man:rdma_resolve_route
         //| The address is resolved before the route.
-        let Some(mut path) = state.path.filter(|_| state.stage == IdStage::AddressResolved) else {
+        let Some(mut path) = state.addresses.path.filter(|_| state.stage == IdStage::AddressResolved) else {
             return Err(INVALID.because(|| "a route is resolved after the peer's address".to_owned()));
         };
         // The option may have been set since the address was resolved.
         path.route.traffic_class = state.options.type_of_service;
-        state.path = Some(path);
+        state.addresses.path = Some(path);
         state.stage = IdStage::RouteResolved;
         own.show_path(&path);
         state.channel.push(LocalEvent::new(Arc::clone(own), ROUTE_RESOLVED, 0));

@@ -31,7 +31,7 @@ pub(crate) extern "C" fn rdma_resolve_addrinfo(
                 "names of services are InfiniBand's (RAI_SA): RoCE has no subnet administration".to_owned()
             }));
         }
-        if own.state().address_info.is_some() {
+        if own.state().addresses.address_info.is_some() {
             return Err(Errno(libc::EBUSY)
                 .because(|| "the last answer was not asked for yet: rdma_query_addrinfo".to_owned()));
         }
@@ -42,7 +42,7 @@ pub(crate) extern "C" fn rdma_resolve_addrinfo(
                 LookupResult::Found(info) => (Some(info), ADDRINFO_RESOLVED, 0),
                 LookupResult::NotFound(code) => (None, ADDRINFO_ERROR, code),
             };
-            state.address_info = info;
+            state.addresses.address_info = info;
             state.channel.push(LocalEvent::new(Arc::clone(&own), event, status));
         }
         complete(&own)
@@ -57,7 +57,7 @@ pub(crate) extern "C" fn rdma_query_addrinfo(
     number_of(Call::rdma_query_addrinfo, id.on(), || {
         let own = id.id()?;
         let info = info.ok_or(INVALID)?;
-        let answer = own.state().address_info.take().ok_or(Errno(libc::ENOENT))?;
+        let answer = own.state().addresses.address_info.take().ok_or(Errno(libc::ENOENT))?;
         info.write(answer.into_raw());
         Ok(0)
     })

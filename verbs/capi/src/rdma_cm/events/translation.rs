@@ -110,7 +110,7 @@ fn identifier_of_request(
     let made = registry.listeners.get(&(shared.index(), event.listener)).and_then(|listener| {
         let (channel, synchronous, by_gid) = {
             let state = listener.state();
-            (Arc::clone(&state.channel), state.synchronous, state.by_gid)
+            (Arc::clone(&state.channel), state.synchronous, state.addresses.by_gid)
         };
         let (addresses, _) = split(by_gid, private_data);
         let id = Id::new(channel, false, listener.c.context(), listener.c.ps(), kind);
@@ -118,19 +118,19 @@ fn identifier_of_request(
         {
             let mut state = id.state();
             state.stage = IdStage::Requested;
-            state.by_gid = by_gid;
+            state.addresses.by_gid = by_gid;
             state.connection = Some(event.connection);
             let requested_address =
                 addresses.map_or_else(|| event.route.local.into(), |header| header.destination);
-            state.local = Some(SocketAddr::new(requested_address, port));
+            state.addresses.local = Some(SocketAddr::new(requested_address, port));
             // A request by GID names no port of the peer.
-            state.remote = Some(match addresses {
+            state.addresses.remote = Some(match addresses {
                 Some(header) => SocketAddr::new(header.source, header.source_port),
                 None => SocketAddr::new(event.route.remote.into(), 0),
             });
             let mtu = hca.cm_qp_parameters(event.connection).map_or(Mtu::Mtu1024, |qp| qp.path_mtu);
             let path = CmPath::new(event.route, mtu);
-            state.path = Some(path);
+            state.addresses.path = Some(path);
             // Events go there until the request is accepted.
             let _ = hca.cm_migrate(event.connection, shared.unaccepted());
             id.attach(shared, local::port_of(hca, event.route.local));
@@ -178,11 +178,11 @@ fn connect_request(
     };
     {
         let mut state = id.state();
-        state.responder_resources = param.responder_resources;
-        state.initiator_depth = param.initiator_depth;
-        state.remote_ece = request.ece;
+        state.offer.responder_resources = param.responder_resources;
+        state.offer.initiator_depth = param.initiator_depth;
+        state.offer.remote_ece = request.ece;
     }
-    let by_gid = id.state().by_gid;
+    let by_gid = id.state().addresses.by_gid;
     let (_, program_data) = split(by_gid, &request.private_data.0);
     Some(RdmaCmEvent::request(&id, listener, of_connection(param), program_data))
 }
@@ -194,7 +194,7 @@ fn service_request(
     request: &SidrReq,
 ) -> Option<RdmaCmEvent> {
     let (id, listener) = identifier_of_request(registry, shared, event, QPT_UD, &request.private_data.0)?;
-    let by_gid = id.state().by_gid;
+    let by_gid = id.state().addresses.by_gid;
     let (_, program_data) = split(by_gid, &request.private_data.0);
     Some(RdmaCmEvent::request(&id, listener, of_datagrams(zeroed()), program_data))
 }
@@ -212,7 +212,7 @@ fn response(hca: &Hca, id: &Arc<Id>, connection: CommId, reply: &Rep) -> RdmaCmE
         ..zeroed()
     };
     let mut state = id.state();
-    state.remote_ece = reply.ece;
+    state.offer.remote_ece = reply.ece;
     //= man:rdma_establish
     //| An identifier without a queue pair gets CONNECT_RESPONSE, and the program confirms it.
     if id.c.qp().is_null() {
@@ -254,7 +254,8 @@ fn resolved(hca: &Hca, id: &Arc<Id>, reply: &SidrRep) -> RdmaCmEvent {
         return RdmaCmEvent::new(id, UNREACHABLE, status, of_datagrams(zeroed()), &reply.private_data.0);
     }
     state.stage = IdStage::Connected;
-    let ah_attr = state.path.map(|path| queue_pair::address_vector(hca, &path.route)).unwrap_or_default();
+    let ah_attr =
+        state.addresses.path.map(|path| queue_pair::address_vector(hca, &path.route)).unwrap_or_default();
     let param = rdma_ud_param { ah_attr, qp_num: reply.qpn.value(), qkey: reply.q_key, ..zeroed() };
     RdmaCmEvent::new(id, ESTABLISHED, 0, of_datagrams(param), &reply.private_data.0)
 }

@@ -37,7 +37,7 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut IdState, mut address: SocketAddr) -
     let own = if address.ip().is_unspecified() { None } else { Some(local::own(hca, address.ip())?) };
     let own = own.filter(|entry| entry.ip == address.ip());
     state.bindings = claim(id, state, &mut address)?;
-    state.local = Some(address);
+    state.addresses.local = Some(address);
     state.stage = IdStage::Bound;
     id.show_addresses(state);
     if let Some(entry) = own {
@@ -101,7 +101,7 @@ fn release_on_devices(bindings: Vec<(usize, BindingId)>) -> Result<(), Errno> {
 /// # Errors
 /// Fails with the errors of the devices.
 pub(crate) fn update_port_sharing(id: &Id, state: &mut IdState) -> Result<(), Errno> {
-    let Some(local) = state.local else { return Ok(()) };
+    let Some(local) = state.addresses.local else { return Ok(()) };
     let options = &state.options;
     let (one_family, reuses) = (is_of_one_family(local, options.one_family), options.reuse_address);
     ports::change(id.port_space(), id.as_ptr().addr(), local.port(), |own| {
@@ -115,7 +115,7 @@ pub(crate) fn update_port_sharing(id: &Id, state: &mut IdState) -> Result<(), Er
 /// # Errors
 /// Fails if another identifier still has it.
 pub(crate) fn stop_sharing(id: &Id, state: &IdState) -> Result<Vec<(usize, BindingId)>, Errno> {
-    let mut address = state.local.ok_or(INVALID)?;
+    let mut address = state.addresses.local.ok_or(INVALID)?;
     ports::stop_sharing(id.port_space(), id.as_ptr().addr(), address.port())?;
     reserve(id, &mut address, state.options.one_family)
 }

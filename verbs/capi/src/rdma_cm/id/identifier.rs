@@ -154,6 +154,31 @@ pub(crate) struct IdOptions {
     pub(crate) ack_timeout: Option<u8>,
 }
 
+/// The addresses of an identifier.
+pub(crate) struct IdAddresses {
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) path: Option<CmPath>,
+    /// True if the program writes its addresses as GIDs (AF_IB).
+    pub(crate) by_gid: bool,
+    /// Answer of `rdma_resolve_addrinfo` that the program has not fetched yet.
+    pub(crate) address_info: Option<AddressInfo>,
+}
+
+/// The values that an identifier agrees on with its peer.
+pub(crate) struct IdOffer {
+    /// First PSN of the peer's packets.
+    pub(crate) psn: Psn,
+    /// Numbers of READs and atomics to serve, and to have outstanding.
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+    /// Attributes of the queue pairs of an endpoint's requests, and the private data with which it connects.
+    pub(crate) queue_pair: Option<ForwardedStruct<ibv_qp_init_attr>>,
+    pub(crate) connect_data: Vec<u8>,
+    pub(crate) local_ece: Ece,
+    pub(crate) remote_ece: Ece,
+}
+
 /// The part of an identifier that changes.
 pub(crate) struct IdState {
     pub(crate) channel: Arc<EventChannel>,
@@ -164,27 +189,12 @@ pub(crate) struct IdState {
     /// Bindings of its service, and listeners there, each with the index of the device.
     pub(crate) bindings: Vec<(usize, BindingId)>,
     pub(crate) listeners: Vec<(usize, ListenerId)>,
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) remote: Option<SocketAddr>,
-    pub(crate) path: Option<CmPath>,
-    /// First PSN of the peer's packets.
-    pub(crate) psn: Psn,
+    pub(crate) addresses: IdAddresses,
+    pub(crate) offer: IdOffer,
     pub(crate) options: IdOptions,
-    /// Numbers of READs and atomics to serve, and to have outstanding.
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
-    /// Attributes of the queue pairs of an endpoint's requests, and the private data with which it connects.
-    pub(crate) queue_pair: Option<ForwardedStruct<ibv_qp_init_attr>>,
-    pub(crate) connect_data: Vec<u8>,
-    pub(crate) local_ece: Ece,
-    pub(crate) remote_ece: Ece,
     /// True if the program was notified of the disconnection.
     pub(crate) disconnect_reported: bool,
     pub(crate) memberships: Vec<GroupMembership>,
-    /// True if the program writes its addresses as GIDs (AF_IB).
-    pub(crate) by_gid: bool,
-    /// Answer of `rdma_resolve_addrinfo` that the program has not fetched yet.
-    pub(crate) address_info: Option<AddressInfo>,
 }
 
 /// A multicast group that an identifier has joined.
@@ -215,21 +225,25 @@ impl Id {
             connection: None,
             bindings: Vec::new(),
             listeners: Vec::new(),
-            local: None,
-            remote: None,
-            path: None,
-            psn: Psn::new(random()),
+            addresses: IdAddresses {
+                local: None,
+                remote: None,
+                path: None,
+                by_gid: false,
+                address_info: None,
+            },
+            offer: IdOffer {
+                psn: Psn::new(random()),
+                responder_resources: 0,
+                initiator_depth: 0,
+                queue_pair: None,
+                connect_data: Vec::new(),
+                local_ece: Ece { vendor_id: 0, options: 0 },
+                remote_ece: Ece { vendor_id: 0, options: 0 },
+            },
             options: IdOptions::default(),
-            responder_resources: 0,
-            initiator_depth: 0,
-            queue_pair: None,
-            connect_data: Vec::new(),
-            local_ece: Ece { vendor_id: 0, options: 0 },
-            remote_ece: Ece { vendor_id: 0, options: 0 },
             disconnect_reported: false,
             memberships: Vec::new(),
-            by_gid: false,
-            address_info: None,
         };
         let unacknowledged = UnacknowledgedEvents::default();
         let id = Arc::new(Id {
@@ -327,14 +341,14 @@ impl Id {
     /// Writes its addresses into the program's structure.
     pub(crate) fn show_addresses(&self, state: &IdState) {
         let mut route = self.c.route();
-        if let Some(local) = state.local {
-            route.addr.src_storage = self.to_c(local, state.by_gid);
+        if let Some(local) = state.addresses.local {
+            route.addr.src_storage = self.to_c(local, state.addresses.by_gid);
         }
-        if let Some(remote) = state.remote {
-            route.addr.dst_storage = self.to_c(remote, state.by_gid);
+        if let Some(remote) = state.addresses.remote {
+            route.addr.dst_storage = self.to_c(remote, state.addresses.by_gid);
         }
         route.addr.addr.pkey = 0xffff;
-        if let Some(path) = &state.path {
+        if let Some(path) = &state.addresses.path {
             let gid = |gid: Gid| ibv_gid { raw: gid.0 };
             route.addr.addr =
                 rdma_ib_addr { sgid: gid(path.route.local), dgid: gid(path.route.remote), pkey: 0xffff };

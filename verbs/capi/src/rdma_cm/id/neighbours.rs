@@ -46,7 +46,8 @@ impl ResolvedCmPath {
         let Ok(shared) = shared_at(self.device) else {
             return fail_resolution(id, state, self.remote, -libc::ENODEV);
         };
-        (state.local, state.remote, state.path) = (Some(self.local), Some(self.remote), Some(self.path));
+        (state.addresses.local, state.addresses.remote, state.addresses.path) =
+            (Some(self.local), Some(self.remote), Some(self.path));
         state.stage = IdStage::AddressResolved;
         id.attach(shared, self.port_num);
         id.show_addresses(state);
@@ -58,7 +59,7 @@ impl ResolvedCmPath {
 /// Linux, the identifier has an address now, even if it is that of no device.
 pub(crate) fn fail_resolution(id: &Arc<Id>, state: &mut IdState, peer: SocketAddr, status: i32) {
     let any = if peer.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
-    state.local.get_or_insert_with(|| SocketAddr::new(any, ephemeral_port()));
+    state.addresses.local.get_or_insert_with(|| SocketAddr::new(any, ephemeral_port()));
     state.stage = IdStage::Bound;
     state.channel.push(LocalEvent::new(Arc::clone(id), ADDR_ERROR, status));
 }

@@ -99,7 +99,7 @@ pub(crate) fn attributes(
             attr.ah_attr = address_vector(hca, &route_of(&qp, state));
             attr.path_mtu = qp.path_mtu as u32;
             attr.dest_qp_num = qp.dest_qpn.value();
-            attr.rq_psn = state.psn.value();
+            attr.rq_psn = state.offer.psn.value();
             if responds {
                 mask |= AttributeMask::MAX_DEST_RD_ATOMIC | AttributeMask::MIN_RNR_TIMER;
                 attr.max_dest_rd_atomic = qp.max_dest_rd_atomic.min(limit);

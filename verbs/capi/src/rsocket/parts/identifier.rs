@@ -82,7 +82,7 @@ impl SocketId {
     /// Returns its own address, and the peer's.
     pub(crate) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         let state = self.own.state();
-        (state.local, state.remote)
+        (state.addresses.local, state.addresses.remote)
     }
 
     /// Sets an option of identifiers.
