@@ -100,6 +100,8 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
             room("built-in", &["built_in.rs"], "the texts of the built-in profiles"),
             room("counters", &["counters.rs"], "the numbers that operators read"),
             room("shuffle", &["shuffle/"], "what the specification leaves open, drawn from a seed"),
+            room("addresses", &["addresses/"], "ports, GIDs, P_Keys and groups"),
+            room("mrc-profiles", &["mrc_profiles/"], "the profiles that a controller of MRC sets up"),
             room(
                 "fates",
                 &["fates/"],
@@ -111,7 +113,6 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
                 "the one value by which all say that something is wrong, and its printers",
             ),
             room("inspect", &["inspect/"], "what a process says of its objects"),
-            room("addresses", &["addresses/"], "ports, GIDs, P_Keys and groups"),
             room("event", &["event/"], "everything that happens, as one stream, and its subscribers"),
             room("recording", &["recording.rs"], "orders to record, and who records"),
             room("port", &["port/"], "what every port does, and what it carries"),

@@ -14,6 +14,7 @@ pub mod event;
 pub mod fates;
 pub mod findings;
 pub mod inspect;
+pub mod mrc_profiles;
 pub mod network;
 pub mod performance;
 pub mod port;

@@ -58,7 +58,7 @@ pub(crate) struct Engine {
     /// The state of receive calls and polls.
     pub(super) reception: Reception,
     /// What a fault plan has caused.
-    pub(super) faults: FaultEffects,
+    pub(super) plan_effects: FaultEffects,
     /// What other processes can ask for and start.
     pub(crate) observers: Observers,
 }
@@ -84,10 +84,10 @@ impl Engine {
             turns: Turns::new()?,
             acknowledgements: Acknowledgements::new(),
             reception: Reception::new(),
-            faults: FaultEffects::new(),
+            plan_effects: FaultEffects::new(),
             observers: Observers::new(device_name),
         };
-        engine.faults.arm(&engine.resources, &mut engine.port);
+        engine.plan_effects.arm(&engine.resources, &mut engine.port);
         Ok(engine)
     }
 
@@ -104,7 +104,8 @@ impl Engine {
     pub(crate) fn receive(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
         self.resources.completions.new_completions = false;
         self.reception.was_empty = false;
-        if self.faults.outages.is_stopped() && self.faults.is_stopped_at(now_ns, &mut *self.port) {
+        if self.plan_effects.outages.is_stopped() && self.plan_effects.is_stopped_at(now_ns, &mut *self.port)
+        {
             return false;
         }
         let (mut any, mut came) = (false, false);
@@ -368,7 +369,7 @@ impl Engine {
 
     /// Reports whether something waits to be sent and perhaps can be sent now.
     pub(crate) fn has_backlog(&self) -> bool {
-        if self.faults.outages.is_stopped() || self.waits_for_port() {
+        if self.plan_effects.outages.is_stopped() || self.waits_for_port() {
             return false;
         }
         let responds = !self.turns.responders.is_empty()
@@ -442,7 +443,7 @@ impl Engine {
 
     /// Prepares the device for its first queue pair of datagrams: a seed may let them overtake each other.
     pub(crate) fn prepare_datagrams(&mut self) {
-        self.faults.prepare_datagrams(&mut self.resources, &mut self.port);
+        self.plan_effects.prepare_datagrams(&mut self.resources, &mut self.port);
     }
 
     /// Returns a page of the objects, beginning at `cursor`. `looks`: whether to determine what threads wait
@@ -462,7 +463,7 @@ impl Engine {
 
     /// Returns the observers, and what their orders read and change.
     fn ordered(&mut self) -> (&mut Observers, OrderedDevice<'_>) {
-        let Engine { observers, resources, queue_pairs, mrc, gsi, port, faults, .. } = self;
-        (observers, OrderedDevice { resources, queue_pairs, mrc, gsi, port, faults })
+        let Engine { observers, resources, queue_pairs, mrc, gsi, port, plan_effects, .. } = self;
+        (observers, OrderedDevice { resources, queue_pairs, mrc, gsi, port, plan_effects })
     }
 }

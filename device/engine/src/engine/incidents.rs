@@ -43,15 +43,15 @@ impl Adapter for Engine {
     fn take_port_down(&mut self, port: u8, until_ns: u64) {
         self.port_conditions().publish_incident(port, |condition| condition.is_down = true);
         self.resources.set_port_down(port, until_ns);
-        self.faults.outages.port_up_ns.extend(port, until_ns);
+        self.plan_effects.outages.port_up_ns.extend(port, until_ns);
     }
 
     fn bring_port_up(&mut self, port: u8) {
         self.port_conditions().publish_incident(port, |condition| {
             (condition.is_down, condition.is_cable_out) = (false, false);
         });
-        self.faults.outages.port_up_ns.end(port);
-        self.faults.outages.cable_in_ns.end(port);
+        self.plan_effects.outages.port_up_ns.end(port);
+        self.plan_effects.outages.cable_in_ns.end(port);
         self.resources.plug_in_cable(port);
         self.resources.set_port_up(port);
     }
@@ -59,7 +59,7 @@ impl Adapter for Engine {
     fn pull_cable(&mut self, port: u8, until_ns: u64) {
         self.port_conditions().publish_incident(port, |condition| condition.is_cable_out = true);
         self.resources.unplug_cable(port, until_ns);
-        self.faults.outages.cable_in_ns.extend(port, until_ns);
+        self.plan_effects.outages.cable_in_ns.extend(port, until_ns);
     }
 
     fn train_link(&mut self, port: u8, speed: Option<Speed>, width: Option<Width>) {
@@ -74,7 +74,7 @@ impl Adapter for Engine {
         let change = match until_ns {
             None => LinkChange::Permanent(words),
             Some(until_ns) => {
-                self.faults.outages.link_over_ns = Some(until_ns);
+                self.plan_effects.outages.link_over_ns = Some(until_ns);
                 LinkChange::Temporary(words)
             }
         };
@@ -82,7 +82,7 @@ impl Adapter for Engine {
     }
 
     fn restore_link(&mut self) {
-        self.faults.outages.link_over_ns = None;
+        self.plan_effects.outages.link_over_ns = None;
         self.port.change_link(&LinkChange::Restored);
     }
 
@@ -126,7 +126,7 @@ impl Adapter for Engine {
     }
 
     fn freeze(&mut self, until_ns: u64) {
-        let stopped_until_ns = &mut self.faults.outages.stopped_until_ns;
+        let stopped_until_ns = &mut self.plan_effects.outages.stopped_until_ns;
         *stopped_until_ns = Some(stopped_until_ns.unwrap_or(0).max(until_ns));
     }
 }

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 
 use pumice_fabric::gsi::Gsi;
-use pumice_model::fates::live::FaultReply;
 use pumice_model::inspect::{
     CopyView, InspectCursor, InspectPage, List, ListenView, MAX_GROUPS, ObjectTotals, PageWriter, PeerView,
-    QpView, WaitsView,
+    QpView, RuleStatus, WaitsView,
 };
 use pumice_model::port::copies::CopyReport;
 use pumice_model::port::limits::{Peer, PeerMedium};
@@ -31,18 +30,18 @@ pub(super) struct DeviceView<'a> {
 }
 
 impl DeviceView<'_> {
-    /// Returns a page of the objects, beginning at `cursor`, with what the fault plan answers. `waits` tells
-    /// what threads wait for.
+    /// Returns a page of the objects, beginning at `cursor`, with the tag of the process and the rules of
+    /// its plan. `waits` tells what threads wait for.
     pub(super) fn page(
         &self,
         cursor: InspectCursor,
-        plan: FaultReply,
+        (tag, rules): (&str, Vec<RuleStatus>),
         device_name: &str,
         waits: impl FnOnce() -> Option<WaitsView>,
     ) -> InspectPage {
-        let totals = self.totals(plan.rules.len() as u32);
-        let rules = if cursor == InspectCursor::BEGIN { plan.rules } else { Vec::new() };
-        let mut writer = PageWriter::new(&plan.tag, device_name, totals, rules);
+        let totals = self.totals(rules.len() as u32);
+        let rules = if cursor == InspectCursor::BEGIN { rules } else { Vec::new() };
+        let mut writer = PageWriter::new(tag, device_name, totals, rules);
         if cursor == InspectCursor::BEGIN {
             writer.waits(waits(), self.listeners());
             writer.profiles(self.mrc.profiles());

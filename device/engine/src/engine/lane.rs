@@ -74,7 +74,7 @@ impl Engine {
             && (self.turns.responders.is_empty() || self.turns.responders.only() == Some(index))
             && self.is_settled()
             && !self.gsi.wants_to_send()
-            && !self.faults.outages.is_stopped()
+            && !self.plan_effects.outages.is_stopped()
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct OrderedDevice<'a> {
     pub(super) mrc: &'a MrcTable,
     pub(super) gsi: &'a Gsi,
     pub(super) port: &'a mut Box<dyn Port>,
-    pub(super) faults: &'a mut FaultEffects,
+    pub(super) plan_effects: &'a mut FaultEffects,
 }
 
 impl OrderedDevice<'_> {
@@ -31,7 +31,7 @@ impl OrderedDevice<'_> {
     }
 
     fn change_plan(&mut self, order: &FaultCommand) -> FaultReply {
-        self.faults.change_plan(order, self.resources, self.port)
+        self.plan_effects.change_plan(order, self.resources, self.port)
     }
 
     fn change_plan_as(&mut self, text: &[u8]) -> FaultReply {
@@ -73,7 +73,7 @@ impl Observers {
     ) -> InspectPage {
         let plan = device.change_plan(&FaultCommand::List);
         let waits = || self.waits.as_ref().and_then(|tells| tells(looks));
-        device.view().page(cursor, plan, &self.device_name, waits)
+        device.view().page(cursor, (&plan.tag, plan.rules), &self.device_name, waits)
     }
 
     /// Starts or stops a recorder as another process orders.

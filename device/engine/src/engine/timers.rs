@@ -12,7 +12,8 @@ use crate::resources::MappingCheckPolicy;
 impl Engine {
     /// Runs timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
-        if self.faults.outages.is_stopped() && self.faults.is_stopped_at(now_ns, &mut *self.port) {
+        if self.plan_effects.outages.is_stopped() && self.plan_effects.is_stopped_at(now_ns, &mut *self.port)
+        {
             return;
         }
         self.expire_outages(now_ns);
@@ -59,21 +60,21 @@ impl Engine {
     /// Brings up ports, puts in cables, and makes timed incidents due, as far as their time has come.
     #[cold]
     fn expire_outages(&mut self, now_ns: u64) {
-        while let Some(port_num) = self.faults.outages.cable_in_ns.take_due(now_ns) {
+        while let Some(port_num) = self.plan_effects.outages.cable_in_ns.take_due(now_ns) {
             self.port_conditions()
                 .publish_change(port_num, now_ns, |condition| condition.is_cable_out = false);
             self.resources.plug_in_cable(port_num);
         }
-        if self.faults.outages.link_over_ns.is_some_and(|over_ns| over_ns <= now_ns) {
-            self.faults.outages.link_over_ns = None;
+        if self.plan_effects.outages.link_over_ns.is_some_and(|over_ns| over_ns <= now_ns) {
+            self.plan_effects.outages.link_over_ns = None;
             self.port.change_link(&LinkChange::TemporaryEnded);
         }
-        if self.faults.outages.timed_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+        if self.plan_effects.outages.timed_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.resources.advance_to_time(now_ns);
-            self.faults.update_timed_deadline(&self.resources);
+            self.plan_effects.update_timed_deadline(&self.resources);
             self.settle();
         }
-        while let Some(port_num) = self.faults.outages.port_up_ns.take_due(now_ns) {
+        while let Some(port_num) = self.plan_effects.outages.port_up_ns.take_due(now_ns) {
             self.port_conditions().publish_change(port_num, now_ns, |condition| condition.is_down = false);
             self.resources.set_port_up(port_num);
         }
@@ -87,7 +88,7 @@ impl Engine {
 
     /// Returns when the engine has to be driven although nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        let port_ns = if self.faults.outages.is_stopped() { None } else { self.port.next_event_ns() };
+        let port_ns = if self.plan_effects.outages.is_stopped() { None } else { self.port.next_event_ns() };
         earliest([self.own_deadline_ns(), port_ns])
     }
 
@@ -101,11 +102,11 @@ impl Engine {
     /// [`deadline_ns`](Engine::deadline_ns) without the port.
     #[inline]
     pub(crate) fn own_deadline_ns(&self) -> Option<u64> {
-        if self.faults.outages.is_stopped() {
-            return self.faults.outages.due_ns().filter(|at_ns| *at_ns != u64::MAX);
+        if self.plan_effects.outages.is_stopped() {
+            return self.plan_effects.outages.due_ns().filter(|at_ns| *at_ns != u64::MAX);
         }
         earliest([
-            self.faults.outages.due_ns(),
+            self.plan_effects.outages.due_ns(),
             self.turns.deadlines.next_ns(),
             self.turns.held_until_ns,
             self.resources.waits_due_ns(),

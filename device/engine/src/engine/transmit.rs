@@ -28,7 +28,8 @@ impl Engine {
         acknowledge: Acknowledge,
         checks: MappingCheckPolicy,
     ) -> bool {
-        if self.faults.outages.is_stopped() && self.faults.is_stopped_at(now_ns, &mut *self.port) {
+        if self.plan_effects.outages.is_stopped() && self.plan_effects.is_stopped_at(now_ns, &mut *self.port)
+        {
             return false;
         }
         self.settle();
@@ -41,7 +42,7 @@ impl Engine {
 
     /// Sends responses before anything else: the peer waits for them, and no thread of this process does.
     pub(crate) fn transmit_waiting_responses(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
-        if !self.turns.responders.is_empty() && !self.faults.outages.is_stopped() {
+        if !self.turns.responders.is_empty() && !self.plan_effects.outages.is_stopped() {
             self.transmit_responses(now_ns, Acknowledge::Now, checks);
             self.settle();
         }

@@ -9,9 +9,13 @@ use pumice_transport::types::{Gid, Mtu};
 
 use crate::addresses::gid_table::{GidEntry, GidTable};
 use crate::addresses::pkey_table::PkeyTable;
-pub use crate::fates::details::MAX_PORTS;
 use pumice_platform::error::ResourceError;
 use pumice_platform::link_rate::{Speed, Width};
+
+/// The number of the first port.
+pub const FIRST_PORT: u8 = 1;
+/// Largest number of ports of a device.
+pub const MAX_PORTS: usize = 2;
 
 /// A port of a device.
 #[derive(Debug, Clone)]

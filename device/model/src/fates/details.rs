@@ -4,10 +4,7 @@
 use pumice_platform::link_rate::{Speed, Width};
 use pumice_platform::link_settings::LinkSettings;
 
-/// The default port of an incident.
-pub const FIRST_PORT: u8 = 1;
-/// Largest number of ports of a device.
-pub const MAX_PORTS: usize = 2;
+pub use crate::addresses::ports::{FIRST_PORT, MAX_PORTS};
 
 /// The fields of an incident, in a rule or in a line of a report, besides its kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

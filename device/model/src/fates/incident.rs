@@ -1,6 +1,7 @@
 //! Incidents, which a fault plan applies to the device itself: objects fail, a port goes down, addresses
 //! move, or an adapter stops.
 
+use crate::addresses::gid_table::GidTable;
 use std::fmt;
 
 use pumice_platform::link_rate::{Speed, Width};
@@ -116,7 +117,7 @@ pub enum Incident {
 }
 
 /// Number of entries of a GID table.
-pub const GID_TABLE_LEN: u32 = 1024;
+pub const GID_TABLE_LEN: u32 = GidTable::LEN;
 
 /// Declares the kinds of incidents, a row each: the name in plans; the variant of [`Incident`]; whether it
 /// happens to the `device` or to the `queue_pair` that sends the packet; the variant's fields, each with the

@@ -27,7 +27,7 @@ pub use waits::{
     WaitsView,
 };
 
-use crate::fates::live::RuleStatus;
+pub use crate::fates::live::RuleStatus;
 
 /// The longest page, in bytes.
 pub const MAX_PAGE_BYTES: usize = 60_000;

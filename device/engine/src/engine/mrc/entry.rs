@@ -19,10 +19,10 @@ use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Cause, QpCapacity, QpState};
 use pumice_transport::wire::Qpn;
 
-use super::control::EvName;
 use super::network::{MrcOutlet, MrcWays};
 use crate::engine::batch::BatchSink;
 use crate::engine::queue_pairs::QpTraffic;
+use pumice_model::mrc_profiles::EvName;
 
 /// The attributes of MRC that a call sets (`struct mrc_qp_attr` and its mask). `None` leaves a value as it
 /// is.

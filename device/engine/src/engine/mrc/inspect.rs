@@ -6,10 +6,10 @@ use pumice_model::inspect::{
 use pumice_model::recording::QpSnapshot;
 use pumice_transport::mrc::paths::{PathChange, PathState, PathStatus};
 
-use super::control::{EvMode, EvRecord, FormatMode};
 use super::entry::{MrcActivity, MrcEntry};
 use super::table::MrcTable;
 use crate::engine::inspect::{DeviceView, QpParts};
+use pumice_model::mrc_profiles::{EvMode, EvRecord, FormatMode};
 
 impl DeviceView<'_> {
     /// Visits the MRC queue pairs for a recording that begins now. The twins of RC queue pairs are these.
@@ -132,7 +132,7 @@ impl MrcTable {
             values: [0; 3],
             queue_pairs: 0,
         };
-        let formats = self.control.formats.iter().map(move |(id, format)| {
+        let formats = self.control.formats().map(move |(id, format)| {
             let mode = match format.mode {
                 Some(FormatMode::Stev) => "STEV",
                 Some(FormatMode::Udp) => "UDP",
@@ -140,7 +140,7 @@ impl MrcTable {
             };
             of("format", *id, format.stage.name(), mode)
         });
-        let evs = self.control.evs.iter().map(move |(id, record)| {
+        let evs = self.control.all_evs().map(move |(id, record)| {
             let mode = match record.mode {
                 Some(EvMode::Auto) => "AUTO",
                 Some(EvMode::Explicit) => "EXPLICIT",
@@ -150,7 +150,7 @@ impl MrcTable {
             let queue_pairs = self.count_of(|entry| entry.chosen.ev_profile == Some(*id));
             MrcProfileView { values: values(record), queue_pairs, ..of("EV", *id, record.stage.name(), mode) }
         });
-        let ccs = self.control.ccs.iter().map(move |(id, profile)| {
+        let ccs = self.control.ccs().map(move |(id, profile)| {
             let mode = match &profile.algorithm {
                 Some(name) => name,
                 None if profile.has_algorithm => "none",

@@ -1,7 +1,6 @@
 //! MRC queue pairs. They are beside the table of all other queue pairs, which is not slower because of them:
 //! their indices are reserved there, so that the lists of ready queue pairs and of deadlines serve both.
 
-mod control;
 mod endpoint;
 mod entry;
 mod inspect;
@@ -11,10 +10,11 @@ mod requests;
 mod serve;
 mod table;
 
-pub use control::{
+pub use pumice_model::mrc_profiles::{
     CcChange, CcProfile, ControlError, EvChange, EvMode, EvName, EvRecord, EvSlot, FormatChange, FormatMode,
     FormatProfile, MOST_EVS, MOST_PROFILES, ProfileStage,
 };
+
 pub(crate) use endpoint::{ENDPOINT_INDEX, EndpointAsk};
 pub(crate) use entry::MrcEntry;
 pub use entry::{MrcAttributes, MrcChosen};

@@ -10,11 +10,11 @@ use pumice_transport::path::ROCE_PORT;
 use pumice_transport::types::{QpState, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
-use super::control::{EvName, MrcControl};
 use super::endpoint::EndpointDesk;
 use super::entry::MrcEntry;
 use super::profile::plane_of;
 use crate::resources::Resources;
+use pumice_model::mrc_profiles::{EvName, MrcControl};
 
 /// An event for a controller: the state of an entropy value has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -62,7 +62,8 @@ pub struct ControlError {
 }
 
 impl ControlError {
-    pub(crate) fn invalid(what: impl Into<String>) -> ControlError {
+    /// Returns the refusal of a value that is wrong.
+    pub fn invalid(what: impl Into<String>) -> ControlError {
         ControlError { errno: libc::EINVAL, what: what.into() }
     }
 

@@ -58,7 +58,7 @@ impl CcProfile {
     }
 
     /// Returns the algorithm for packets of `mtu_bytes`; `None` stands for none.
-    pub(crate) fn make(&self, mtu_bytes: u32) -> Option<Box<dyn CongestionControl>> {
+    pub fn make(&self, mtu_bytes: u32) -> Option<Box<dyn CongestionControl>> {
         let config = self.config?;
         algorithm(self.algorithm.as_deref(), NsccParameters { mtu_bytes, ..config })
     }

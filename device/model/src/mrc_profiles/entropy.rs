@@ -239,7 +239,7 @@ impl EvRecord {
 
     /// Records the state that a queue pair has found for a value. Returns whether the controller wants an
     /// event of it.
-    pub(crate) fn note(&mut self, name: EvName, state: PathState) -> bool {
+    pub fn note(&mut self, name: EvName, state: PathState) -> bool {
         if let Some(index) = self.position(name)
             && let Some(slot) = self.slots.get_mut(index)
         {
@@ -255,12 +255,7 @@ impl EvRecord {
 
     /// Returns the values of the profile for a queue pair, with their names; `None` leaves the choice to the
     /// device. The bits of generated values are drawn from a seed.
-    pub(crate) fn values(
-        &self,
-        format: &FormatProfile,
-        planes: u8,
-        seed: u64,
-    ) -> Option<(EvProfile, Vec<EvName>)> {
+    pub fn values(&self, format: &FormatProfile, planes: u8, seed: u64) -> Option<(EvProfile, Vec<EvName>)> {
         let least = self.min_active.map_or(DEFAULT_MIN_ACTIVE_EVS, |least| least as u16);
         let profile = match self.mode? {
             EvMode::Auto => return None,

@@ -16,26 +16,41 @@ pub use stage::{ControlError, MOST_EVS, MOST_PROFILES, ProfileStage};
 
 /// All profiles of a device. The controller chooses their numbers; a profile that was never named is in INIT.
 #[derive(Debug, Default)]
-pub(crate) struct MrcControl {
-    pub(super) formats: BTreeMap<u64, FormatProfile>,
-    pub(super) evs: BTreeMap<u64, EvRecord>,
-    pub(super) ccs: BTreeMap<u64, CcProfile>,
+pub struct MrcControl {
+    formats: BTreeMap<u64, FormatProfile>,
+    evs: BTreeMap<u64, EvRecord>,
+    ccs: BTreeMap<u64, CcProfile>,
 }
 
 impl MrcControl {
+    /// Returns all profiles of formats, with their numbers.
+    pub fn formats(&self) -> impl Iterator<Item = (&u64, &FormatProfile)> {
+        self.formats.iter()
+    }
+
+    /// Returns all profiles of entropy values, with their numbers.
+    pub fn all_evs(&self) -> impl Iterator<Item = (&u64, &EvRecord)> {
+        self.evs.iter()
+    }
+
+    /// Returns all profiles of congestion control, with their numbers.
+    pub fn ccs(&self) -> impl Iterator<Item = (&u64, &CcProfile)> {
+        self.ccs.iter()
+    }
+
     /// Returns the number of entropy values of all profiles.
-    pub(crate) fn ev_count(&self) -> u32 {
+    pub fn ev_count(&self) -> u32 {
         self.evs.values().map(|record| record.slots.len() as u32).sum()
     }
 
     /// Returns a profile of entropy values that queue pairs can use.
-    pub(crate) fn online_evs(&self, id: u64) -> Result<&EvRecord, ControlError> {
+    pub fn online_evs(&self, id: u64) -> Result<&EvRecord, ControlError> {
         let online = self.evs.get(&id).filter(|record| record.stage == ProfileStage::Online);
         online.ok_or_else(|| ControlError::absent(format!("no EV profile {id} is ONLINE")))
     }
 
     /// Returns the values of a profile that queue pairs can use, as [`EvRecord::values`] does.
-    pub(crate) fn values(
+    pub fn values(
         &self,
         id: u64,
         planes: u8,
@@ -47,7 +62,7 @@ impl MrcControl {
     }
 
     /// Returns a profile of congestion control that queue pairs can use.
-    pub(crate) fn online_cc(&self, id: u64) -> Result<&CcProfile, ControlError> {
+    pub fn online_cc(&self, id: u64) -> Result<&CcProfile, ControlError> {
         let online = self.ccs.get(&id).filter(|profile| profile.stage == ProfileStage::Online);
         online.ok_or_else(|| ControlError::absent(format!("no CC profile {id} is ONLINE")))
     }
@@ -56,7 +71,7 @@ impl MrcControl {
     ///
     /// # Errors
     /// EINVAL, EBUSY and ENOMEM, with the reason; nothing has changed.
-    pub(crate) fn change_format(&mut self, id: u64, change: &FormatChange) -> Result<(), ControlError> {
+    pub fn change_format(&mut self, id: u64, change: &FormatChange) -> Result<(), ControlError> {
         check_room(&self.formats, id)?;
         let before = self.formats.get(&id).cloned().unwrap_or_default();
         let new = before.changed(change)?;
@@ -73,7 +88,7 @@ impl MrcControl {
     }
 
     /// Returns a format; one that was never named is in INIT.
-    pub(crate) fn format(&self, id: u64) -> FormatProfile {
+    pub fn format(&self, id: u64) -> FormatProfile {
         self.formats.get(&id).cloned().unwrap_or_default()
     }
 
@@ -81,12 +96,7 @@ impl MrcControl {
     ///
     /// # Errors
     /// EINVAL, EBUSY, E2BIG and ENOMEM, with the reason; nothing has changed.
-    pub(crate) fn change_evs(
-        &mut self,
-        id: u64,
-        change: &EvChange,
-        is_used: bool,
-    ) -> Result<(), ControlError> {
+    pub fn change_evs(&mut self, id: u64, change: &EvChange, is_used: bool) -> Result<(), ControlError> {
         check_room(&self.evs, id)?;
         let before = self.evs(id);
         let format = self.format(change.format.or(before.format).unwrap_or_default());
@@ -102,7 +112,7 @@ impl MrcControl {
     }
 
     /// Returns a profile of entropy values; one that was never named is in INIT.
-    pub(crate) fn evs(&self, id: u64) -> EvRecord {
+    pub fn evs(&self, id: u64) -> EvRecord {
         self.evs.get(&id).cloned().unwrap_or_default()
     }
 
@@ -110,7 +120,7 @@ impl MrcControl {
     ///
     /// # Errors
     /// ENOENT: it was never named.
-    pub(crate) fn evs_mut(&mut self, id: u64) -> Result<&mut EvRecord, ControlError> {
+    pub fn evs_mut(&mut self, id: u64) -> Result<&mut EvRecord, ControlError> {
         self.evs.get_mut(&id).ok_or_else(|| ControlError::absent(format!("EV profile {id} is in INIT")))
     }
 
@@ -118,12 +128,7 @@ impl MrcControl {
     ///
     /// # Errors
     /// EINVAL, EBUSY and ENOMEM, with the reason; nothing has changed.
-    pub(crate) fn change_cc(
-        &mut self,
-        id: u64,
-        change: &CcChange,
-        is_used: bool,
-    ) -> Result<(), ControlError> {
+    pub fn change_cc(&mut self, id: u64, change: &CcChange, is_used: bool) -> Result<(), ControlError> {
         check_room(&self.ccs, id)?;
         let before = self.cc(id);
         let new = before.changed(change)?;
@@ -138,7 +143,7 @@ impl MrcControl {
     }
 
     /// Returns a profile of congestion control; one that was never named is in INIT.
-    pub(crate) fn cc(&self, id: u64) -> CcProfile {
+    pub fn cc(&self, id: u64) -> CcProfile {
         self.ccs.get(&id).cloned().unwrap_or_default()
     }
 }
