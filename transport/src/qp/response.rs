@@ -78,8 +78,8 @@ enum QueuedResponse {
         syndrome: Syndrome,
         psn: Psn,
         msn: u32,
-        /// Fate of the packet, if it is an ACK.
-        fate: Fate,
+        /// Fate of the packet, if it is an ACK and a plan gave it one.
+        fate: Option<Fate>,
     },
     Read(ReadStream),
     Atomic {
@@ -212,7 +212,7 @@ impl Responses {
     pub(crate) fn only_acknowledgement(&self) -> Option<(Psn, Aeth)> {
         match self.queue.front() {
             Some(QueuedResponse::Acknowledge { syndrome, psn, msn, fate })
-                if self.queue.len() == 1 && fate.is_ordinary() =>
+                if self.queue.len() == 1 && fate.is_none() =>
             {
                 Some((*psn, Aeth { syndrome: syndrome.byte(), msn: *msn }))
             }
@@ -222,7 +222,7 @@ impl Responses {
 
     /// Queues an ACK or NAK. It replaces an ACK, or a NAK of the same packet, that has not left yet.
     pub(crate) fn push_acknowledge(&mut self, syndrome: Syndrome, psn: Psn, msn: u32) {
-        self.push_fated(syndrome, psn, msn, Fate::default());
+        self.push_fated(syndrome, psn, msn, None);
     }
 
     /// Queues the ACK of a message that was just executed, unless the host loses it. An ACK that leaves later
@@ -237,16 +237,16 @@ impl Responses {
         let syndrome = Syndrome::ACK_UNLIMITED;
         let fate = match settings.path.as_deref() {
             Some(path) if host.listens(Topic::Answers) && host.decides() => {
-                ack_fate(settings, path, psn, msn, host)
+                Some(ack_fate(settings, path, psn, msn, host)).filter(|fate| !fate.is_ordinary())
             }
-            _ => Fate::default(),
+            _ => None,
         };
-        if !fate.lost {
+        if !fate.is_some_and(|fate| fate.lost) {
             self.push_fated(syndrome, psn, msn, fate);
         }
     }
 
-    fn push_fated(&mut self, syndrome: Syndrome, psn: Psn, msn: u32, fate: Fate) {
+    fn push_fated(&mut self, syndrome: Syndrome, psn: Psn, msn: u32, fate: Option<Fate>) {
         let new = QueuedResponse::Acknowledge { syndrome, psn, msn, fate };
         let is_ack = matches!(syndrome, Syndrome::Ack { .. });
         match self.queue.back_mut() {
@@ -365,7 +365,7 @@ impl Responses {
         match (self.queue.front(), &settings.path) {
             (Some(response @ QueuedResponse::Acknowledge { syndrome, psn, msn, fate }), Some(path))
                 if self.queue.len() == 1
-                    && !(host.listens(Topic::Answers) && (host.decides() || !fate.is_ordinary())) =>
+                    && !(host.listens(Topic::Answers) && (host.decides() || fate.is_some())) =>
             {
                 let answer = ResponsePacket::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
                 let progress = answer.acknowledge(path, sink);
@@ -433,7 +433,7 @@ impl Responses {
                 match response {
                     QueuedResponse::Acknowledge { syndrome: Syndrome::Ack { .. }, fate, .. } => {
                         written.emit(settings, host);
-                        outbound::apply_fate(fate.of_packet(), sink);
+                        outbound::apply_fate(fate.unwrap_or_default().of_packet(), sink);
                     }
                     _ => {
                         let _ = outbound::emit_sent(settings, &written, host, sink);
