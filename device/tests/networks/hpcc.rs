@@ -6,6 +6,7 @@ use pumice_device::port::{EcnMarking, SwitchLink, SwitchQueues, Topology};
 use pumice_transport::qp::{Congestion, DcqcnParameters, NotificationParameters};
 use pumice_transport::types::Mtu;
 
+use crate::ns3::{Marks, total_gbit};
 use crate::transfers::{End, Start, incast};
 
 const FLOW_BYTES: u32 = 200_000_000;
@@ -62,6 +63,17 @@ fn check(senders: u16, end: &End) {
         end.cnps
     );
     assert_near("total", total, TOTAL_GBIT);
+    // Marks are a matter of chance: four seeds.
+    let by_rules = |marks| {
+        let of_seed = |seed| total_gbit(usize::from(senders), FLOW_BYTES.into(), marks, seed);
+        (1..=4).map(of_seed).sum::<f64>() / 4.0
+    };
+    let [leaving, joining] = [Marks::Leaving, Marks::Joining].map(by_rules);
+    eprintln!(
+        "{senders} to 1: by the rules of the source {leaving:.2} Gbit/s, {joining:.2} with marks as here"
+    );
+    assert_near("total by the rules of the source", total, leaving);
+    assert_near("total by these rules and with marks as here", total, joining);
     for ns in &end.ends_ns {
         assert_near("end", *ns as f64, bits / TOTAL_GBIT);
     }

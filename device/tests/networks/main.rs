@@ -7,4 +7,5 @@ mod hpcc;
 mod htsim;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod ns3;
 mod transfers;
