@@ -136,8 +136,8 @@ fn compare(name: &str, switch: &str, congestion: &Congestion) -> Vec<Ends> {
     INCASTS.into_iter().map(of_incast).collect()
 }
 
-/// Asserts that the last sender of a world of links alone ends at the very time of the simulated network, and with
-/// adapters as much later as these take for one message and its acknowledgement.
+/// Asserts that the last sender of a world of links alone ends at the very time of the simulated network, and
+/// with adapters as much later as these take for one message and its acknowledgement.
 fn assert_last(compared: &[Ends]) {
     for Ends { links, adapters, simulated } in compared {
         let [links, adapters, simulated] = [links, adapters, simulated].map(|ends| ends.last().copied());
