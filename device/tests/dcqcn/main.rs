@@ -7,12 +7,14 @@ mod kit;
 mod scenario;
 
 use pumice_device::port::SwitchPauses;
-use pumice_transport::qp::{Congestion, NotificationParameters};
+use pumice_transport::qp::{Congestion, DcqcnParameters, NotificationParameters};
 use scenario::{Outcome, Scenario};
 
 const MS: u64 = 1_000_000;
 /// The interval between CNPs.
 const INTERVAL_NS: u64 = 50_000;
+/// A packet of the path MTU on the link.
+const PACKET_BYTES: f64 = 1086.0;
 
 /// What holds in each run: no loss, and CNPs by the rule.
 fn check_rules(outcome: &Outcome) {
@@ -101,4 +103,37 @@ fn the_interval_between_cnps_decides_how_many_there_are() {
     let outcome = scenario.run();
     assert_eq!(outcome.cnps_sent, outcome.cnps_by_rule(4_000));
     assert_ne!(outcome.cnps_by_rule(4_000), outcome.cnps_by_rule(INTERVAL_NS));
+}
+
+/// The queue in front of the receiver in the fixed point of Zhu et al., "ECN or Delay" (CoNEXT 2016), in
+/// bytes: that at which the share of packets which are marked is p = cbrt(R_AI N^2 / (tau C^2) (1/B + N /
+/// (T C))^2). Rates are in packets.
+fn fixed_point_bytes(senders: usize, rate_mbps: u32) -> f64 {
+    let of_rate = |mbps: u32| f64::from(mbps) * 1e6 / 8.0 / PACKET_BYTES;
+    let of_us = |us: u32| f64::from(us) / 1e6;
+    let DcqcnParameters { rpg_ai_rate, rpg_time_reset, rpg_byte_reset, .. } = DcqcnParameters::PAPER;
+    let (flows, line) = (senders as f64, of_rate(rate_mbps));
+    let recovers = PACKET_BYTES / f64::from(rpg_byte_reset) + flows / (of_us(rpg_time_reset) * line);
+    let grows = of_rate(rpg_ai_rate) * (flows / line).powi(2) / (INTERVAL_NS as f64 / 1e9);
+    let share = (grows * recovers.powi(2)).cbrt();
+    // Kmin, Kmax and Pmax of the paper.
+    5_000.0 + share / 0.01 * 195_000.0
+}
+
+#[test]
+fn the_queue_settles_at_the_fixed_point_of_the_fluid_model() {
+    for senders in [2, 3, 4] {
+        let scenario = Scenario { sample_ns: 50_000, ..Scenario::paper(senders, 40_000, 50 * MS) };
+        let outcome = scenario.run();
+        let late: Vec<u64> = outcome
+            .samples
+            .iter()
+            .filter(|sample| sample.at_ns > 20 * MS)
+            .map(|sample| sample.queue_bytes)
+            .collect();
+        let mean = late.iter().sum::<u64>() as f64 / late.len() as f64;
+        let expected = fixed_point_bytes(senders, 40_000);
+        eprintln!("{senders} flows: {:.1} kB, the fixed point is {:.1} kB", mean / 1e3, expected / 1e3);
+        assert!((mean / expected - 1.0).abs() <= 0.1, "{mean} {expected}");
+    }
 }

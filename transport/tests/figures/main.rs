@@ -7,4 +7,5 @@ mod device;
 mod ends;
 mod fabric;
 mod flows;
+mod htsim;
 mod scenarios;

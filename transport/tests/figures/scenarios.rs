@@ -20,7 +20,7 @@ fn line(shape: &Shape, time_ns: u64) -> f64 {
 }
 
 #[expect(clippy::print_stdout, reason = "what was measured")]
-fn say(scenario: &str, protocol: Protocol, figures: &str, begun: Instant) {
+pub(crate) fn say(scenario: &str, protocol: Protocol, figures: &str, begun: Instant) {
     println!("{scenario:<34} {protocol:<4?} {figures}   ({:.1} s)", begun.elapsed().as_secs_f64());
 }
 
