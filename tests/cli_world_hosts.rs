@@ -121,23 +121,56 @@ fn a_message_between_hosts_takes_what_the_links_say() {
     assert_eq!(row.get(..5), Some(&["2", "100", "2.00", "2.00", "2.00"][..]), "{printed}");
 }
 
+/// Compiles the program that measures as OSU's do, with a compiler of this name, as `osu`.
+fn compile_osu(scratch: &Scratch, compiler: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/world/osu.c");
+    let compiled = Command::new(compiler).arg("-o").arg(scratch.0.join("osu")).arg(source).output();
+    let compiled = compiled.expect("the compiler can be run");
+    assert!(compiled.status.success(), "{compiled:?}");
+}
+
+/// Makes an allreduce of 8 bytes with four ranks on as many hosts, twice; `launcher` starts them.
+fn reduces(scratch: &Scratch, launcher: &[&str]) {
+    let environment = "OMPI_MCA_pml=ucx UCX_NET_DEVICES=pumice0:1 UCX_TLS=rc_v,self exec \"$@\"";
+    let world = ["--hosts", "4", "--model", "connectx-7", "--", "sh", "-c", environment, "sh"];
+    let printed = twice(scratch, &[&world[..], launcher, &["-n", "4", "./osu", "allreduce", "8"]].concat());
+    assert!(printed.contains("4 ranks on host1 host2 host3 host4"), "{printed}");
+    let row = printed.lines().find(|line| line.starts_with("8 ")).unwrap_or_else(|| panic!("{printed}"));
+    let us: f64 = row.split_whitespace().nth(1).and_then(|us| us.parse().ok()).expect("a number");
+    // Two rounds, each of which is a message with 8 bytes: 1.27 us by the sum of the model.
+    assert!((2.5..2.8).contains(&us), "{printed}");
+}
+
 #[test]
 fn ranks_of_open_mpi_on_four_hosts_repeat() {
     if !has("mpirun") || !has("mpicc") {
         return;
     }
     let scratch = Scratch::new("hosts-mpi");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/world/allreduce.c");
-    let compiled = Command::new("mpicc").arg("-o").arg(scratch.0.join("allreduce")).arg(source).output();
-    let compiled = compiled.expect("mpicc can be run");
-    assert!(compiled.status.success(), "{compiled:?}");
-    let environment = "OMPI_MCA_pml=ucx UCX_NET_DEVICES=pumice0:1 UCX_TLS=rc_v,self exec \"$@\"";
-    let mpirun = ["mpirun", "--allow-run-as-root", "--map-by", "node", "-n", "4", "./allreduce", "8"];
-    let world = ["--hosts", "4", "--model", "connectx-7", "--", "sh", "-c", environment, "sh"];
-    let printed = twice(&scratch, &[&world[..], &mpirun].concat());
-    assert!(printed.contains("4 ranks on host1 host2 host3 host4"), "{printed}");
-    let row = printed.lines().find(|line| line.starts_with("8 ")).unwrap_or_else(|| panic!("{printed}"));
-    let us: f64 = row.split_whitespace().nth(1).and_then(|us| us.parse().ok()).expect("a number");
-    // Two rounds, each of which is a message with 8 bytes: 1.2 us by the sum of the model.
-    assert!((2.4..4.0).contains(&us), "{printed}");
+    compile_osu(&scratch, "mpicc");
+    reduces(&scratch, &["mpirun", "--allow-run-as-root", "--map-by", "node"]);
+}
+
+#[test]
+fn ranks_of_mpich_on_four_hosts_repeat() {
+    if !has("mpiexec.hydra") || !has("mpicc.mpich") {
+        return;
+    }
+    let scratch = Scratch::new("hosts-mpich");
+    compile_osu(&scratch, "mpicc.mpich");
+    reduces(&scratch, &["mpiexec.hydra", "-ppn", "1"]);
+}
+
+#[test]
+fn launchers_hear_nothing_of_a_job_of_the_machine() {
+    let scratch = Scratch::new("hosts-job");
+    let shown = "env | grep -E '^(SLURM|PBS|LSB|PE)_' | sort";
+    let mut command = scratch.command(&["--hosts", "2", "--", "sh", "-c", shown]);
+    for name in
+        ["SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"]
+    {
+        command.env(name, "5");
+    }
+    let ran = command.output().expect("the program can be run");
+    assert_eq!(certified(&ran), "SLURM_ARRAY_TASK_ID=5\n");
 }

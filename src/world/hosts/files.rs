@@ -53,6 +53,16 @@ impl HostFiles {
         ]
     }
 
+    /// Reports whether a variable tells launchers of a job of this machine's cluster, whose hosts are none of the world's:
+    /// they would start ranks by `srun`, or on hosts of the job.
+    pub(super) fn is_of_job(name: &OsStr) -> bool {
+        let name = name.as_encoded_bytes();
+        // A program may read which of an array's jobs it is.
+        let is_array = name.starts_with(b"SLURM_ARRAY_");
+        let is_of_scheduler = ["SLURM_", "PBS_", "LSB_"].iter().any(|of| name.starts_with(of.as_bytes()));
+        name == b"PE_HOSTFILE" || (is_of_scheduler && !is_array)
+    }
+
     /// Writes the files.
     pub(super) fn write(&self, table: &HostTable) -> io::Result<()> {
         // A private folder may hide that in which processes meet.

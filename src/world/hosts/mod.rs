@@ -90,7 +90,7 @@ pub(super) fn begin_on_first(
     let set = files.variables(before("PATH").map(OsString::as_os_str));
     world.environment.retain(|(name, _)| !set.iter().any(|(known, _)| name == known));
     world.environment.extend(set.into_iter().map(|(name, value)| (name.into(), value)));
-    world.environment.retain(|(name, _)| name != settings::ADDR);
+    world.environment.retain(|(name, _)| name != settings::ADDR && !HostFiles::is_of_job(name));
     Ok(())
 }
 

@@ -5,7 +5,7 @@ pub(crate) const PROCESSORS: u32 = 4;
 /// Memory of the machine, in bytes.
 pub(crate) const MEMORY: u64 = 16 << 30;
 /// Folders with facts about the machine, and that of shared memory by name: every world has them, but empty.
-pub(crate) const EMPTY_FOLDERS: [&str; 14] = [
+pub(crate) const EMPTY_FOLDERS: [&str; 16] = [
     "/sys/bus/pci/devices",
     "/sys/bus/pci/slots",
     "/sys/bus/dax/devices",
@@ -14,6 +14,8 @@ pub(crate) const EMPTY_FOLDERS: [&str; 14] = [
     "/sys/class/net",
     "/sys/class/block",
     "/sys/class/dmi",
+    "/sys/class/dma",
+    "/sys/class/drm",
     "/sys/block",
     "/sys/devices/virtual/dmi",
     "/sys/fs/cgroup",

@@ -55,6 +55,9 @@ pub(crate) fn await_stop_within(tracee: Tracee, spin_ns: u64) -> nix::Result<Sto
     let status = loop {
         match waitpid(tracee.0, Some(WaitPidFlag::__WALL)) {
             Err(Errno::EINTR) => {
+                if let Some(signal) = tracee.fatal_signal() {
+                    return Ok(Stop::Exited(Exit::Signal(signal)));
+                }
                 let now_ns = tracee.processor_ns();
                 let used_ns = now_ns.saturating_sub(*at_first_tick.get_or_insert(now_ns));
                 ticks += 1;

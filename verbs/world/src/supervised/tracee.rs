@@ -63,6 +63,19 @@ impl Tracee {
         known.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
     }
 
+    /// Returns the signal that has ended this first thread of a process, whose other threads nobody has waited for: the
+    /// kernel gives no notice of its end before.
+    pub(crate) fn fatal_signal(self) -> Option<i32> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0)).ok()?;
+        // The name of the program is in parentheses, and may have any characters.
+        let mut fields = stat.rsplit_once(") ")?.1.split_whitespace();
+        let is_zombie = fields.next() == Some("Z");
+        let threads: u32 = fields.nth(16)?.parse().ok()?;
+        let code: i32 = fields.nth(31)?.parse().ok()?;
+        let signal = code & 0x7f;
+        (is_zombie && threads > 1 && signal != 0).then_some(signal)
+    }
+
     /// Continues, with a signal if one is to be delivered.
     pub(crate) fn resume(self, signal: Option<Signal>) -> nix::Result<()> {
         ptrace::cont(self.0, signal)

@@ -48,6 +48,9 @@ impl Supervisor {
         // A reader outside of the world makes room by itself, so that the call may wait in the kernel.
         let must_wait = !is_dontwait
             && descriptors.is_some_and(|all| all.would_wait(polling_thread, interest))
+            && !descriptors
+                .and_then(|all| all.get(descriptor))
+                .is_some_and(|file| moves_nothing(&call, &file))
             && !(events == libc::POLLOUT && self.writes_outside(id, &call));
         let is_long = events == libc::POLLOUT
             && !is_dontwait
@@ -242,6 +245,18 @@ impl Supervisor {
 /// Returns the descriptor that a call writes to.
 const fn descriptor_written(call: &Call) -> i32 {
     call.registers.rdi as i32
+}
+
+/// Reports whether a call moves no bytes, so that the kernel lets it wait for none: a program asks so whether it may
+/// read at all.
+fn moves_nothing(call: &Call, file: &OwnedFd) -> bool {
+    let is = |one: Sysno| one as u64 == call.number;
+    let never_waits = if is(Sysno::read) {
+        is_pipe_or_stream(file.as_fd())
+    } else {
+        is(Sysno::write) && is_pipe(file.as_fd())
+    };
+    call.registers.rdx == 0 && never_waits
 }
 
 /// Returns the number of bytes that a call writes; `None` if it is no call that can be continued.

@@ -1,7 +1,9 @@
 /* Waits for children in each way: by number, group, any and pidfd, with and without WNOWAIT, before and after their end,
- * with and without a structure; then a thread that is not the first one executes another program. */
+ * with and without a structure; then for one with threads whose first one a signal ends; then a thread that is not the first one executes
+ * another program. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,28 @@ static void *sleep_for_ever(void *unused)
 {
     pause();
     return unused;
+}
+
+/* Only the first thread takes the signal, which ends all of them. */
+static int killed(void)
+{
+    int number = fork(), status = 0;
+    if (number == 0) {
+        pthread_t thread;
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, SIGTERM);
+        pthread_sigmask(SIG_BLOCK, &one, NULL);
+        pthread_create(&thread, NULL, sleep_for_ever, NULL);
+        pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+        pause();
+        _exit(1);
+    }
+    usleep(2000);
+    kill(number, SIGTERM);
+    waitpid(number, &status, 0);
+    printf("a signal ended the first of two threads: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : -1);
+    return !WIFSIGNALED(status) || WTERMSIG(status) != SIGTERM;
 }
 
 static void *execute(void *missing)
@@ -63,6 +87,8 @@ int main(int count, char **words)
     int number = child(0, 9);
     printf("no child yet: %d, %d\n", waitid(P_PID, number, &none, WEXITED | WNOHANG), none.si_pid);
     printf("no structure: %d\n", waitid(P_ALL, 0, NULL, WEXITED));
+    if (killed())
+        return 1;
     pthread_t sleeper, executes;
     pthread_create(&sleeper, NULL, sleep_for_ever, NULL);
     pthread_create(&executes, NULL, execute, words);

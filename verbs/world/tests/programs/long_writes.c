@@ -1,5 +1,6 @@
 /* Writes that are longer than the room for them, each read by another process: by write, writev, send, sendmsg, sendfile and
- * splice, into pipes and socket pairs, or, if asked for, TCP; then messages and semaphores of System V, for which the other one waits. */
+ * splice, into pipes and socket pairs, or, if asked for, TCP; then messages and semaphores of System V, for which the other one waits.
+ * First, reads and writes of no bytes, which wait for none. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -146,12 +147,29 @@ static int messages(void)
     return status;
 }
 
+/* A read of no bytes asks whether a file can be read: it returns at once, also if nothing is there, as a write into a full pipe does. */
+static int nothing(void)
+{
+    int ends[2], full[2];
+    for (int kind = 0; kind < 2; kind++) {
+        make(kind ? "unix" : "pipe", ends);
+        if (read(ends[0], NULL, 0))
+            return 1;
+    }
+    make("pipe", full);
+    fcntl(full[1], F_SETFL, O_NONBLOCK);
+    while (write(full[1], bytes, 4096) == 4096)
+        ;
+    fcntl(full[1], F_SETFL, 0);
+    return write(full[1], bytes, 0) != 0;
+}
+
 /* With the name of a kind as an argument, only that one. */
 int main(int count, char **words)
 {
     for (size_t at = 0; at < SIZE; at++)
         bytes[at] = expected(at);
-    int wrong = 0;
+    int wrong = nothing();
     const char *kinds[] = {"pipe", "unix", "tcp"}, *ways[] = {"write", "writev", "sendfile", "splice", "send", "sendmsg"};
     for (int kind = 0; kind < 3; kind++) {
         if (count > 1 ? strcmp(words[1], kinds[kind]) : kind == 2)
