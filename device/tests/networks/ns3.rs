@@ -1,5 +1,5 @@
-//! The DCQCN of HPCC's simulation, by the rules of its source (`rdma-hw.cc`, `switch-mmu.cc`) and without a line
-//! of pumice: senders that pace packets of 1048 bytes into one queue.
+//! The DCQCN of HPCC's simulation, by the rules of its source (`rdma-hw.cc`, `switch-mmu.cc`) and without a
+//! line of pumice: senders that pace packets of 1048 bytes into one queue.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -53,8 +53,8 @@ impl HostFiles {
         ]
     }
 
-    /// Reports whether a variable tells launchers of a job of this machine's cluster, whose hosts are none of the world's:
-    /// they would start ranks by `srun`, or on hosts of the job.
+    /// Reports whether a variable tells launchers of a job of this machine's cluster. They would start ranks
+    /// by `srun`, or on hosts of the job, which are none of the world's.
     pub(super) fn is_of_job(name: &OsStr) -> bool {
         let name = name.as_encoded_bytes();
         // A program may read which of an array's jobs it is.

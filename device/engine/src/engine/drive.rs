@@ -34,6 +34,9 @@ use crate::resources::{MappingCheckPolicy, Resources};
 
 /// Number of batches that one receive call takes from the port before requests and responses get a turn.
 const RECEIVE_BATCHES: usize = 8;
+/// Number of batches that are taken from the port at most before a message of connection management is
+/// handled that has come.
+const BATCHES_BEFORE_MESSAGE: usize = 64;
 
 /// Everything behind the lock of an HCA.
 pub(crate) struct Engine {
@@ -108,8 +111,40 @@ impl Engine {
         {
             return false;
         }
+        let (mut any, mut came) = self.take_batches(now_ns, checks);
+        if self.resources.ethernet.is_some() {
+            any |= self.receivers(checks).receive_frames();
+        }
+        if self.gsi.has_mads() {
+            came = true;
+            self.resources.release_before_messages();
+            let Engine { gsi, port, .. } = self;
+            gsi.read_mads(now_ns, &mut **port);
+            self.send_mads(now_ns);
+        }
+        self.resources.time_stores(now_ns);
+        if any {
+            if self.resources.rendezvous.is_due {
+                self.queue_pairs.post_device_requests(&mut self.resources, &mut self.turns.touched);
+            }
+            self.settle();
+            if !self.turns.responders.is_empty() {
+                self.acknowledgements.reply.arrived(now_ns);
+            }
+        }
+        // Stores that a shuffled schedule defers have been given their times.
+        self.reception.was_empty = !any && !came && !self.resources.is_shuffled();
+        any
+    }
+
+    /// Takes batches from the port, until it has none or completions wait. Returns whether there were packets,
+    /// and whether there was anything.
+    #[inline(always)]
+    fn take_batches(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> (bool, bool) {
         let (mut any, mut came) = (false, false);
-        for _ in 0..RECEIVE_BATCHES {
+        let (mut left, mut precedes_message) = (RECEIVE_BATCHES, false);
+        while left > 0 {
+            left -= 1;
             let Engine { resources, queue_pairs, mrc, port, targets, gsi: management, .. } = self;
             let Engine { transmission: Transmission { budget, .. }, turns: Turns { touched, .. }, .. } = self;
             let arrivals = &mut self.reception.arrivals;
@@ -141,34 +176,18 @@ impl Engine {
             if !taken {
                 self.apply_command();
             }
-            // Completions are waiting: the application gets them before more packets are taken.
-            if self.resources.completions.new_completions {
+            if self.gsi.has_mads() {
+                // A message comes by the socket. What its sender sent before may be in a ring: an
+                // acknowledgement counts although the connection ends behind it.
+                if !std::mem::replace(&mut precedes_message, true) {
+                    left = BATCHES_BEFORE_MESSAGE;
+                }
+            } else if self.resources.completions.new_completions {
+                // Completions are waiting: the application gets them before more packets are taken.
                 break;
             }
         }
-        if self.resources.ethernet.is_some() {
-            any |= self.receivers(checks).receive_frames();
-        }
-        if self.gsi.has_mads() {
-            came = true;
-            self.resources.release_before_messages();
-            let Engine { gsi, port, .. } = self;
-            gsi.read_mads(now_ns, &mut **port);
-            self.send_mads(now_ns);
-        }
-        self.resources.time_stores(now_ns);
-        if any {
-            if self.resources.rendezvous.is_due {
-                self.queue_pairs.post_device_requests(&mut self.resources, &mut self.turns.touched);
-            }
-            self.settle();
-            if !self.turns.responders.is_empty() {
-                self.acknowledgements.reply.arrived(now_ns);
-            }
-        }
-        // Stores that a shuffled schedule defers have been given their times.
-        self.reception.was_empty = !any && !came && !self.resources.is_shuffled();
-        any
+        (any, came)
     }
 
     /// Returns the receivers of packets and frames, with the policy of their copies.

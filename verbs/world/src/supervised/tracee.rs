@@ -63,8 +63,8 @@ impl Tracee {
         known.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
     }
 
-    /// Returns the signal that has ended this first thread of a process, whose other threads nobody has waited for: the
-    /// kernel gives no notice of its end before.
+    /// Returns the signal that has ended this thread, if it is the first of a process and its parent has not
+    /// waited for the other threads: until then the kernel gives no notice of its end.
     pub(crate) fn fatal_signal(self) -> Option<i32> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0)).ok()?;
         // The name of the program is in parentheses, and may have any characters.

@@ -247,8 +247,8 @@ const fn descriptor_written(call: &Call) -> i32 {
     call.registers.rdi as i32
 }
 
-/// Reports whether a call moves no bytes, so that the kernel lets it wait for none: a program asks so whether it may
-/// read at all.
+/// Reports whether a call moves no bytes, so that the kernel lets it wait for none: a program asks in this
+/// way whether it may read at all.
 fn moves_nothing(call: &Call, file: &OwnedFd) -> bool {
     let is = |one: Sysno| one as u64 == call.number;
     let never_waits = if is(Sysno::read) {
