@@ -137,8 +137,8 @@ impl Engine {
         any
     }
 
-    /// Takes batches from the port, until it has none or completions wait. Returns whether there were packets,
-    /// and whether there was anything.
+    /// Takes batches from the port, until it has none or completions wait. Returns whether there were
+    /// packets, and whether there was anything.
     #[inline(always)]
     fn take_batches(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> (bool, bool) {
         let (mut any, mut came) = (false, false);

@@ -46,11 +46,10 @@ impl Supervisor {
         let descriptors = self.files.descriptors.get(&thread.process);
         let polling_thread = PollingThread::new(thread.tracee, self.files.has_signal_files);
         // A reader outside of the world makes room by itself, so that the call may wait in the kernel.
-        let must_wait = !is_dontwait
+        let file = descriptors.and_then(|all| all.get(descriptor));
+        let never_waits = is_dontwait || file.is_some_and(|file| moves_nothing(&call, &file));
+        let must_wait = !never_waits
             && descriptors.is_some_and(|all| all.would_wait(polling_thread, interest))
-            && !descriptors
-                .and_then(|all| all.get(descriptor))
-                .is_some_and(|file| moves_nothing(&call, &file))
             && !(events == libc::POLLOUT && self.writes_outside(id, &call));
         let is_long = events == libc::POLLOUT
             && !is_dontwait
