@@ -175,12 +175,6 @@ pub trait PortLayer: Send {
         false
     }
 
-    /// Implements [`Port::is_quiet`] of the whole, which may hold packets back.
-    #[inline]
-    fn is_quiet_through(&self) -> bool {
-        false
-    }
-
     /// Implements [`Port::transmit`] of the whole.
     ///
     /// # Errors
@@ -237,11 +231,6 @@ impl<L: PortLayer> Port for L {
 
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&ReceivedBatch<'_>)) -> bool {
         self.receive_through(now_ns, handler)
-    }
-
-    #[inline]
-    fn is_quiet(&self) -> bool {
-        self.is_quiet_through()
     }
 
     fn source_port(&mut self, now_ns: u64, flow: &Flow) -> u16 {
@@ -330,84 +319,7 @@ impl<P: Port + ?Sized> PortLayer for Box<P> {
     }
 
     #[inline]
-    fn is_quiet_through(&self) -> bool {
-        self.below().is_quiet()
-    }
-
-    #[inline]
     fn admits_next_of_series_through(&mut self, series: u64) -> bool {
         self.below_mut().admits_next_of_series(series)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::limits::PacketCost;
-    use super::*;
-
-    /// A port to which nothing comes.
-    struct QuietPort;
-
-    impl Port for QuietPort {
-        fn transmit(&mut self, _now_ns: u64, _batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
-            Ok(())
-        }
-
-        fn receive(&mut self, _now_ns: u64, _handler: &mut dyn FnMut(&ReceivedBatch<'_>)) -> bool {
-            false
-        }
-
-        fn is_quiet(&self) -> bool {
-            true
-        }
-
-        fn limits(&self, _peer: Peer) -> PortLimits {
-            PortLimits {
-                max_segments: 1,
-                max_batch_bytes: 4096,
-                receive_buffer_bytes: 4096,
-                packet_cost: PacketCost::UDP_SOCKET,
-                needs_icrc: true,
-                waits_for_room: false,
-            }
-        }
-
-        fn admits_next_of_series(&mut self, series: u64) -> bool {
-            series == 7
-        }
-
-        fn descriptors(&self) -> Vec<RawFd> {
-            Vec::new()
-        }
-
-        fn join(&mut self, _group: IpAddr) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn leave(&mut self, _group: IpAddr) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// A layer that may hold packets back.
-    struct Layer(QuietPort);
-
-    impl PortLayer for Layer {
-        type Below = QuietPort;
-
-        fn below(&self) -> &QuietPort {
-            &self.0
-        }
-
-        fn below_mut(&mut self) -> &mut QuietPort {
-            &mut self.0
-        }
-    }
-
-    #[test]
-    fn a_box_answers_as_the_port_in_it_and_a_layer_is_never_quiet() {
-        let mut port: Box<dyn Port> = Box::new(QuietPort);
-        assert!(port.is_quiet() && port.admits_next_of_series(7));
-        assert!(!Layer(QuietPort).is_quiet());
     }
 }
