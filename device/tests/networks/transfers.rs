@@ -15,12 +15,13 @@ use crate::kit::{Connection, Node, connect};
 
 /// Longest WRITE of a transfer.
 const MESSAGE_BYTES: u32 = 1 << 18;
-/// WRITEs that a queue pair has at a time.
+/// Largest number of WRITEs that a queue pair has at a time.
 const OUTSTANDING: usize = 8;
-/// Between two looks at the queue in front of the receiver.
+/// Interval between two looks at the queue in front of the receiver, in ns.
 const LOOK_NS: u64 = 50_000;
-/// Virtual time after which a run counts as one that does not end.
+/// Virtual time after which a run counts as one that does not end, in ns.
 const LIMIT_NS: u64 = 1_000_000_000;
+
 /// A host that writes so many bytes to another one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transfer {

@@ -8,6 +8,7 @@ mod requests;
 mod rings;
 mod sending;
 mod socket_polling;
+mod state;
 
 use std::io;
 use std::net::IpAddr;
@@ -26,12 +27,11 @@ use crate::backlog::Backlog;
 use crate::files::folder::Folder;
 use crate::files::sockets::SendOutcome;
 use crate::members::member_index::MemberIndex;
-use crate::members::progress::{self, IdlePollTimes, ProcessSigns};
+use crate::members::progress::{self, ProcessSigns};
 use crate::registry::published::Published;
 use crate::registry::services::Services;
 use crate::relay::Relay;
-use crate::relay::command_queue::{self, CommandQueue};
-use crate::relay::local::Local;
+use crate::relay::command_queue;
 use crate::same_host::SameHost;
 use crate::shared_port::membership::{Membership, Repaired};
 use crate::shared_port::memory_folder::MemoryFolder;
@@ -39,7 +39,6 @@ use crate::system;
 use crate::system::GroupPort;
 use crate::system::medium::Medium;
 use counters::{count, note_sent};
-use looped::LoopedGroups;
 use pumice_model::counters::Counters;
 use pumice_model::fates::partition::Partition;
 use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
@@ -51,8 +50,11 @@ use pumice_model::port::group::{
 use pumice_model::port::limits::{Peer, PeerMedium, PortLimits};
 use pumice_model::port::traits::Port;
 use pumice_platform::object_summary::ObjectSummary;
-use requests::{Requests, is_for_all};
-use socket_polling::{RingPoll, SocketPolling};
+use requests::is_for_all;
+use socket_polling::RingPoll;
+use state::{
+    LastReceiver, LastSeries, PendingOrders, PollState, PortCounting, PortIdentity, Relays, RepairState,
+};
 
 pub use counters::{SharingCounters, SharingStats};
 pub use opening::SharedPortConfig;
@@ -66,85 +68,6 @@ const REPAIR_INTERVAL_NS: u64 = 10_000_000;
 const INCIDENT_NS: u64 = 1_000_000_000;
 /// Number of batches that are still forwarded while the port is being closed.
 const LAST_BATCHES: usize = 64;
-
-/// The counters of a port and of its device, and where they are published.
-#[derive(Debug)]
-struct PortCounting {
-    /// Published counters: one record, or one for each of the device's two ports. Empty where no file can be
-    /// mapped in the folder; the counters of the host do not move then.
-    published: Vec<Published>,
-    counters: Arc<SharingCounters>,
-    /// Counters of the device behind the port, for processes that ask.
-    device: Option<Arc<Counters>>,
-}
-
-/// The names by which packets find this process at a port.
-#[derive(Debug)]
-struct PortIdentity {
-    /// Addresses of the device's ports, if it has two.
-    own: Vec<Gid>,
-    process: ProcessIndex,
-    local: Local,
-    name: String,
-    /// IPv6 groups that the kernel has no route for.
-    looped: LoopedGroups,
-    notice: Option<String>,
-}
-
-/// The relays that a port takes packets from.
-#[derive(Debug)]
-struct Relays {
-    relay: Relay,
-    /// Processes that have gone and whose packets come here, each with the relay of its index.
-    adopted: Vec<(MemberIndex, Relay)>,
-}
-
-/// The sources of a port that the next receive polls, and how the last ones ended.
-#[derive(Debug)]
-struct PollState {
-    receives: u32,
-    /// Time at which a poll last found nothing more to take. Packets that the process sent to itself later
-    /// may still wait.
-    emptied_ns: Option<u64>,
-    /// The relay may have something.
-    relay_due: bool,
-    /// The next receive polls the relay first.
-    relay_is_next: bool,
-    idle_poll_times: IdlePollTimes,
-    socket_polling: SocketPolling,
-}
-
-/// The requests and orders of other processes.
-#[derive(Debug)]
-struct PendingOrders {
-    requests: Requests,
-    /// Orders of other processes about the fault plan and the objects.
-    command_queue: CommandQueue,
-    /// Partitions that the device's fault plan imposes on this process.
-    partitions: Vec<Partition>,
-}
-
-/// The knowledge of a port about whether the steering of packets needs a repair.
-#[derive(Debug)]
-struct RepairState {
-    /// The registry has to be read and repaired.
-    repair_due: bool,
-    /// Everything that came before the last repair of the steering has been taken: every packet that comes
-    /// now was steered by the program that the registry implies.
-    settled: bool,
-    /// Process index in a packet that came to the wrong process although the steering was settled.
-    evidence: Option<ProcessIndex>,
-    last_repair_ns: Option<u64>,
-}
-
-/// The process that was sent to last.
-#[derive(Debug)]
-struct LastReceiver {
-    /// Peer that was searched for last, its member index, and the incarnation number of that member's owner.
-    last_receiver: Option<(Peer, MemberIndex, u64)>,
-    /// Series of batches that goes to that peer.
-    last_series: LastSeries,
-}
 
 /// A port whose UDP port other processes of the same user have as well. `M` carries its batches.
 ///
@@ -180,15 +103,6 @@ pub struct SharedPort<M: Medium = GroupPort> {
     /// Folder of a registry that has no name in this process's file system, held open so that it can be
     /// reached.
     _foreign_folder: Option<Folder>,
-}
-
-/// A series of batches to one receiver.
-#[derive(Debug, Clone, Copy, Default)]
-struct LastSeries {
-    /// Number of the series; 0 for none.
-    number: u64,
-    /// Ring that took the last batch, which was made for rings; 0 for none.
-    ring: u64,
 }
 
 impl<M: Medium> SharedPort<M> {
