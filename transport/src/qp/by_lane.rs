@@ -10,8 +10,9 @@
 
 use alloc::sync::Arc;
 
-use super::lane::{ACKNOWLEDGE_BYTES, LaneBatch, LanePacket};
+use super::lane::{ACKNOWLEDGE_BYTES, LaneBatch, LanePacket, LaneSend};
 use super::{Arrival, QueuePair, ReceivingSide, congestion};
+use crate::event::Topic;
 use crate::host::Host;
 use crate::path::Path;
 use crate::types::{QpState, QpType};
@@ -42,34 +43,74 @@ impl QueuePair {
     /// Returns `None` if nothing has changed, except for the bytes in `room`.
     #[inline]
     pub fn send_by_lane<H: Host>(&mut self, now_ns: u64, host: &mut H, room: &mut [u8]) -> Option<LaneBatch> {
-        let ReceivingSide::Reliable(responder) = &mut self.receiver else { return None };
         if self.state != QpState::Rts || self.notifier.is_pending() {
             return None;
         }
-        let answer = match responder.responses.len() {
-            0 => None,
-            _ => Some(responder.responses.only_acknowledgement()?),
-        };
         let request = self.requester.lane_request(&self.settings)?;
-        // A batch has packets of one length, of which the last may be shorter.
-        if answer.is_some() && request.length_bytes < ACKNOWLEDGE_BYTES {
+        let batch = self.lane_batch(request.length_bytes)?;
+        let packet = self.split_batch(batch, room)?;
+        self.requester.send_lane_request(&self.settings, &request, now_ns, host, packet)?;
+        self.answers_left();
+        Some(batch)
+    }
+
+    /// Posts a request, and writes its packet into `room`, if no request waits before it and none has to be
+    /// decided about; behind it the acknowledgement that waits, if there is one and nothing else. The effect
+    /// is that of [`QueuePair::post_send`] and [`QueuePair::send_by_lane`]. Returns `None` if nothing has
+    /// changed, except for the bytes in `room`.
+    #[inline]
+    pub fn post_by_lane<H: Host>(
+        &mut self,
+        now_ns: u64,
+        send: &LaneSend<'_>,
+        host: &mut H,
+        room: &mut [u8],
+    ) -> Option<LaneBatch> {
+        if !self.admits_lane() || self.notifier.is_pending() || host.listens(Topic::Posts) {
             return None;
         }
-        let (packet, rest) = room.split_at_mut_checked(request.length_bytes)?;
-        let acknowledge_bytes = match answer {
-            None => 0,
-            Some((psn, aeth)) => {
-                let bth = self.settings.bth(Operation::Acknowledge, psn);
-                let (head, rest) = rest.get_mut(..ACKNOWLEDGE_BYTES)?.split_at_mut_checked(Bth::LEN)?;
-                bth.emit(head);
-                aeth.emit(rest);
-                ACKNOWLEDGE_BYTES
-            }
-        };
-        let request_bytes = request.length_bytes;
-        self.requester.send_lane_request(&self.settings, &request, now_ns, host, packet)?;
-        responder.responses.drop_all();
-        Some(LaneBatch { request_bytes, acknowledge_bytes })
+        let request = self.requester.lane_post(&self.settings, &self.capacity, send)?;
+        let batch = self.lane_batch(request.length_bytes)?;
+        let packet = self.split_batch(batch, room)?;
+        self.requester.post_lane_request(&self.settings, (&request, send), now_ns, host, packet)?;
+        self.answers_left();
+        Some(batch)
+    }
+
+    /// Returns the batch of a request of this length and the acknowledgement that waits. Returns `None` if
+    /// other responses wait, or if the acknowledgement cannot follow the request.
+    #[inline]
+    fn lane_batch(&self, request_bytes: usize) -> Option<LaneBatch> {
+        let ReceivingSide::Reliable(responder) = &self.receiver else { return None };
+        if responder.responses.len() == 0 {
+            return Some(LaneBatch { request_bytes, acknowledge_bytes: 0 });
+        }
+        responder.responses.only_acknowledgement()?;
+        // A batch has packets of one length, of which the last may be shorter.
+        (request_bytes >= ACKNOWLEDGE_BYTES)
+            .then_some(LaneBatch { request_bytes, acknowledge_bytes: ACKNOWLEDGE_BYTES })
+    }
+
+    /// Writes the acknowledgement of a batch into `room`, and returns the room for the request.
+    #[inline]
+    fn split_batch<'a>(&self, batch: LaneBatch, room: &'a mut [u8]) -> Option<&'a mut [u8]> {
+        let (packet, rest) = room.split_at_mut_checked(batch.request_bytes)?;
+        if batch.acknowledge_bytes > 0 {
+            let ReceivingSide::Reliable(responder) = &self.receiver else { return None };
+            let (psn, aeth) = responder.responses.only_acknowledgement()?;
+            let (head, rest) = rest.get_mut(..ACKNOWLEDGE_BYTES)?.split_at_mut_checked(Bth::LEN)?;
+            self.settings.bth(Operation::Acknowledge, psn).emit(head);
+            aeth.emit(rest);
+        }
+        Some(packet)
+    }
+
+    /// Removes the acknowledgement that has left.
+    #[inline]
+    fn answers_left(&mut self) {
+        if let ReceivingSide::Reliable(responder) = &mut self.receiver {
+            responder.responses.drop_all();
+        }
     }
 
     /// Handles a packet without ICRC, or whose ICRC is correct, and whose destination is this queue pair, as

@@ -4,7 +4,7 @@
 //! acknowledgement pass over the steps that decide, because nothing is left to be decided. `by_lane` says
 //! when.
 
-use crate::types::SendOpcode;
+use crate::types::{RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge};
 use crate::wire::{Aeth, Bth, ICRC_BYTES, ImmDt, Operation, Psn, Reth};
 
 /// Length of an acknowledgement in bytes.
@@ -28,6 +28,63 @@ pub fn may_arrive_by_lane(packet: &[u8]) -> bool {
 pub const fn may_leave_by_lane(opcode: SendOpcode) -> bool {
     use SendOpcode::{RdmaWrite, RdmaWriteWithImm, Send, SendWithImm};
     matches!(opcode, Send | SendWithImm | RdmaWrite | RdmaWriteWithImm)
+}
+
+/// A SEND or WRITE that is posted by itself, and may leave by a lane at once.
+#[derive(Debug, Clone, Copy)]
+pub struct LaneSend<'a> {
+    /// Number that the program gave the request.
+    pub wr_id: u64,
+    /// One of the operations for which [`may_leave_by_lane`] returns true.
+    pub opcode: SendOpcode,
+    /// Flags of the request.
+    pub flags: SendFlags,
+    /// Immediate data, for the operations that have it.
+    pub imm_data: [u8; 4],
+    /// Target of a WRITE.
+    pub remote: RemoteTarget,
+    /// The message.
+    pub data: LaneData<'a>,
+}
+
+impl<'a> LaneSend<'a> {
+    /// Returns a request as a lane takes it; `None` for other operations, and for messages of several
+    /// buffers.
+    #[inline]
+    pub fn of(request: &SendRequest<'a>) -> Option<LaneSend<'a>> {
+        let data = match request.sges {
+            _ if request.flags.contains(SendFlags::INLINE) => LaneData::Inline(request.inline_data),
+            [] => LaneData::Nothing,
+            [only] => LaneData::Buffer(*only),
+            _ => return None,
+        };
+        let is_plain = may_leave_by_lane(request.opcode) && request.completes_as.is_none();
+        let &SendRequest { wr_id, opcode, flags, imm_data, remote, .. } = request;
+        is_plain.then_some(LaneSend { wr_id, opcode, flags, imm_data, remote, data })
+    }
+}
+
+/// The message of a [`LaneSend`].
+#[derive(Debug, Clone, Copy)]
+pub enum LaneData<'a> {
+    /// No bytes.
+    Nothing,
+    /// Bytes that are copied now: the flag INLINE is set.
+    Inline(&'a [u8]),
+    /// A buffer in registered memory: the flag INLINE is not set.
+    Buffer(Sge),
+}
+
+impl LaneData<'_> {
+    /// Returns the length of the message in bytes.
+    #[inline]
+    pub(crate) const fn length_bytes(&self) -> usize {
+        match self {
+            LaneData::Nothing => 0,
+            LaneData::Inline(bytes) => bytes.len(),
+            LaneData::Buffer(sge) => sge.length as usize,
+        }
+    }
 }
 
 /// A request, and perhaps an acknowledgement, that a lane has written one after the other.

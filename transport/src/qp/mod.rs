@@ -76,7 +76,7 @@ pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
 pub use datagram::GRH_BYTES;
 pub use dcqcn::{Congestion, CongestionAlgorithm, DcqcnParameters, NotificationParameters, ReactionPoint};
 pub use frame::FrameDropped;
-pub use lane::{LaneBatch, may_arrive_by_lane, may_leave_by_lane};
+pub use lane::{LaneBatch, LaneData, LaneSend, may_arrive_by_lane, may_leave_by_lane};
 pub use modify::ResolvedPath;
 pub use numbered_part::NumberedPart;
 pub use outbound::Progress;

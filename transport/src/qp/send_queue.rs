@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use super::lane::{LaneData, LaneSend};
 use crate::types::{
     AtomicOperation, FlushRange, KeyConfiguration, Operand, QpType, RemoteRange, RemoteTarget, SendFlags,
     SendOpcode, SendRequest, Sge, UdDestination, WcOpcode, WcStatus, WindowBind, WrClass, WrInfo,
@@ -104,6 +105,24 @@ impl SendData {
             several => SendData::Buffers(boxed(several)?),
         };
         Ok(())
+    }
+}
+
+impl SendData {
+    /// Stores the message of a lane here. Returns false, and changes nothing, if it needs memory of its own.
+    #[inline]
+    fn set_by_lane(&mut self, data: &LaneData<'_>) -> bool {
+        *self = match data {
+            LaneData::Nothing => SendData::Nothing,
+            LaneData::Buffer(sge) => SendData::Buffer(*sge),
+            LaneData::Inline(data) => {
+                let mut bytes = [0; INLINE_BYTES];
+                let Some(room) = bytes.get_mut(..data.len()) else { return false };
+                room.copy_from_slice(data);
+                SendData::Inline { length_bytes: data.len() as u8, bytes }
+            }
+        };
+        true
     }
 }
 
@@ -433,6 +452,39 @@ impl SendQueue {
             }
         }
         Ok(())
+    }
+
+    /// Copies a request of one packet that leaves by a lane into the next entry, as [`SendQueue::push`] does.
+    /// Returns false, and changes nothing, if its data would need memory of its own. The caller has checked
+    /// that the queue is not full.
+    #[inline]
+    pub(crate) fn push_by_lane(&mut self, send: &LaneSend<'_>, signaled: bool, first_psn: Psn) -> bool {
+        let position = self.position(self.tail);
+        while self.entries.len() <= position {
+            self.entries.push(SendWqe::empty());
+        }
+        let Some(wqe) = self.entries.get_mut(position) else { return false };
+        if !wqe.data.set_by_lane(&send.data) {
+            return false;
+        }
+        wqe.operands = Operands::None;
+        wqe.wr_id = send.wr_id;
+        wqe.opcode = send.opcode;
+        wqe.info = send.opcode.info();
+        wqe.flags = send.flags;
+        wqe.signaled = signaled;
+        wqe.executed = false;
+        wqe.completes_as = None;
+        wqe.span = SendSpan { first_psn, packet_count: 1, length_bytes: send.data.length_bytes() as u32 };
+        wqe.imm_data = send.imm_data;
+        wqe.invalidate_rkey = 0;
+        wqe.xrc_srqn = 0;
+        wqe.remote = send.remote;
+        self.tail += 1;
+        if signaled {
+            self.signaled_end = self.tail;
+        }
+        true
     }
 
     /// Marks the newest entry as one that cannot be executed.

@@ -19,7 +19,7 @@ use pumice_platform::outside::world::EndlessWait;
 
 use super::handover::Handover;
 use super::policy::{EmptyPoll, FOREVER_NS, PendingWork, Yielded};
-use crate::engine::{Acknowledge, Engine};
+use crate::engine::{Acknowledge, Engine, LanePoll};
 use crate::resources::{MappingCheckPolicy, Presence};
 
 pub(crate) struct Core {
@@ -126,7 +126,20 @@ impl Core {
         otherwise: Acknowledge,
         checks: MappingCheckPolicy,
     ) -> bool {
-        let received = engine.receive(now_ns, checks);
+        let received = match engine.poll_by_lane(now_ns, checks) {
+            LanePoll::Done(received) => {
+                if received {
+                    outside::world::progressed();
+                }
+                return received;
+            }
+            LanePoll::Looked(received) => received,
+            LanePoll::MayHaveMore => {
+                engine.receive(now_ns, checks);
+                true
+            }
+            LanePoll::NotHere => engine.receive(now_ns, checks),
+        };
         let is_due = engine.is_due(now_ns);
         if is_due {
             engine.expire(now_ns, checks);

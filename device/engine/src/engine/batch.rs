@@ -228,6 +228,25 @@ impl<'a> BatchSink<'a> {
         true
     }
 
+    /// Sends the batch of a lane, as [`BatchSink::flush`] does.
+    #[inline]
+    pub(super) fn flush_lane(&mut self) {
+        let builder = &mut *self.builder;
+        let bytes = builder.buffer.get(..builder.used_bytes).unwrap_or_default();
+        let is_short = !builder.limits.needs_icrc
+            && self.port.transmit_next_of_series(builder.series, builder.segment_bytes, bytes);
+        if !is_short {
+            self.flush();
+            return;
+        }
+        self.counters.add_under_lock(Counter::TxBatches, 1);
+        self.counters.add_under_lock(Counter::TxPackets, builder.segment_count as u64);
+        self.counters.add_under_lock(Counter::TxBytes, builder.used_bytes as u64);
+        builder.used_bytes = 0;
+        builder.segment_count = 0;
+        builder.closed = false;
+    }
+
     fn joins(&self, path: &Arc<Path>, process: ProcessIndex, length_bytes: usize) -> bool {
         let builder = &*self.builder;
         !builder.closed

@@ -6,14 +6,20 @@
 //! nothing, and the engine takes its turn.
 
 use pumice_model::event::Topics;
+use pumice_model::port::batch::ShortReceive;
+use pumice_model::port::traits::Port;
 use pumice_transport::path::Arrival;
-use pumice_transport::wire::peek;
+use pumice_transport::qp::{LaneBatch, LaneSend, QueuePair};
+use pumice_transport::wire::{Qpn, peek};
 
+use super::acknowledgements::Acknowledge;
 use super::batch::BatchSink;
 use super::dispatch::PacketReceivers;
 use super::drive::Engine;
+use super::queue_pairs::Entries;
 use super::transmission::Transmission;
-use crate::resources::{MappingCheckPolicy, Resources};
+use super::turns::Turns;
+use crate::resources::{DeviceHost, MappingCheckPolicy, Resources};
 
 impl Resources {
     /// Reports whether packets may take lanes: no subscriber listens to them or to what they access, no plan
@@ -34,26 +40,74 @@ impl Engine {
     /// Returns false if neither has been sent.
     #[inline]
     pub(crate) fn send_by_lane(&mut self, index: u32, now_ns: u64, checks: MappingCheckPolicy) -> bool {
-        if !self.is_at_rest_for(index) || !self.resources.admits_lanes() {
-            return false;
+        let send = |qp: &mut QueuePair, now_ns, host: &mut DeviceHost<'_>, room: &mut [u8]| {
+            qp.send_by_lane(now_ns, host, room)
+        };
+        self.resources.admits_lanes() && self.leave_by_lane(index, checks, || now_ns, send).is_some()
+    }
+
+    /// Posts a request that leaves at once, and sends it and the acknowledgement that waits there. Returns
+    /// the time at which it left, or `None` if nothing has happened. `now` reads the clock.
+    #[inline]
+    pub(crate) fn post_by_lane(
+        &mut self,
+        qpn: Qpn,
+        send: &LaneSend<'_>,
+        checks: MappingCheckPolicy,
+        now: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        if !self.resources.admits_lanes() {
+            return None;
+        }
+        let (index, entry) = self.queue_pairs.by_number(qpn)?;
+        let polled = self.resources.completions.cq_common.freed_send_slots.count(qpn.value());
+        // Executed requests keep their entry until they are polled.
+        if entry.posted_sends.wrapping_sub(polled) >= entry.qp.capacity().max_send_wr {
+            return None;
+        }
+        let post = |qp: &mut QueuePair, now_ns, host: &mut DeviceHost<'_>, room: &mut [u8]| {
+            qp.post_by_lane(now_ns, send, host, room)
+        };
+        let now_ns = self.leave_by_lane(index, checks, now, post)?;
+        if let Some(entry) = self.queue_pairs.at_mut(index) {
+            entry.posted_sends = entry.posted_sends.wrapping_add(1);
+        }
+        Some(now_ns)
+    }
+
+    /// Sends the batch that `write` writes for a queue pair. Returns the time, or `None` if there is none and
+    /// nothing has happened.
+    #[inline(always)]
+    fn leave_by_lane(
+        &mut self,
+        index: u32,
+        checks: MappingCheckPolicy,
+        now: impl FnOnce() -> u64,
+        write: impl FnOnce(&mut QueuePair, u64, &mut DeviceHost<'_>, &mut [u8]) -> Option<LaneBatch>,
+    ) -> Option<u64> {
+        if !self.is_at_rest_for(index) {
+            return None;
         }
         let Engine { resources, queue_pairs, port, .. } = self;
         let Transmission { counters, builder, budget } = &mut self.transmission;
-        let Some(entry) = queue_pairs.at_mut(index) else { return false };
-        let (Some((path, destination)), Some(peer)) = (entry.qp.lane(), entry.peer) else { return false };
+        let entry = queue_pairs.at_mut(index)?;
+        let ((path, destination), peer) = (entry.qp.lane()?, entry.peer?);
         let most_packets = if self.turns.responders.is_empty() { 1 } else { 2 };
+        if budget.room_bytes(peer) == 0 {
+            return None;
+        }
+        let now_ns = now();
         let mut sink = BatchSink::new(builder, &mut **port, counters, now_ns);
-        if budget.room_bytes(peer) == 0 || !sink.leads_to(path, destination, most_packets) {
-            return false;
+        if !sink.leads_to(path, destination, most_packets) {
+            return None;
         }
         let mut host = resources.host(checks.of_connections());
-        let sent = entry.qp.send_by_lane(now_ns, &mut host, sink.builder.room());
-        let Some(batch) = sent else { return false };
+        let batch = write(&mut entry.qp, now_ns, &mut host, sink.builder.room())?;
         host.listeners.batch_time.continue_at(now_ns);
         let (packets, bytes) = sink.builder.fill(batch);
         let cost_bytes = sink.limits().packet_cost.of(batch.request_bytes);
         budget.change_limits(peer, sink.limits());
-        sink.flush();
+        sink.flush_lane();
         resources.lanes.packets.sent += u64::from(packets);
         entry.traffic.sent(packets, bytes);
         entry.sent_one(cost_bytes, budget);
@@ -62,7 +116,7 @@ impl Engine {
             self.acknowledgements.left_with_request();
         }
         self.acknowledgements.reply.posted(now_ns);
-        true
+        Some(now_ns)
     }
 
     /// Reports whether the engine has nothing to do, except to send what this queue pair has.
@@ -75,6 +129,80 @@ impl Engine {
             && self.is_settled()
             && !self.gsi.wants_to_send()
             && !self.plan_effects.outages.is_stopped()
+    }
+}
+
+/// What a look for packets of lanes has left to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LanePoll {
+    /// Nothing: the step is done. The value says whether packets came.
+    Done(bool),
+    /// What follows the receiving. The value says whether packets came.
+    Looked(bool),
+    /// Packets came, which made no completion: the port may have more.
+    MayHaveMore,
+    /// Everything: nothing has been taken.
+    NotHere,
+}
+
+impl Engine {
+    /// Takes a short batch from the port, and does what has to follow, if that is little. The effect is that
+    /// of [`Engine::receive`], and of as much of the rest of a step as the result says.
+    #[inline]
+    pub(crate) fn poll_by_lane(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> LanePoll {
+        let is_plain = self.resources.admits_lanes()
+            && self.reception.arrivals.is_none()
+            && self.resources.ethernet.is_none()
+            && !self.plan_effects.outages.is_stopped()
+            && !self.gsi.has_mads()
+            && !self.gsi.has_new_request();
+        if !is_plain {
+            return LanePoll::NotHere;
+        }
+        let Engine { resources, queue_pairs, mrc, port, targets, gsi: management, .. } = self;
+        let Engine { transmission: Transmission { budget, .. }, turns: Turns { touched, .. }, .. } = self;
+        let entries = Entries { queue_pairs, budget };
+        let mut receivers = PacketReceivers { entries, mrc, resources, targets, touched, management, checks };
+        match port.receive_short(now_ns) {
+            ShortReceive::Batch(received) => {
+                receivers.resources.completions.new_completions = false;
+                receivers.receive(now_ns, &received);
+            }
+            ShortReceive::Nothing => return self.lanes_are_empty(now_ns),
+            ShortReceive::NotHere => return LanePoll::NotHere,
+        }
+        self.targets.flush(&mut **port);
+        self.reception.was_empty = false;
+        if self.resources.rendezvous.is_due {
+            self.queue_pairs.post_device_requests(&mut self.resources, &mut self.turns.touched);
+        }
+        self.settle();
+        if !self.turns.responders.is_empty() {
+            self.acknowledgements.reply.arrived(now_ns);
+        }
+        if self.gsi.has_mads() || !self.resources.completions.new_completions {
+            return LanePoll::MayHaveMore;
+        }
+        if self.is_due(now_ns) || !self.turns.senders.is_empty() || self.transmission.builder.is_stalled() {
+            return LanePoll::Looked(true);
+        }
+        // The application processes its completions first.
+        self.transmit_responses(now_ns, Acknowledge::AfterCompletions, checks);
+        self.settle();
+        LanePoll::Done(true)
+    }
+
+    /// Notes that the port has nothing.
+    #[inline]
+    fn lanes_are_empty(&mut self, now_ns: u64) -> LanePoll {
+        self.resources.completions.new_completions = false;
+        self.reception.was_empty = true;
+        self.reception.drained_ns = now_ns;
+        if self.is_due(now_ns) || self.has_backlog() {
+            LanePoll::Looked(false)
+        } else {
+            LanePoll::Done(false)
+        }
     }
 }
 

@@ -38,6 +38,7 @@ mod turns;
 pub(crate) use acknowledgements::Acknowledge;
 pub(crate) use budget::{read_limit_packets, window_limit_packets};
 pub(crate) use drive::Engine;
+pub(crate) use lane::LanePoll;
 pub(crate) use mrc::{BufferWindow, ENDPOINT_INDEX, EndpointAsk, MrcEntry, automatic, with_ports};
 pub use mrc::{
     CcChange, CcProfile, ControlError, EvChange, EvMode, EvName, EvRecord, EvSlot, FormatChange, FormatMode,

@@ -118,7 +118,7 @@ impl Engine {
         unfinished || sink.builder.is_stalled()
     }
 
-    fn transmit_responses(
+    pub(super) fn transmit_responses(
         &mut self,
         now_ns: u64,
         acknowledge: Acknowledge,

@@ -2,7 +2,7 @@
 
 use pumice_model::profile::PostCall;
 use pumice_platform::error::ResourceError;
-use pumice_transport::qp::{PostError, QueuePair, may_leave_by_lane};
+use pumice_transport::qp::{LaneSend, PostError, QueuePair, may_leave_by_lane};
 use pumice_transport::types::{QpState, RecvRequest, SendRequest, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
@@ -19,6 +19,9 @@ impl Hca {
     /// Malformed, wrong state, or the queue is full: an entry is free only once its completion, or a later
     /// one of the same queue, was polled.
     pub fn post_send(&self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), HcaError> {
+        if LaneSend::of(request).is_some_and(|send| self.post_by_lane(qpn, &send)) {
+            return Ok(());
+        }
         self.post_sends(qpn, std::slice::from_ref(request)).map_err(|(_, error)| error)
     }
 
@@ -28,6 +31,18 @@ impl Hca {
     /// The position of the first request that was refused, and why; those before it are posted.
     pub fn post_sends(&self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<(), (usize, HcaError)> {
         self.post(qpn, requests, false, false)
+    }
+
+    /// Posts a send request if it can leave at once by a lane. Returns false if it is not posted, and has to
+    /// be posted by [`Hca::post_sends`].
+    #[inline]
+    pub fn post_by_lane(&self, qpn: Qpn, send: &LaneSend<'_>) -> bool {
+        let Ok(mut engine) = self.core.lock_own() else { return false };
+        let posted =
+            engine.post_by_lane(qpn, send, MappingCheckPolicy::Datagrams, || self.core.clock.now_ns());
+        let Some(now_ns) = posted else { return false };
+        self.core.note_deadline(&engine, now_ns);
+        true
     }
 
     /// Posts the beginning of a list as [`Hca::post_sends`] does, but it may leave with the rest of the list:

@@ -32,6 +32,7 @@ mod tally;
 mod users;
 mod xrc;
 
+pub(crate) use host_impl::DeviceHost;
 pub(crate) use mapping_check::MappingCheckPolicy;
 pub use presence::Presence;
 pub use qp_setup::QpSetup;

@@ -8,7 +8,11 @@ use super::Broken;
 use super::geometry::{Geometry, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::memory::RingMemory;
 use super::producer::Position;
-use super::slot::{INLINE_BYTES, MAX_BATCH_BYTES, Slot};
+use super::slot::{INLINE_BYTES, MAX_BATCH_BYTES, Slot, SlotKind};
+
+/// The error of a slot that is not a short batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotShort;
 
 /// The reader of a ring's batches.
 #[derive(Debug)]
@@ -72,6 +76,35 @@ impl<M: RingMemory> Consumer<M> {
         self.taken.slots += 1;
         self.memory.word(TAKEN_SLOTS).store(self.taken.slots, Ordering::Release);
         Ok(Some(slot))
+    }
+
+    /// Copies the bytes of the next slot to the beginning of `buffer`, if it is a batch without ICRC that fits
+    /// in its slot, and does not take it. Returns `Ok(None)` if the ring is empty.
+    ///
+    /// # Errors
+    /// The slot has something else.
+    #[inline]
+    pub(crate) fn peek_short(&self, buffer: &mut [u8; INLINE_BYTES]) -> Result<Option<Slot>, NotShort> {
+        let line = self.memory.line(self.geometry.slot_word(self.taken.slots)).ok_or(NotShort)?;
+        let [first, second, inline @ ..] = line;
+        let first = first.load(Ordering::Acquire);
+        let (lap, expected) = (Slot::lap(first), self.geometry.lap(self.taken.slots));
+        if lap != expected {
+            return if lap == expected.wrapping_sub(1) { Ok(None) } else { Err(NotShort) };
+        }
+        let slot = Slot::decode([first, second.load(Ordering::Relaxed)]);
+        let slot = slot.filter(|slot| slot.kind == SlotKind::Unsealed && slot.is_inline()).ok_or(NotShort)?;
+        for (to, word) in buffer.as_chunks_mut().0.iter_mut().zip(inline) {
+            *to = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        Ok(Some(slot))
+    }
+
+    /// Takes the slot that [`peek_short`](Consumer::peek_short) has copied.
+    #[inline]
+    pub(crate) fn take_peeked(&mut self) {
+        self.taken.slots += 1;
+        self.memory.word(TAKEN_SLOTS).store(self.taken.slots, Ordering::Release);
     }
 
     fn read_data(&self, bytes: &mut [u8]) {

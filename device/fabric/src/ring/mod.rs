@@ -31,7 +31,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use consumer::Consumer;
+pub(crate) use consumer::{Consumer, NotShort};
 pub(crate) use copy_choice::{CopyChoice, TimedPut};
 pub(crate) use geometry::{Geometry, LINE_WORDS};
 pub(crate) use memory::RingMemory;

@@ -8,7 +8,7 @@ use pumice_platform::word::AtomicWord;
 use super::Broken;
 use super::geometry::{Geometry, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::memory::RingMemory;
-use super::slot::{Slot, words_of};
+use super::slot::{INLINE_BYTES, Slot, words_of};
 
 /// Result of pushing a batch into a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +148,33 @@ impl<M: RingMemory> Producer<M> {
         // sleeps, so that an exchange costs less than a fence.
         let wakes = self.memory.word(WAITS).swap(0, Ordering::AcqRel) != 0;
         Ok(if wakes { RingPushOutcome::DoneWake } else { RingPushOutcome::Done })
+    }
+
+    /// Writes a batch that fits in its slot, as [`push`](Producer::push) does. Returns `None`, and writes
+    /// nothing, if the batch is longer or the ring has no room.
+    #[inline]
+    pub(crate) fn push_short(&mut self, slot: &Slot, bytes: &[u8]) -> Option<RingPushOutcome> {
+        if bytes.len() > INLINE_BYTES || !self.fits(1, 0) {
+            return None;
+        }
+        let [first, second] = slot.encode(self.geometry.lap(self.written.slots));
+        let line = self.memory.line(self.geometry.slot_word(self.written.slots))?;
+        let [lap, lengths, inline @ ..] = line;
+        let (whole, rest) = bytes.as_chunks::<8>();
+        for (to, word) in inline.iter().zip(whole) {
+            to.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+        }
+        if !rest.is_empty() {
+            // Packets consist of whole words of four bytes.
+            let last = rest.first_chunk::<4>().map_or(0, |word| u32::from_le_bytes(*word));
+            inline.get(whole.len())?.store(last.into(), Ordering::Relaxed);
+        }
+        lengths.store(second, Ordering::Relaxed);
+        lap.store(first, Ordering::Release);
+        self.written.slots += 1;
+        // See `push_by`.
+        let wakes = self.memory.word(WAITS).swap(0, Ordering::AcqRel) != 0;
+        Some(if wakes { RingPushOutcome::DoneWake } else { RingPushOutcome::Done })
     }
 
     fn write_data(&self, bytes: &[u8], way: CopyWay) {

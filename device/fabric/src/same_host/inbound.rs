@@ -4,7 +4,7 @@ use pumice_model::port::batch::ReceivedBatch;
 
 use super::paths::{BatchPath, MAX_PATHS};
 use crate::members::member_index::MemberIndex;
-use crate::ring::{Broken, Consumer, MAX_BATCH_BYTES, RingMemory, SlotKind};
+use crate::ring::{Broken, Consumer, INLINE_BYTES, MAX_BATCH_BYTES, NotShort, RingMemory, SlotKind};
 use crate::system::RingPages;
 
 /// Room for a batch that was copied out of a ring.
@@ -83,6 +83,36 @@ impl<M: RingMemory> InboundRing<M> {
             has_icrc: slot.kind == SlotKind::Sealed,
         };
         Ok(Some((received, ring_path)))
+    }
+
+    /// Takes the next batch, if it is a short one without ICRC whose path is known to lead to this process,
+    /// and `accepts` it. Returns `Ok(None)` if the ring is empty.
+    ///
+    /// # Errors
+    /// The batch is another one, and is still in the ring.
+    #[inline]
+    pub(super) fn take_short<'b>(
+        &mut self,
+        buffer: &'b mut BatchBuffer,
+        accepts: impl FnOnce(&ReceivedBatch<'b>) -> bool,
+    ) -> Result<Option<ReceivedBatch<'b>>, NotShort> {
+        let short = buffer.first_chunk_mut::<INLINE_BYTES>().ok_or(NotShort)?;
+        let Some(slot) = self.consumer.peek_short(short)? else { return Ok(None) };
+        let ring_path = self.ring_paths.get(usize::from(slot.path)).and_then(Option::as_ref);
+        let RingPath { path, .. } = ring_path.filter(|path| path.reaches_this_process).ok_or(NotShort)?;
+        let received = ReceivedBatch {
+            flow: path.flow,
+            traffic_class: path.traffic_class,
+            hop_limit: path.hop_limit,
+            segment_bytes: slot.segment_bytes as usize,
+            bytes: short.get(..slot.length_bytes as usize).ok_or(NotShort)?,
+            has_icrc: false,
+        };
+        if !accepts(&received) {
+            return Err(NotShort);
+        }
+        self.consumer.take_peeked();
+        Ok(Some(received))
     }
 
     /// Prepares for this process to sleep. Returns false if there is something to take.

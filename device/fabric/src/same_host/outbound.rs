@@ -246,6 +246,24 @@ impl OpenRing {
         }
     }
 
+    /// Puts a short batch without ICRC of the series of the last batch into the ring, and wakes the consumer
+    /// if it sleeps. Returns false if it has to be put there by [`OpenRing::put`].
+    #[inline]
+    pub(super) fn put_short(&mut self, series: u64, segment_bytes: usize, bytes: &[u8]) -> bool {
+        let Some(path) = self.paths.number_of_series(series) else { return false };
+        let length_bytes = bytes.len() as u32;
+        let segment_bytes = (segment_bytes as u32).min(length_bytes);
+        let slot = Slot { kind: SlotKind::Unsealed, path, segment_bytes, length_bytes };
+        match self.producer.push_short(&slot, bytes) {
+            Some(RingPushOutcome::Done) => true,
+            Some(RingPushOutcome::DoneWake) => {
+                self.doorbell.set();
+                true
+            }
+            Some(RingPushOutcome::Full) | None => false,
+        }
+    }
+
     #[cold]
     fn describe(&mut self, number: u8, path: &Path) -> Result<PutOutcome, Broken> {
         let Some(bytes) = BatchPath::of(path).encode() else { return Ok(PutOutcome::Lost) };

@@ -107,6 +107,13 @@ impl PathNumbers {
         found
     }
 
+    /// Returns the number of the path of a series, if it was the last one that was searched for.
+    #[inline]
+    pub(super) const fn number_of_series(&self, series: u64) -> Option<u8> {
+        let (last, number) = self.last;
+        if series != 0 && series == last { Some(number) } else { None }
+    }
+
     /// Returns the number that a path has, or that it would have.
     #[inline]
     pub(super) fn find(&self, path: &Path) -> PathNumber {

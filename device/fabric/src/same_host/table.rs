@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch};
+use pumice_model::port::batch::{GsoBatch, ReceivedBatch, ShortReceive};
 use pumice_model::port::copies::{CopyMode, CopyReason, CopyReport};
 use pumice_model::port::limits::{PacketCost, PeerMedium, PortLimits};
 use pumice_platform::outside::event_fd::EventFd;
@@ -14,7 +14,7 @@ use super::inbound::{BatchBuffer, InboundRing};
 use super::message::{RingMessage, RingRefusal};
 use super::outbound::{Closed, OpenRing, OutboundRing, PutOutcome, RingRoom};
 use crate::members::member_index::{BANKS, MemberIndex, NUMBERS_OF_BANK};
-use crate::ring::{Consumer, CopyChoice, Geometry, MAX_BATCH_BYTES, Producer};
+use crate::ring::{Consumer, CopyChoice, Geometry, MAX_BATCH_BYTES, NotShort, Producer};
 use crate::system::{self, RingFile, RingPages};
 
 /// Number of rings that other processes may send through: one for each process, and old ones that are being
@@ -477,6 +477,20 @@ impl SameHost {
         Some((put?, ring.number()))
     }
 
+    /// Puts a short batch without ICRC of the series of the last batch into a ring of this number. Returns
+    /// false if it has to be put there by [`SameHost::put`].
+    #[inline]
+    pub(crate) fn put_short(
+        &mut self,
+        member: MemberIndex,
+        number: u64,
+        series: u64,
+        (segment_bytes, bytes): (usize, &[u8]),
+    ) -> bool {
+        let ring = self.open(member).filter(|ring| ring.number() == number);
+        ring.is_some_and(|ring| ring.put_short(series, segment_bytes, bytes))
+    }
+
     /// Puts a batch into the ring to a process. `incarnation` is the current number of that process in the
     /// table. Returns `None` if the batch does not go through a ring.
     #[inline]
@@ -559,6 +573,33 @@ impl SameHost {
         }
         self.turn = 0;
         RingReceive::Nothing
+    }
+
+    /// Takes the next batch, if it is a short one that `accepts` accepts.
+    #[inline]
+    pub(crate) fn receive_short(&mut self, accepts: impl Fn(&ReceivedBatch<'_>) -> bool) -> ShortReceive<'_> {
+        let count = self.inbound.len();
+        let mut next = if self.turn < count { self.turn } else { 0 };
+        for _ in 0..count {
+            let index = next;
+            next = if index + 1 < count { index + 1 } else { 0 };
+            let Some(ring) = self.inbound.get_mut(index) else { break };
+            if ring.is_fresh {
+                if ring.has_more() {
+                    return ShortReceive::NotHere;
+                }
+                continue;
+            }
+            if !ring.has_more() {
+                continue;
+            }
+            self.turn = index;
+            return match ring.take_short(&mut self.buffer, accepts) {
+                Ok(Some(received)) => ShortReceive::Batch(received),
+                Ok(None) | Err(NotShort) => ShortReceive::NotHere,
+            };
+        }
+        ShortReceive::Nothing
     }
 
     /// Moves on to the next ring.

@@ -41,7 +41,7 @@ use crate::system::medium::Medium;
 use counters::{count, note_sent};
 use pumice_model::counters::Counters;
 use pumice_model::fates::partition::Partition;
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use pumice_model::port::batch::{GsoBatch, ReceivedBatch, ShortReceive, TransmitError};
 use pumice_model::port::copies::CopyReport;
 use pumice_model::port::directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 use pumice_model::port::group::{
@@ -293,6 +293,16 @@ impl<M: Medium> Port for SharedPort<M> {
     #[inline]
     fn admits_next_of_series(&mut self, series: u64) -> bool {
         self.ring_admits_next_of_series(series)
+    }
+
+    #[inline]
+    fn transmit_next_of_series(&mut self, series: u64, segment_bytes: usize, bytes: &[u8]) -> bool {
+        self.put_next_of_series(series, segment_bytes, bytes)
+    }
+
+    #[inline]
+    fn receive_short(&mut self, now_ns: u64) -> ShortReceive<'_> {
+        self.receive_short_by_ring(now_ns)
     }
 
     fn medium_to(&self, peer: Peer) -> PeerMedium {

@@ -2,17 +2,19 @@
 
 use std::os::fd::OwnedFd;
 
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use pumice_model::port::batch::{GsoBatch, ReceivedBatch, ShortReceive, TransmitError};
 use pumice_model::port::limits::{Peer, PortLimits};
 use pumice_platform::outside::world;
 use pumice_transport::path::Path;
 
 use super::counters::count;
 use super::receiving::is_for_on_path;
+use super::requests::is_for_all;
 use super::socket_polling::RingPoll;
 use super::{LastSeries, SharedPort};
 use crate::files::sockets::SendOutcome;
 use crate::members::member_index::MemberIndex;
+use crate::relay::local::is_only_for;
 use crate::same_host::{OutgoingMessage, PutOutcome, RingReceive, RingRoom};
 use crate::system::medium::Medium;
 
@@ -122,6 +124,43 @@ impl<M: Medium> SharedPort<M> {
         self.last_member().is_some_and(|(_, member, incarnation)| {
             self.same_host.has_room_again(member, incarnation, number)
         })
+    }
+
+    /// Puts a short batch of a series that [`Port::admits_next_of_series`] has just admitted into the ring.
+    /// Returns false if it has to be sent in the general way.
+    ///
+    /// [`Port::admits_next_of_series`]: pumice_model::port::traits::Port::admits_next_of_series
+    #[inline]
+    pub(super) fn put_next_of_series(&mut self, series: u64, segment_bytes: usize, bytes: &[u8]) -> bool {
+        let LastSeries { number: last, ring } = self.receiver.last_series;
+        let Some((_, member, _)) = self.receiver.last_receiver else { return false };
+        if series != last || ring == 0 || is_for_all(bytes) {
+            return false;
+        }
+        world::handed_over(u64::from(member.number()));
+        self.same_host.put_short(member, ring, series, (segment_bytes, bytes))
+    }
+
+    /// Takes the next batch from a ring, if it is a short one, and nothing else is due.
+    #[inline]
+    pub(super) fn receive_short_by_ring(&mut self, now_ns: u64) -> ShortReceive<'_> {
+        let SharedPort { same_host, identity, polling, .. } = self;
+        let has_others = !identity.looped.is_empty() || polling.relay_is_next || polling.relay_due;
+        if has_others || !same_host.has_inbound() || !polling.socket_polling.leaves_next_to_ring() {
+            return ShortReceive::NotHere;
+        }
+        match same_host.receive_short(|received| is_only_for(received, &identity.local)) {
+            ShortReceive::Batch(received) => {
+                polling.socket_polling.count_ring_batch();
+                ShortReceive::Batch(received)
+            }
+            ShortReceive::Nothing if polling.socket_polling.is_due(now_ns) => ShortReceive::NotHere,
+            ShortReceive::Nothing => {
+                polling.emptied_ns = Some(now_ns);
+                ShortReceive::Nothing
+            }
+            ShortReceive::NotHere => ShortReceive::NotHere,
+        }
     }
 
     /// Returns the limits of the ring to `peer`, if there is one.

@@ -31,6 +31,12 @@ impl SocketPolling {
         is_due
     }
 
+    /// Reports whether the next batch from a ring leads to no poll of the socket.
+    #[inline]
+    pub(super) const fn leaves_next_to_ring(&self) -> bool {
+        self.ring_batches + 1 < RING_BATCHES
+    }
+
     /// Reports whether the socket is polled now that all rings are empty.
     pub(super) fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.due_ns

@@ -79,6 +79,17 @@ impl<'a> ReceivedBatch<'a> {
     }
 }
 
+/// Result of looking for a short batch.
+#[derive(Debug)]
+pub enum ShortReceive<'a> {
+    /// A batch without ICRC, all of whose packets are for this process.
+    Batch(ReceivedBatch<'a>),
+    /// The port has nothing now.
+    Nothing,
+    /// The port has to be asked in the general way; nothing has been taken.
+    NotHere,
+}
+
 /// The reason why a batch was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransmitError {

@@ -9,7 +9,7 @@ use crate::counters::Counters;
 use pumice_platform::link_settings::LinkSettings;
 use pumice_transport::path::{Flow, Path};
 
-use super::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use super::batch::{GsoBatch, ReceivedBatch, ShortReceive, TransmitError};
 use super::copies::CopyReport;
 use super::group::ProcessGroup;
 use super::limits::{Peer, PeerMedium, PortLimits};
@@ -82,6 +82,23 @@ pub trait Port: Send {
     fn admits_next_of_series(&mut self, series: u64) -> bool {
         let _ = series;
         false
+    }
+
+    /// Sends a batch without ICRC of the series that [`Port::admits_next_of_series`] has just admitted.
+    /// `segment_bytes`: length of each packet but the last. Returns false if nothing has happened, and
+    /// [`Port::transmit`] has to send it.
+    #[inline]
+    fn transmit_next_of_series(&mut self, series: u64, segment_bytes: usize, bytes: &[u8]) -> bool {
+        let _ = (series, segment_bytes, bytes);
+        false
+    }
+
+    /// Takes the next batch, if it is a short one without ICRC that is for this process, and nothing else is
+    /// due in the port.
+    #[inline]
+    fn receive_short(&mut self, now_ns: u64) -> ShortReceive<'_> {
+        let _ = now_ns;
+        ShortReceive::NotHere
     }
 
     /// Returns what carries batches to this peer now, for people who ask.
@@ -175,6 +192,19 @@ pub trait PortLayer: Send {
         false
     }
 
+    /// Implements [`Port::transmit_next_of_series`] of the whole. A layer that changes, delays or counts
+    /// batches leaves it as it is.
+    fn transmit_next_of_series_through(&mut self, series: u64, segment_bytes: usize, bytes: &[u8]) -> bool {
+        let _ = (series, segment_bytes, bytes);
+        false
+    }
+
+    /// Implements [`Port::receive_short`] of the whole, with the same rule.
+    fn receive_short_through(&mut self, now_ns: u64) -> ShortReceive<'_> {
+        let _ = now_ns;
+        ShortReceive::NotHere
+    }
+
     /// Implements [`Port::transmit`] of the whole.
     ///
     /// # Errors
@@ -258,6 +288,16 @@ impl<L: PortLayer> Port for L {
         self.admits_next_of_series_through(series)
     }
 
+    #[inline]
+    fn transmit_next_of_series(&mut self, series: u64, segment_bytes: usize, bytes: &[u8]) -> bool {
+        self.transmit_next_of_series_through(series, segment_bytes, bytes)
+    }
+
+    #[inline]
+    fn receive_short(&mut self, now_ns: u64) -> ShortReceive<'_> {
+        self.receive_short_through(now_ns)
+    }
+
     fn medium_to(&self, peer: Peer) -> PeerMedium {
         self.below().medium_to(peer)
     }
@@ -321,5 +361,15 @@ impl<P: Port + ?Sized> PortLayer for Box<P> {
     #[inline]
     fn admits_next_of_series_through(&mut self, series: u64) -> bool {
         self.below_mut().admits_next_of_series(series)
+    }
+
+    #[inline]
+    fn transmit_next_of_series_through(&mut self, series: u64, segment_bytes: usize, bytes: &[u8]) -> bool {
+        self.below_mut().transmit_next_of_series(series, segment_bytes, bytes)
+    }
+
+    #[inline]
+    fn receive_short_through(&mut self, now_ns: u64) -> ShortReceive<'_> {
+        self.below_mut().receive_short(now_ns)
     }
 }

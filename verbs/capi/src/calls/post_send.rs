@@ -8,6 +8,7 @@ use std::slice;
 use pumice_calls::Call;
 use pumice_device::hca::HcaError;
 use pumice_device::profile::PostCall;
+use pumice_transport::qp::{LaneData, LaneSend, may_leave_by_lane};
 use pumice_transport::types::{
     AtomicOperation, Operand, PostError, QpType, RemoteTarget, SendFlags, SendOpcode, SendRequest,
     UdDestination,
@@ -142,6 +143,28 @@ fn describe<'a>(
         }
     }
     Ok(())
+}
+
+/// Returns a request of a connected queue pair as a lane takes it; `None` for other operations, and for
+/// messages of several elements.
+#[inline]
+fn lane_send<'a>(qp: &Qp, posted: &ListedRequest<'a, ibv_send_wr>) -> Option<LaneSend<'a>> {
+    let wr = posted.get();
+    if qp.is_datagram() || wr.num_sge > 1 {
+        return None;
+    }
+    let opcode = SendOpcode::from_number(wr.opcode).filter(|opcode| may_leave_by_lane(*opcode))?;
+    let flags = SendFlags::from_bits_truncate(wr.send_flags);
+    let data = match posted.elements().ok()? {
+        [one] if flags.contains(SendFlags::INLINE) => LaneData::Inline(posted.memory(one)),
+        _ if flags.contains(SendFlags::INLINE) => LaneData::Inline(&[]),
+        [one] => LaneData::Buffer(*one),
+        _ => LaneData::Nothing,
+    };
+    // SAFETY: the member has plain numbers, whether the operation uses them or not.
+    let rdma = unsafe { wr.wr.rdma };
+    let remote = RemoteTarget { address: rdma.remote_addr, rkey: rdma.rkey };
+    Some(LaneSend { wr_id: wr.wr_id, opcode, flags, imm_data: wr.imm_data.to_ne_bytes(), remote, data })
 }
 
 /// Reports whether a request was refused because the queue had no room.
@@ -318,11 +341,23 @@ impl<'a, const BY_MRC: bool> ListPoster<'a, BY_MRC> {
         self.post(&[SendRequest { inline_data, ..request.clone() }], list, more)
     }
 
+    /// Posts the only request of a list if it can leave at once. Returns false if it is not posted.
+    #[inline]
+    fn post_by_lane(&self, posted: &ListedRequest<'a, ibv_send_wr>) -> bool {
+        let lane = lane_send(self.qp, posted);
+        lane.is_some_and(|send| {
+            reserve::has_room_to_post() && self.qp.hca().post_by_lane(self.qp.number(), &send)
+        })
+    }
+
     #[inline]
     fn post_list(&self, list: List<'a>) -> Result<(), Errno> {
         let Some((only, rest)) = list.split_first() else { return Ok(()) };
         if !rest.is_empty() {
             return self.post_several(list);
+        }
+        if !BY_MRC && self.post_by_lane(&only) {
+            return Ok(());
         }
         let mut request = UNDESCRIBED;
         if let Err(errno) = self.describe(&only, &mut request) {
