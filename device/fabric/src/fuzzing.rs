@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::ring::{Consumer, Geometry, LINE_WORDS, MAX_BATCH_BYTES, Producer, RingMemory, Slot, SlotKind};
+use super::ring::{Consumer, Geometry, MAX_BATCH_BYTES, Producer, RingMemory, SLOT_WORDS, Slot, SlotKind};
 use super::same_host::{InboundRing, is_message};
 use crate::members::member_index::MemberIndex;
 use crate::members::record;
@@ -43,7 +43,7 @@ impl RingMemory for Heap {
         self.0.0.get(index).unwrap_or(&NOTHING)
     }
 
-    fn line(&self, first: usize) -> Option<&[AtomicU64; LINE_WORDS]> {
+    fn slot(&self, first: usize) -> Option<&[AtomicU64; SLOT_WORDS]> {
         self.0.0.get(first..)?.first_chunk()
     }
 

@@ -192,24 +192,25 @@ impl Requester {
     }
 
     /// Moves `acked` forward to `reached`, with completions, window and timers.
-    fn advance_to<H: Host>(&mut self, settings: &QpSettings, reached: Psn, now_ns: u64, host: &mut H) {
+    pub(super) fn advance_to<H: Host>(
+        &mut self,
+        settings: &QpSettings,
+        reached: Psn,
+        now_ns: u64,
+        host: &mut H,
+    ) {
         let count = reached.since(self.psns.acked);
         if count <= 0 {
             return;
         }
         let behind = self.cursor_psn().is_before(reached);
-        let in_flight_packets = self.in_flight();
+        if host.listens(Topic::Packets) {
+            self.report_progress(settings, (reached, count as u32), now_ns, host);
+        } else {
+            self.window.on_acked(reached, count as u32, now_ns);
+        }
         self.psns.acked = reached;
         self.fruitless.ignored_answers = IgnoredAnswers::default();
-        self.window.on_acked(reached, count as u32, now_ns);
-        if host.listens(Topic::Packets) {
-            host.emit_uncounted(&settings.context, &QpEvent::Acknowledged { before: reached });
-            if self.window.is_report_due(now_ns) {
-                let (rtt_ns, window_packets) = (self.window.rtt_ns(), self.window.packets());
-                let measured = QpEvent::Measured { rtt_ns, window_packets, in_flight_packets };
-                host.emit(&settings.context, measured);
-            }
-        }
         //= statement:24
         //| Progress gives the request all its retries again.
         self.reload_retries(settings);
@@ -226,6 +227,25 @@ impl Requester {
             };
         }
         self.restart_timers(settings, now_ns);
+    }
+
+    /// Reports the acknowledgement of `count` PSNs before `reached`, and what the window has measured by it.
+    #[cold]
+    fn report_progress<H: Host>(
+        &mut self,
+        settings: &QpSettings,
+        (reached, count): (Psn, u32),
+        now_ns: u64,
+        host: &mut H,
+    ) {
+        let in_flight_packets = self.in_flight();
+        self.window.on_acked(reached, count, now_ns);
+        host.emit_uncounted(&settings.context, &QpEvent::Acknowledged { before: reached });
+        if self.window.is_report_due(now_ns) {
+            let (rtt_ns, window_packets) = (self.window.rtt_ns(), self.window.packets());
+            let measured = QpEvent::Measured { rtt_ns, window_packets, in_flight_packets };
+            host.emit(&settings.context, measured);
+        }
     }
 
     /// Handles a response beyond a pending READ or atomic, whose own response was lost.

@@ -422,7 +422,7 @@ impl QueuePair {
     pub fn response_urgency(&self) -> Urgency {
         let responses = match &self.receiver {
             ReceivingSide::Reliable(responder) => {
-                responder.responses.urgency(self.requester.held_until_ns().is_some())
+                responder.responses.urgency(|| self.requester.held_until_ns().is_some())
             }
             _ => self.numbered.as_ref().map_or(Urgency::None, |numbered| numbered.urgency()),
         };

@@ -175,10 +175,10 @@ impl Responses {
 
     /// Returns the urgency of the queued responses; `held` says that the rate holds data back.
     #[inline]
-    pub(crate) fn urgency(&self, held: bool) -> Urgency {
+    pub(crate) fn urgency(&self, held: impl FnOnce() -> bool) -> Urgency {
         match self.queue.front() {
             None => Urgency::None,
-            Some(QueuedResponse::Read(_)) if held => Urgency::None,
+            Some(QueuedResponse::Read(_)) if held() => Urgency::None,
             Some(QueuedResponse::Acknowledge { .. }) if self.queue.len() == 1 => Urgency::Acknowledgement,
             Some(_) => Urgency::Data,
         }

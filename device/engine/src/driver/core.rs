@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
+use crate::objects::completion_queue::CompletionQueue;
 use pumice_model::counters::Counters;
 use pumice_model::event::async_event::AsyncEventQueue;
 use pumice_platform::clock::{Clock, process_time_ns};
@@ -16,6 +17,8 @@ use pumice_platform::outside::event_fd::EventFd;
 use pumice_platform::outside::fork_generation::Generation;
 use pumice_platform::outside::wait::wait_readable;
 use pumice_platform::outside::world::EndlessWait;
+
+use pumice_transport::types::WorkCompletion;
 
 use super::handover::Handover;
 use super::policy::{EmptyPoll, FOREVER_NS, PendingWork, Yielded};
@@ -33,6 +36,14 @@ pub(crate) struct Core {
     pub(crate) presence: Arc<Presence>,
     /// The signals between application threads and the background thread.
     pub(crate) handover: Handover<AtomicU64, EventFd>,
+}
+
+/// Result of driving the engine for a thread that found its completion queue empty.
+pub(crate) enum CqPoll {
+    /// The oldest completion of the queue, which is not in the queue.
+    Delivered(WorkCompletion),
+    /// The completions are in the queue, if there are any. `progress`: whether anything arrived.
+    Drove { progress: bool },
 }
 
 /// The error of a forked child that uses the device of its parent.
@@ -97,16 +108,18 @@ impl Core {
         None
     }
 
-    /// Drives once for an application thread that found its queue (of this index) empty, unless another
-    /// thread drives. Returns whether anything arrived.
-    pub(crate) fn poll(&self, cq: u32) -> bool {
+    /// Drives once for an application thread that found its queue empty, unless another thread drives. The
+    /// thread gets the next completion of its queue at once, if that is possible.
+    pub(crate) fn poll(&self, cq: &CompletionQueue) -> CqPoll {
         self.handover.polled();
-        let Some(mut engine) = self.try_lock() else { return false };
+        let Some(mut engine) = self.try_lock() else { return CqPoll::Drove { progress: false } };
         if self.handover.polls_are_dense() && engine.is_passed_over() {
-            return false;
+            return CqPoll::Drove { progress: false };
         }
         let now_ns = self.clock.now_ns();
-        let checks = MappingCheckPolicy::DatagramsNotPolled { cq };
+        let index = cq.handle().index;
+        let checks = MappingCheckPolicy::DatagramsNotPolled { cq: index };
+        engine.resources.completions.direct.begin(index);
         let received = self.step(&mut engine, now_ns, Acknowledge::Now, checks);
         if !received {
             engine.transmit_waiting_responses(now_ns, MappingCheckPolicy::Datagrams);
@@ -114,7 +127,10 @@ impl Core {
         // The application may do something else now. If the background thread sleeps, no thread does what
         // this step has left for later: the packets that would have woken it have been taken from the port.
         self.note_deadline(&engine, now_ns);
-        received
+        match engine.end_direct_delivery(cq) {
+            Some(completion) => CqPoll::Delivered(completion),
+            None => CqPoll::Drove { progress: received },
+        }
     }
 
     /// Receives, runs timers, sends. Acknowledgements wait if the application has completions to process

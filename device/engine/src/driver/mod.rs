@@ -10,4 +10,4 @@ mod handover_model;
 mod policy;
 
 pub(crate) use background::Background;
-pub(crate) use core::{Core, Inherited};
+pub(crate) use core::{Core, CqPoll, Inherited};

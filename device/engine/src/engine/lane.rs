@@ -6,10 +6,12 @@
 //! nothing, and the engine takes its turn.
 
 use pumice_model::event::Topics;
-use pumice_model::port::batch::ShortReceive;
+use pumice_model::port::batch::{ReceivedBatch, ShortReceive};
 use pumice_model::port::traits::Port;
+use pumice_transport::host::Counter;
 use pumice_transport::path::Arrival;
-use pumice_transport::qp::{LaneBatch, LaneSend, QueuePair};
+use pumice_transport::qp::{LaneBatch, LaneSend, QueuePair, may_arrive_by_lane};
+use pumice_transport::types::WorkCompletion;
 use pumice_transport::wire::{Qpn, peek};
 
 use super::acknowledgements::Acknowledge;
@@ -19,6 +21,8 @@ use super::drive::Engine;
 use super::queue_pairs::Entries;
 use super::transmission::Transmission;
 use super::turns::Turns;
+use crate::objects::completion_queue::CompletionQueue;
+use crate::objects::direct_delivery::Delivered;
 use crate::resources::{DeviceHost, MappingCheckPolicy, Resources};
 
 impl Resources {
@@ -166,7 +170,7 @@ impl Engine {
         match port.receive_short(now_ns) {
             ShortReceive::Batch(received) => {
                 receivers.resources.completions.new_completions = false;
-                receivers.receive(now_ns, &received);
+                receivers.receive_short(now_ns, &received);
             }
             ShortReceive::Nothing => return self.lanes_are_empty(now_ns),
             ShortReceive::NotHere => return LanePoll::NotHere,
@@ -192,6 +196,20 @@ impl Engine {
         LanePoll::Done(true)
     }
 
+    /// Ends a poll of a completion queue, and returns the completion that the polling thread gets past it.
+    #[inline]
+    pub(crate) fn end_direct_delivery(&mut self, cq: &CompletionQueue) -> Option<WorkCompletion> {
+        let Delivered { completion, released } = self.resources.completions.direct.end()?;
+        cq.passed_over();
+        if released != 0 {
+            match self.queue_pairs.by_number(Qpn::new(completion.qp_num)) {
+                Some((_, entry)) => entry.posted_sends = entry.posted_sends.wrapping_sub(released),
+                None => cq.free_send_slots(completion.qp_num, released),
+            }
+        }
+        Some(completion)
+    }
+
     /// Notes that the port has nothing.
     #[inline]
     fn lanes_are_empty(&mut self, now_ns: u64) -> LanePoll {
@@ -207,6 +225,35 @@ impl Engine {
 }
 
 impl PacketReceivers<'_> {
+    /// Passes the one or two packets of a short batch without ICRC to their queue pairs, as
+    /// [`PacketReceivers::receive`] does. Lanes are open.
+    #[inline]
+    fn receive_short(&mut self, now_ns: u64, received: &ReceivedBatch<'_>) {
+        let ReceivedBatch { flow, traffic_class, hop_limit, bytes, .. } = received;
+        let arrival = Arrival { flow, traffic_class: *traffic_class, hop_limit: *hop_limit };
+        self.resources.listeners.batch_time.end();
+        let (mut left, mut packets) = (*bytes, 0);
+        while packets < 2 && may_arrive_by_lane(left) {
+            let (packet, rest) = left.split_at(left.len().min(received.segment_bytes));
+            let Some(index) = self.receive_by_lane(now_ns, &arrival, packet) else { break };
+            self.touched.push(index);
+            (left, packets) = (rest, packets + 1);
+        }
+        if left.is_empty() {
+            self.resources.count(Counter::RxBatches, 1);
+        } else {
+            self.receive_rest(now_ns, &ReceivedBatch { bytes: left, ..*received }, packets);
+        }
+        self.resources.count(Counter::RxPackets, packets as u64);
+        self.resources.count(Counter::RxBytes, (bytes.len() - left.len()) as u64);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn receive_rest(&mut self, now_ns: u64, left: &ReceivedBatch<'_>, first: usize) {
+        self.receive_from(now_ns, left, first);
+    }
+
     /// Passes a packet to its queue pair by a lane. Returns the index of the queue pair, or `None` if nothing
     /// has been done that would not be done again.
     #[inline]

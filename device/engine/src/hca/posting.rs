@@ -7,6 +7,7 @@ use pumice_transport::types::{QpState, RecvRequest, SendRequest, WorkCompletion}
 use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError};
+use crate::driver::CqPoll;
 use crate::engine::Acknowledge;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::resources::MappingCheckPolicy;
@@ -185,7 +186,14 @@ impl Hca {
         if count > 0 || out.is_empty() {
             return count;
         }
-        let progress = self.core.poll(cq.handle().index);
+        let progress = match self.core.poll(cq) {
+            CqPoll::Delivered(completion) => {
+                let Some((first, rest)) = out.split_first_mut() else { return 0 };
+                *first = completion;
+                return if rest.is_empty() { 1 } else { 1 + cq.poll(rest) };
+            }
+            CqPoll::Drove { progress } => progress,
+        };
         let count = cq.poll(out);
         if count == 0 && !progress {
             self.core.idle();
@@ -202,7 +210,10 @@ impl Hca {
         if let Some(stamped) = cq.poll_stamped() {
             return Some(stamped);
         }
-        let progress = self.core.poll(cq.handle().index);
+        let progress = match self.core.poll(cq) {
+            CqPoll::Delivered(completion) => return Some((completion, 0)),
+            CqPoll::Drove { progress } => progress,
+        };
         let stamped = cq.poll_stamped();
         if stamped.is_none() && !progress {
             self.core.idle();

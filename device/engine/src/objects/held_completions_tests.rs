@@ -26,7 +26,7 @@ fn queue(seed: u64, depth: u32, virtual_time: bool) -> (CompletionQueue, Arc<Com
 fn push(cq: &CompletionQueue, ordinal: u32, receives: bool, wr_id: u64) {
     let opcode = if receives { WcOpcode::Recv } else { WcOpcode::Send };
     let completion = WorkCompletion { wr_id, qp_num: ordinal, opcode, ..WorkCompletion::default() };
-    assert_eq!(cq.push_of(ordinal, completion, 0, false), CqPushOutcome::Stored);
+    assert_eq!(cq.push_of(ordinal, &completion, 0, false), CqPushOutcome::Stored);
 }
 
 fn poll(cq: &CompletionQueue, asked: usize) -> Vec<WorkCompletion> {
@@ -120,7 +120,7 @@ fn a_failure_brings_everything_before_it() {
             push(&cq, 1, wr_id % 2 == 0, wr_id);
         }
         let failed = WorkCompletion { status: WcStatus::WrFlushErr, qp_num: 1, ..WorkCompletion::default() };
-        assert_eq!(cq.push_of(1, failed, 0, false), CqPushOutcome::Stored);
+        assert_eq!(cq.push_of(1, &failed, 0, false), CqPushOutcome::Stored);
         let mut count = 0;
         while !cq.is_empty() {
             let found = poll(&cq, 16);
@@ -140,8 +140,8 @@ fn what_is_flushed_comes_after_the_failure_that_flushed_it() {
             |status, opcode| WorkCompletion { status, opcode, qp_num: 1, ..WorkCompletion::default() };
         let send = failed(WcStatus::RemOpErr, WcOpcode::Send);
         let receive = failed(WcStatus::WrFlushErr, WcOpcode::Recv);
-        assert_eq!(cq.push_of(1, send, 0, false), CqPushOutcome::Stored);
-        assert_eq!(cq.push_of(1, receive, 0, false), CqPushOutcome::Stored);
+        assert_eq!(cq.push_of(1, &send, 0, false), CqPushOutcome::Stored);
+        assert_eq!(cq.push_of(1, &receive, 0, false), CqPushOutcome::Stored);
         let mut statuses = Vec::new();
         while !cq.is_empty() {
             statuses.extend(poll(&cq, 16).iter().map(|wc| wc.status));
@@ -230,7 +230,7 @@ fn completions_that_are_overwritten_are_forgotten() {
         let cq = cq.overwriting();
         for wr_id in 0..30 {
             let completion = WorkCompletion { wr_id, qp_num: 1, ..WorkCompletion::default() };
-            assert_ne!(cq.push_of(1, completion, 1, false), CqPushOutcome::Overrun);
+            assert_ne!(cq.push_of(1, &completion, 1, false), CqPushOutcome::Overrun);
         }
         let mut order = Vec::new();
         while !cq.is_empty() {

@@ -4,6 +4,7 @@ pub mod armed_queues;
 pub mod completion_channel;
 pub mod completion_counter;
 pub mod completion_queue;
+pub(crate) mod direct_delivery;
 pub mod freed_send_slots;
 mod held_completions;
 pub mod paced_events;

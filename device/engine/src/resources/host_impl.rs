@@ -249,11 +249,17 @@ impl Host for DeviceHost<'_> {
 
     #[inline]
     fn complete_send(&mut self, qp: &QpContext, completion: WorkCompletion, released: u32) {
+        if self.completes_plainly(&completion) {
+            return self.store_completion(qp, qp.send_cq, &completion, released, false);
+        }
         self.complete(qp, PendingCompletion { cq: qp.send_cq, completion, released, solicited: false });
     }
 
     #[inline]
     fn complete_recv(&mut self, qp: &QpContext, cq: u32, completion: WorkCompletion, solicited: bool) {
+        if self.completes_plainly(&completion) {
+            return self.store_completion(qp, cq, &completion, 0, solicited);
+        }
         self.complete(qp, PendingCompletion { cq, completion, released: 0, solicited });
     }
 
@@ -427,7 +433,18 @@ impl Resources {
         self.port.counters.add_under_lock(counter, amount);
     }
 
+    /// Reports whether a completion goes into its queue at once: it is of a success, and nothing is decided,
+    /// counted, deferred or told by it.
     #[inline]
+    fn completes_plainly(&self, completion: &WorkCompletion) -> bool {
+        completion.status == WcStatus::Success
+            && !self.completions.counts_completions
+            && !self.decisions.delays()
+            && !self.has_any_stores()
+            && !self.decisions.has_deferred_stores()
+            && !self.listens(Topic::Completions)
+    }
+
     fn complete(&mut self, qp: &QpContext, mut made: PendingCompletion) {
         if made.completion.status != WcStatus::Success {
             self.number_failure(&mut made);
@@ -473,9 +490,25 @@ impl Resources {
         if self.listens(Topic::Completions) {
             self.emit_uncounted(qp, Topic::Completions, &QpEvent::Completed { completion, cq, released });
         }
+        self.store_completion(qp, cq, completion, released, solicited);
+    }
+
+    /// Stores a completion in its queue, or where a thread polls for it.
+    #[inline]
+    fn store_completion(
+        &mut self,
+        qp: &QpContext,
+        cq: u32,
+        completion: &WorkCompletion,
+        released: u32,
+        solicited: bool,
+    ) {
         let Some(entry) = self.objects.cqs.at(cq) else { return self.device_request_ended(qp, completion) };
         self.completions.new_completions = true;
-        match entry.cq.push_of(qp.ordinal, *completion, released, solicited) {
+        if self.completions.direct.awaits(cq) && entry.cq.may_pass_over() {
+            return self.completions.direct.deliver(completion, released);
+        }
+        match entry.cq.push_of(qp.ordinal, completion, released, solicited) {
             CqPushOutcome::Stored => {}
             CqPushOutcome::Overwrote => {
                 let depth = entry.cq.depth();

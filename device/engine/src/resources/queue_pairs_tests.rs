@@ -186,6 +186,6 @@ fn a_queue_that_runs_out_is_not_spared_while_its_program_waits_for_an_event() {
     let cq = Arc::clone(o.resources.cq(o.other_cq).unwrap());
     cq.arm(false);
     assert!(!o.resources.short_of_receives(), "its program sleeps");
-    let _ = cq.push_of(0, Default::default(), 0, true);
+    let _ = cq.push_of(0, &pumice_transport::types::WorkCompletion::default(), 0, true);
     assert!(o.resources.short_of_receives(), "the event has woken its program, which posts receives now");
 }

@@ -65,7 +65,7 @@ impl Resources {
             return false;
         }
         self.completions.new_completions = true;
-        match entry.cq.push_of(0, note, 0, true) {
+        match entry.cq.push_of(0, &note, 0, true) {
             CqPushOutcome::Stored | CqPushOutcome::Overwrote => true,
             CqPushOutcome::EventBy(due_ns) => {
                 self.delay_event(cq, due_ns);

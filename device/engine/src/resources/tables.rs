@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::ethernet::Ethernet;
 use crate::objects::completion_counter::CompletionCounter;
 use crate::objects::completion_queue::{CompletionQueue, CqCommon};
+use crate::objects::direct_delivery::DirectDelivery;
 use crate::objects::recv_queue::RecvQueue;
 use crate::objects::srq::Srq;
 use pumice_fabric::xrc::XrcDomains;
@@ -134,6 +135,8 @@ pub(crate) struct CompletionState {
     pub(crate) failures: Failures,
     /// True if a completion was made since the engine last cleared this.
     pub(crate) new_completions: bool,
+    /// The completion that a polling thread gets past its queue.
+    pub(crate) direct: DirectDelivery,
     /// True if a queue pair ever had a completion counter.
     pub(super) counts_completions: bool,
     /// True if completions of queue pairs that are destroyed or reset stay in the completion queues.

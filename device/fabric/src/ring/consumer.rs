@@ -8,7 +8,7 @@ use super::Broken;
 use super::geometry::{Geometry, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::memory::RingMemory;
 use super::producer::Position;
-use super::slot::{INLINE_BYTES, MAX_BATCH_BYTES, Slot, SlotKind};
+use super::slot::{FIRST_LINE_WORDS, INLINE_BYTES, MAX_BATCH_BYTES, Slot, SlotKind};
 
 /// The error of a slot that is not a short batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl<M: RingMemory> Consumer<M> {
         &mut self,
         buffer: &mut [u8; MAX_BATCH_BYTES as usize],
     ) -> Result<Option<Slot>, Broken> {
-        let line = self.memory.line(self.geometry.slot_word(self.taken.slots)).ok_or(Broken)?;
+        let line = self.memory.slot(self.geometry.slot_word(self.taken.slots)).ok_or(Broken)?;
         let [first, second, inline @ ..] = line;
         let first = first.load(Ordering::Acquire);
         let (lap, expected) = (Slot::lap(first), self.geometry.lap(self.taken.slots));
@@ -58,12 +58,7 @@ impl<M: RingMemory> Consumer<M> {
         }
         let slot = Slot::decode([first, second.load(Ordering::Relaxed)]).ok_or(Broken)?;
         if slot.is_inline() {
-            // All words are copied, even for short batches: a copy of a constant length needs no function
-            // call.
-            let room = buffer.first_chunk_mut::<INLINE_BYTES>().ok_or(Broken)?;
-            for (to, word) in room.as_chunks_mut().0.iter_mut().zip(inline) {
-                *to = word.load(Ordering::Relaxed).to_le_bytes();
-            }
+            copy_inline(buffer.first_chunk_mut().ok_or(Broken)?, inline, slot.length_bytes);
         } else {
             let bytes = buffer.get_mut(..slot.length_bytes as usize).ok_or(Broken)?;
             if slot.length_bytes > self.geometry.data_bytes() {
@@ -85,7 +80,7 @@ impl<M: RingMemory> Consumer<M> {
     /// The slot has something else.
     #[inline]
     pub(crate) fn peek_short(&self, buffer: &mut [u8; INLINE_BYTES]) -> Result<Option<Slot>, NotShort> {
-        let line = self.memory.line(self.geometry.slot_word(self.taken.slots)).ok_or(NotShort)?;
+        let line = self.memory.slot(self.geometry.slot_word(self.taken.slots)).ok_or(NotShort)?;
         let [first, second, inline @ ..] = line;
         let first = first.load(Ordering::Acquire);
         let (lap, expected) = (Slot::lap(first), self.geometry.lap(self.taken.slots));
@@ -94,9 +89,7 @@ impl<M: RingMemory> Consumer<M> {
         }
         let slot = Slot::decode([first, second.load(Ordering::Relaxed)]);
         let slot = slot.filter(|slot| slot.kind == SlotKind::Unsealed && slot.is_inline()).ok_or(NotShort)?;
-        for (to, word) in buffer.as_chunks_mut().0.iter_mut().zip(inline) {
-            *to = word.load(Ordering::Relaxed).to_le_bytes();
-        }
+        copy_inline(buffer, inline, slot.length_bytes);
         Ok(Some(slot))
     }
 
@@ -124,5 +117,21 @@ impl<M: RingMemory> Consumer<M> {
         // and this side sees what the producer wrote before that.
         self.memory.word(WAITS).swap(1, Ordering::AcqRel);
         !self.has_more()
+    }
+}
+
+/// Copies the bytes of a batch from its slot: all words of each line that has some, because a copy of a
+/// constant length needs no function call.
+#[inline]
+fn copy_inline<W: AtomicWord>(to: &mut [u8; INLINE_BYTES], from: &[W], length_bytes: u32) {
+    let (words, _) = to.as_chunks_mut::<8>();
+    let mut copied = words.iter_mut().zip(from);
+    for (to, word) in copied.by_ref().take(FIRST_LINE_WORDS) {
+        *to = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+    if length_bytes as usize > FIRST_LINE_WORDS * size_of::<u64>() {
+        for (to, word) in copied {
+            *to = word.load(Ordering::Relaxed).to_le_bytes();
+        }
     }
 }

@@ -2,6 +2,9 @@
 
 /// Number of words in a cache line.
 pub(crate) const LINE_WORDS: usize = 8;
+/// Number of words of a slot: two lines, which processors fetch together. Short batches touch the first line
+/// only.
+pub(crate) const SLOT_WORDS: usize = 2 * LINE_WORDS;
 /// Number of bytes in a cache line. Batches begin at a multiple of it in the data.
 pub(super) const LINE_BYTES: u64 = 64;
 
@@ -48,7 +51,7 @@ impl Geometry {
 
     /// Returns the number of words in front of the data.
     pub(crate) const fn words(self) -> usize {
-        HEADER_WORDS + self.slots as usize * LINE_WORDS
+        HEADER_WORDS + self.slots as usize * SLOT_WORDS
     }
 
     /// Returns the length of the whole memory, in bytes.
@@ -60,7 +63,7 @@ impl Geometry {
     /// the beginning.
     #[inline]
     pub(super) const fn slot_word(self, position: u64) -> usize {
-        HEADER_WORDS + (position & (self.slots as u64 - 1)) as usize * LINE_WORDS
+        HEADER_WORDS + (position & (self.slots as u64 - 1)) as usize * SLOT_WORDS
     }
 
     /// Returns the lap round the ring in which that slot is written, from 1; a slot that was never written

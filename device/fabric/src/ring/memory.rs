@@ -2,7 +2,7 @@
 
 use pumice_platform::word::AtomicWord;
 
-use super::geometry::LINE_WORDS;
+use super::geometry::SLOT_WORDS;
 
 /// Memory that two processes share, as one of them sees it: words in front, data behind. Either process may
 /// write anything anywhere at any time.
@@ -14,9 +14,9 @@ pub(crate) trait RingMemory {
     /// says.
     fn word(&self, index: usize) -> &Self::AtomicWord;
 
-    /// Returns the words of the cache line that begins with the word of this number; `None` if it is beyond
-    /// the last word.
-    fn line(&self, first: usize) -> Option<&[Self::AtomicWord; LINE_WORDS]>;
+    /// Returns the words of the slot that begins with the word of this number; `None` if it is beyond the last
+    /// word.
+    fn slot(&self, first: usize) -> Option<&[Self::AtomicWord; SLOT_WORDS]>;
 
     /// Copies bytes to an offset in the data. The caller does not go beyond the end.
     fn write(&self, offset: usize, bytes: &[u8]);

@@ -6,9 +6,9 @@
 //! * **A header**: what the consumer has taken (slots and bytes of data, both since the beginning), and the
 //!   waiter flag by which a consumer that is about to sleep asks to be woken. Each has a cache line of its
 //!   own.
-//! * **Slots** of a cache line each. The first word of a slot says in which lap round the ring it was
-//!   written; the producer writes it last, so that a consumer which sees the lap sees the rest. 48 bytes of a
-//!   batch fit in the slot itself: every request, response and acknowledgement of 8 bytes of payload.
+//! * **Slots** of two cache lines each. The first word of a slot says in which lap round the ring it was
+//!   written; the producer writes it last, so that a consumer which sees the lap sees the rest. 112 bytes of
+//!   a batch fit in the slot itself: every request of 8 bytes of payload with an acknowledgement behind it.
 //! * **Data**: bytes of longer batches, one batch behind the other, round and round. A batch that meets the
 //!   end continues at the beginning.
 //!
@@ -33,7 +33,7 @@ mod tests;
 
 pub(crate) use consumer::{Consumer, NotShort};
 pub(crate) use copy_choice::{CopyChoice, TimedPut};
-pub(crate) use geometry::{Geometry, LINE_WORDS};
+pub(crate) use geometry::{Geometry, SLOT_WORDS};
 pub(crate) use memory::RingMemory;
 pub(crate) use producer::{Producer, RingPushOutcome};
 pub(crate) use slot::{INLINE_BYTES, MAX_BATCH_BYTES, Slot, SlotKind};

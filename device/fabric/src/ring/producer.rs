@@ -130,7 +130,7 @@ impl<M: RingMemory> Producer<M> {
             return Ok(RingPushOutcome::Full);
         }
         let [first, second] = slot.encode(self.geometry.lap(self.written.slots));
-        let line = self.memory.line(self.geometry.slot_word(self.written.slots)).ok_or(Broken)?;
+        let line = self.memory.slot(self.geometry.slot_word(self.written.slots)).ok_or(Broken)?;
         let [lap, lengths, inline @ ..] = line;
         if slot.is_inline() {
             for (to, word) in inline.iter().zip(words_of(bytes)) {
@@ -158,7 +158,7 @@ impl<M: RingMemory> Producer<M> {
             return None;
         }
         let [first, second] = slot.encode(self.geometry.lap(self.written.slots));
-        let line = self.memory.line(self.geometry.slot_word(self.written.slots))?;
+        let line = self.memory.slot(self.geometry.slot_word(self.written.slots))?;
         let [lap, lengths, inline @ ..] = line;
         let (whole, rest) = bytes.as_chunks::<8>();
         for (to, word) in inline.iter().zip(whole) {

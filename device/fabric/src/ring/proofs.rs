@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_transport::proofs::{Values, check, check_all};
 
-use super::geometry::{LINE_BYTES, LINE_WORDS, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
+use super::geometry::{LINE_BYTES, LINE_WORDS, SLOT_WORDS, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::slot::words_of;
 use super::{
     Broken, Consumer, Geometry, INLINE_BYTES, MAX_BATCH_BYTES, Producer, RingMemory, RingPushOutcome, Slot,
@@ -44,7 +44,7 @@ fn a_ring_has_sizes_that_are_powers_of_two() {
         assert_eq!(geometry.is_some(), is_possible);
         if let Some(geometry) = geometry {
             assert_eq!((geometry.slots(), geometry.data_bytes()), (slots, data_bytes));
-            assert!(geometry.bytes() <= (1 << 24) + 64 * ((1 << 16) + 2));
+            assert!(geometry.bytes() <= (1 << 24) + 128 * ((1 << 16) + 1));
         }
     });
 }
@@ -57,8 +57,8 @@ fn the_offsets_of_a_ring_are_in_its_parts() {
     check(|from| {
         let (Some(geometry), position) = (geometry(from), from.u64()) else { return };
         let word = geometry.slot_word(position);
-        assert!(word >= 2 * LINE_WORDS && word + LINE_WORDS <= geometry.words());
-        assert_eq!(word % LINE_WORDS, 0);
+        assert!(word >= 2 * LINE_WORDS && word + SLOT_WORDS <= geometry.words());
+        assert_eq!(word % SLOT_WORDS, 0);
         assert!(geometry.data_offset(position) < geometry.data_bytes() as usize);
         assert_eq!(geometry.words() * 8 + geometry.data_bytes() as usize, geometry.bytes());
     });
@@ -147,9 +147,9 @@ fn the_bytes_of_a_slot_survive_its_words() {
 
 /// Numbers of slots and of data lines of the small ring.
 const SLOTS: u32 = 2;
-const DATA_LINES: usize = 2;
+const DATA_LINES: usize = 4;
 const DATA_BYTES: usize = DATA_LINES * LINE_BYTES as usize;
-const WORDS: usize = 2 * LINE_WORDS + SLOTS as usize * LINE_WORDS;
+const WORDS: usize = 2 * LINE_WORDS + SLOTS as usize * SLOT_WORDS;
 
 /// A small ring in the memory of this process.
 #[derive(Clone)]
@@ -172,7 +172,7 @@ impl RingMemory for Small {
         &self.0.0[index]
     }
 
-    fn line(&self, first: usize) -> Option<&[AtomicU64; LINE_WORDS]> {
+    fn slot(&self, first: usize) -> Option<&[AtomicU64; SLOT_WORDS]> {
         self.0.0.get(first..)?.first_chunk()
     }
 
@@ -188,7 +188,7 @@ impl RingMemory for Small {
 /// Checks that a producer writes only where it knows that there is room, and that an invalid value ends the
 /// ring.
 #[cfg_attr(kani, kani::proof)]
-#[cfg_attr(kani, kani::unwind(34))]
+#[cfg_attr(kani, kani::unwind(66))]
 #[cfg_attr(not(kani), test)]
 fn a_producer_believes_only_what_can_be_true() {
     check(|from| {
@@ -199,7 +199,7 @@ fn a_producer_believes_only_what_can_be_true() {
         // believe.
         let (mut written, mut taken) = ([0; 2], [0; 2]);
         for _ in 0..5 {
-            let length = from.one_of(&[1_usize, INLINE_BYTES, INLINE_BYTES + 1, 128]);
+            let length = from.one_of(&[1_usize, INLINE_BYTES, INLINE_BYTES + 1, 256]);
             let lines = if length <= INLINE_BYTES { 0 } else { length.div_ceil(LINE_BYTES as usize) as u64 };
             let cost = [1, lines * LINE_BYTES];
             let (claim, waits) = ([from.up_to(6), from.up_to(6) * LINE_BYTES], from.up_to(1));
@@ -235,7 +235,7 @@ fn a_producer_believes_only_what_can_be_true() {
 
 /// Checks that a consumer takes exactly the batches that a producer writes, in order and unchanged.
 #[cfg_attr(kani, kani::proof)]
-#[cfg_attr(kani, kani::unwind(130))]
+#[cfg_attr(kani, kani::unwind(258))]
 #[cfg_attr(not(kani), test)]
 fn batches_come_out_as_they_went_in() {
     check_all(|from| {
@@ -247,7 +247,7 @@ fn batches_come_out_as_they_went_in() {
         let mut waiting = std::collections::VecDeque::new();
         for number in 0..7 {
             if from.bool() {
-                let length = from.one_of(&[3_usize, 65, 128]);
+                let length = from.one_of(&[3_usize, 129, 256]);
                 let slot = Slot {
                     kind: SlotKind::Sealed,
                     path: number,

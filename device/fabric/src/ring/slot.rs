@@ -1,11 +1,13 @@
 //! The encoding of a slot.
 
-use super::geometry::LINE_WORDS;
+use super::geometry::{LINE_WORDS, SLOT_WORDS};
 
 /// Number of words of a slot behind the first two.
-const INLINE_WORDS: usize = LINE_WORDS - 2;
+const INLINE_WORDS: usize = SLOT_WORDS - 2;
 /// Number of bytes of a batch that fit in its slot.
 pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * size_of::<u64>();
+/// Number of words behind the first two in the first line of a slot.
+pub(super) const FIRST_LINE_WORDS: usize = LINE_WORDS - 2;
 /// Length of the longest batch, in bytes.
 pub(crate) const MAX_BATCH_BYTES: u32 = 65_507;
 

@@ -27,7 +27,7 @@ impl RingMemory for Heap {
         &self.0.0[index]
     }
 
-    fn line(&self, first: usize) -> Option<&[AtomicU64; LINE_WORDS]> {
+    fn slot(&self, first: usize) -> Option<&[AtomicU64; SLOT_WORDS]> {
         self.0.0.get(first..)?.first_chunk()
     }
 
@@ -110,13 +110,13 @@ fn a_ring_is_full_when_its_slots_or_its_data_are() {
     ends.take().unwrap();
     assert_eq!(ends.push(&[2]).unwrap(), RingPushOutcome::Done);
 
-    let mut ends = Ends::new(64, 256);
-    assert_eq!(ends.push(&[1; 129]).unwrap(), RingPushOutcome::Done, "three lines");
-    assert_eq!(ends.push(&[1; 65]).unwrap(), RingPushOutcome::Full);
-    assert_eq!(ends.push(&[1; 64]).unwrap(), RingPushOutcome::Done);
+    let mut ends = Ends::new(64, 512);
+    assert_eq!(ends.push(&[1; 321]).unwrap(), RingPushOutcome::Done, "six lines");
+    assert_eq!(ends.push(&[1; 129]).unwrap(), RingPushOutcome::Full);
+    assert_eq!(ends.push(&[1; 128]).unwrap(), RingPushOutcome::Done);
     assert_eq!((ends.producer.has_room(1, 0), ends.producer.has_room(1, 1)), (Ok(true), Ok(false)));
     ends.take().unwrap();
-    assert_eq!(ends.producer.has_room(1, 192), Ok(true));
+    assert_eq!(ends.producer.has_room(1, 384), Ok(true));
 }
 
 #[test]
@@ -155,21 +155,21 @@ fn a_producer_that_lies_is_found_out() {
 
 #[test]
 fn a_consumer_that_lies_is_found_out() {
-    for (word, value) in [(TAKEN_SLOTS, 5), (TAKEN_BYTES, 257), (TAKEN_SLOTS, u64::MAX)] {
-        let mut ends = Ends::new(4, 256);
+    for (word, value) in [(TAKEN_SLOTS, 5), (TAKEN_BYTES, 513), (TAKEN_SLOTS, u64::MAX)] {
+        let mut ends = Ends::new(4, 512);
         for _ in 0..4 {
-            ends.push(&[1; 64]).unwrap();
+            ends.push(&[1; 128]).unwrap();
         }
         ends.heap.set(word, value);
         assert_eq!(ends.push(&[1]), Err(Broken), "{value} in {word}");
     }
-    let mut ends = Ends::new(4, 256);
+    let mut ends = Ends::new(4, 512);
     for _ in 0..4 {
-        ends.push(&[1; 64]).unwrap();
+        ends.push(&[1; 128]).unwrap();
         ends.take().unwrap();
     }
     for _ in 0..4 {
-        ends.push(&[1; 64]).unwrap();
+        ends.push(&[1; 128]).unwrap();
     }
     ends.heap.set(TAKEN_SLOTS, 3);
     assert_eq!(ends.push(&[1]), Err(Broken), "less than before");
@@ -188,5 +188,5 @@ fn no_geometry_is_too_large_or_odd() {
         assert_eq!(Geometry::new(slots, data_bytes), None, "{slots} {data_bytes}");
     }
     let geometry = Geometry::new(8, 1024).unwrap();
-    assert_eq!(geometry.bytes(), 128 + 8 * 64 + 1024);
+    assert_eq!(geometry.bytes(), 128 + 8 * 128 + 1024);
 }

@@ -8,6 +8,10 @@ use crate::ring::Geometry;
 /// Length of each message, in bytes.
 pub(super) const MESSAGE_BYTES: usize = 32;
 
+/// Number of the message that invites to a ring of the present layout. Processes with rings of another layout
+/// used other numbers: those they do not know stay without an answer, and batches go by UDP.
+const INVITE: u8 = 4;
+
 /// The reason why a process does not accept a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RingRefusal {
@@ -53,7 +57,7 @@ impl RingMessage {
     pub(super) fn encode(&self) -> [u8; MESSAGE_BYTES] {
         let (kind, from, number, a, b) = match *self {
             RingMessage::Invite { from, number, geometry } => {
-                (1_u8, from, number, geometry.slots().into(), geometry.data_bytes().into())
+                (INVITE, from, number, geometry.slots().into(), geometry.data_bytes().into())
             }
             RingMessage::Accept { from, number, incarnation } => (2, from, number, incarnation, 0),
             RingMessage::Refuse { from, number, refusal } => (3, from, number, refusal as u64, 0),
@@ -72,8 +76,8 @@ impl RingMessage {
         let [[kind, from, bank, 0, 0, 0, 0, 0], number, a, b] = bytes.as_chunks::<8>().0 else { return None };
         let [number, a, b] = [number, a, b].map(|word| u64::from_le_bytes(*word));
         let from = MemberIndex::new(*bank, ProcessIndex::new(*from))?;
-        match (kind, b) {
-            (1, _) => {
+        match (*kind, b) {
+            (INVITE, _) => {
                 let geometry = Geometry::new(u32::try_from(a).ok()?, u32::try_from(b).ok()?)?;
                 Some(RingMessage::Invite { from, number, geometry })
             }

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use pumice_transport::path::{Flow, Path};
 
 use crate::members::record;
-use crate::ring::INLINE_BYTES;
 
 /// Number of paths that a ring knows at a time: as many as a byte can name. Each queue pair has one path,
 /// whose number follows from its source port and its marks; another path of that number replaces it.
 pub(super) const MAX_PATHS: usize = 256;
 
+/// Length of an encoded path in bytes.
+const PATH_BYTES: usize = 48;
 /// TTL of batches whose path leaves it to the port: that of the kernel.
 const DEFAULT_HOP_LIMIT: u8 = 64;
 
@@ -30,12 +31,12 @@ impl BatchPath {
     }
 
     /// Encodes family, marks, ports and addresses. Returns `None` if the addresses are of two families.
-    pub(super) fn encode(&self) -> Option<[u8; INLINE_BYTES]> {
+    pub(super) fn encode(&self) -> Option<[u8; PATH_BYTES]> {
         let (family, source) = record::address_bytes(self.flow.source);
         let (other_family, destination) = record::address_bytes(self.flow.destination);
         let [s0, s1] = self.flow.source_port.to_le_bytes();
         let [d0, d1] = self.flow.destination_port.to_le_bytes();
-        let mut bytes = [0; INLINE_BYTES];
+        let mut bytes = [0; PATH_BYTES];
         let (head, rest) = bytes.split_first_chunk_mut::<16>()?;
         head.split_first_chunk_mut::<7>()?.0.clone_from(&[
             family,

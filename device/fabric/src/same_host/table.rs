@@ -30,9 +30,9 @@ const RING_COST: PacketCost = PacketCost { least_bytes: 256, factor: 1, overhead
 /// Slots and data bytes of a ring, for the first rings, for some more, and for all others: a process may have
 /// 253 neighbours with its address, and others.
 const SIZES: [(usize, Option<Geometry>); 3] = [
-    (8, Geometry::new(4096, 1 << 20)),
-    (32, Geometry::new(1024, 1 << 18)),
-    (usize::MAX, Geometry::new(256, 1 << 16)),
+    (8, Geometry::new(2048, 1 << 20)),
+    (32, Geometry::new(512, 1 << 18)),
+    (usize::MAX, Geometry::new(128, 1 << 16)),
 ];
 
 /// A message from this process to another one about a ring.

@@ -11,7 +11,7 @@ use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create,
 };
 
-use crate::ring::{Geometry, LINE_WORDS, RingMemory};
+use crate::ring::{Geometry, RingMemory, SLOT_WORDS};
 
 /// Seals that keep every process with the pages from changing their length. Shortened pages would end this
 /// process with a signal when it touches them.
@@ -109,7 +109,7 @@ impl RingMemory for RingPages {
     }
 
     #[inline]
-    fn line(&self, first: usize) -> Option<&[AtomicU64; LINE_WORDS]> {
+    fn slot(&self, first: usize) -> Option<&[AtomicU64; SLOT_WORDS]> {
         self.words().get(first..)?.first_chunk()
     }
 

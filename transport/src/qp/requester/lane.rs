@@ -221,6 +221,14 @@ impl Requester {
         if waits || psn.is_before(self.psns.acked) || !psn.is_before(self.psns.sent_end) {
             return false;
         }
-        self.acknowledge_before(settings, psn.next(), now_ns, host)
+        let end = psn.next();
+        // Usually the ACK is that of the oldest request.
+        match self.queue.entry(self.queue.head()) {
+            Some(wqe) if !wqe.needs_response() && !wqe.is_local() && wqe.end_psn() == end => {
+                self.advance_to(settings, end, now_ns, host);
+                true
+            }
+            _ => self.acknowledge_before(settings, end, now_ns, host),
+        }
     }
 }

@@ -217,15 +217,15 @@ impl Requester {
     /// Reports whether a transmit call could send a packet (it may still find the window full).
     #[inline]
     pub(crate) fn wants_to_send(&self, draining: bool) -> bool {
-        let waits = self.failures.local_failure.is_some()
-            || self.failures.judged.is_some()
-            || self.waits_for_injected_answer();
-        if self.retries.rnr_until_ns.is_some() || waits || self.held_until_ns().is_some() {
-            return false;
-        }
         //= statement:45
         //| A queue pair in SQD starts no new message.
         let end = if draining { self.position.started } else { self.queue.tail() };
-        self.position.cursor < end
+        if self.position.cursor >= end {
+            return false;
+        }
+        let waits = self.failures.local_failure.is_some()
+            || self.failures.judged.is_some()
+            || self.waits_for_injected_answer();
+        self.retries.rnr_until_ns.is_none() && !waits && self.held_until_ns().is_none()
     }
 }

@@ -34,6 +34,8 @@ pub(crate) const BATCH: usize = 8;
 /// Number of requests of a list after which those before leave, though there are more: the receiver can begin
 /// to work.
 const MAX_DEFERRED: usize = 32;
+/// Payload of the longest packet, in bytes: longer messages take no lane.
+const MAX_MTU_BYTES: u32 = 4096;
 /// Largest inline data that is gathered from several elements, in bytes; the device's own limit is not
 /// larger.
 const GATHERED_BYTES: usize = 1024;
@@ -158,8 +160,9 @@ fn lane_send<'a>(qp: &Qp, posted: &ListedRequest<'a, ibv_send_wr>) -> Option<Lan
     let data = match posted.elements().ok()? {
         [one] if flags.contains(SendFlags::INLINE) => LaneData::Inline(posted.memory(one)),
         _ if flags.contains(SendFlags::INLINE) => LaneData::Inline(&[]),
-        [one] => LaneData::Buffer(*one),
-        _ => LaneData::Nothing,
+        [one] if one.length <= MAX_MTU_BYTES => LaneData::Buffer(*one),
+        [] => LaneData::Nothing,
+        _ => return None,
     };
     // SAFETY: the member has plain numbers, whether the operation uses them or not.
     let rdma = unsafe { wr.wr.rdma };

@@ -53,6 +53,8 @@ pub struct CompletionQueue {
     fires_late: bool,
     /// A seed decides what is polled next.
     shuffled: bool,
+    /// A full queue loses its oldest completion.
+    overwrites: bool,
     /// The application found the queue empty when it last polled, and got no event since.
     seen_empty: AtomicBool,
     state: SpinLock<CqState>,
@@ -89,6 +91,7 @@ impl CompletionQueue {
             failed: AtomicBool::new(false),
             fires_late,
             shuffled: false,
+            overwrites: false,
             seen_empty: AtomicBool::new(false),
             state: SpinLock::new(state),
             common,
@@ -104,6 +107,7 @@ impl CompletionQueue {
     pub fn overwriting(mut self) -> CompletionQueue {
         let state = self.state.get_mut();
         state.lost = Some(Box::default());
+        self.overwrites = true;
         self
     }
 
@@ -213,7 +217,7 @@ impl CompletionQueue {
     /// solicited-event bit of a received message.
     #[cfg(test)]
     pub(crate) fn push(&self, completion: WorkCompletion, released: u32, solicited: bool) -> CqPushOutcome {
-        self.push_of(0, completion, released, solicited)
+        self.push_of(0, &completion, released, solicited)
     }
 
     /// Adds a completion as `push` does, of the queue pair with this ordinal.
@@ -221,7 +225,7 @@ impl CompletionQueue {
     pub fn push_of(
         &self,
         ordinal: u32,
-        completion: WorkCompletion,
+        completion: &WorkCompletion,
         released: u32,
         solicited: bool,
     ) -> CqPushOutcome {
@@ -243,14 +247,14 @@ impl CompletionQueue {
             stored = overwrote;
         }
         let at_ns = self.clock.as_ref().map_or(0, Clock::now_ns);
-        state.ring.push_back(QueuedCompletion { completion, released, at_ns });
+        state.ring.push_back(QueuedCompletion { completion: *completion, released, at_ns });
         self.pending.store(state.ring.len(), Ordering::Release);
         //= man:ibv_req_notify_cq
         //| A completion is solicited if its message was, or if it failed.
         let solicited = completion.status != WcStatus::Success || (solicited && completion.opcode.is_recv());
         state.solicited |= solicited;
         if state.held.is_some() {
-            state.hold(ordinal, &completion);
+            state.hold(ordinal, completion);
         }
         let wakes = match state.armed {
             ArmedFor::No => false,

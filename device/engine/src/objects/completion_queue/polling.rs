@@ -84,6 +84,32 @@ impl CompletionQueue {
         self.pending.load(Ordering::Acquire) == 0
     }
 
+    /// Reports whether a completion that is made now may be given to the polling thread itself: the queue is
+    /// empty and works as usual, and nobody has to be told that the completion was added or polled.
+    #[inline]
+    pub(crate) fn may_pass_over(&self) -> bool {
+        self.is_empty()
+            && !self.shuffled
+            && !self.overwrites
+            && self.clock.is_none()
+            && !self.failed.load(Ordering::Relaxed)
+            && !self.common.armed.any()
+            && !self.common.events.listen(Topics::POLLS)
+    }
+
+    /// Notes that a polling thread has got a completion past the queue.
+    #[inline]
+    pub(crate) fn passed_over(&self) {
+        self.seen_empty.store(false, Ordering::Relaxed);
+    }
+
+    /// Frees entries of a send queue, as polling a completion does.
+    #[cold]
+    pub(crate) fn free_send_slots(&self, qpn: u32, released: u32) {
+        let _held = self.lock();
+        self.common.freed_send_slots.add(qpn, released);
+    }
+
     /// Returns the number of completions to be polled.
     pub fn len(&self) -> usize {
         self.pending.load(Ordering::Acquire)
