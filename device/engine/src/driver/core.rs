@@ -40,8 +40,10 @@ pub(crate) struct Core {
 
 /// Result of driving the engine for a thread that found its completion queue empty.
 pub(crate) enum CqPoll {
-    /// The oldest completion of the queue, which is not in the queue.
-    Delivered(WorkCompletion),
+    /// The oldest completion of the queue was stored for the thread; it is not in the queue.
+    Delivered,
+    /// Nothing: the port is quiet, and one of the next polls does what can wait.
+    PassedOver,
     /// The completions are in the queue, if there are any. `progress`: whether anything arrived.
     Drove { progress: bool },
 }
@@ -109,12 +111,14 @@ impl Core {
     }
 
     /// Drives once for an application thread that found its queue empty, unless another thread drives. The
-    /// thread gets the next completion of its queue at once, if that is possible.
-    pub(crate) fn poll(&self, cq: &CompletionQueue) -> CqPoll {
+    /// next completion of the queue is stored in `first` at once, if that is possible.
+    pub(crate) fn poll(&self, cq: &CompletionQueue, first: &mut WorkCompletion) -> CqPoll {
         self.handover.polled();
         let Some(mut engine) = self.try_lock() else { return CqPoll::Drove { progress: false } };
-        if self.handover.polls_are_dense() && engine.is_passed_over() {
-            return CqPoll::Drove { progress: false };
+        // The time of a world goes on by polls that find nothing.
+        let may_pass_over = self.handover.polls_are_dense() && !outside::world::is_in_world();
+        if may_pass_over && engine.is_passed_over() {
+            return CqPoll::PassedOver;
         }
         let now_ns = self.clock.now_ns();
         let index = cq.handle().index;
@@ -127,9 +131,9 @@ impl Core {
         // The application may do something else now. If the background thread sleeps, no thread does what
         // this step has left for later: the packets that would have woken it have been taken from the port.
         self.note_deadline(&engine, now_ns);
-        match engine.end_direct_delivery(cq) {
-            Some(completion) => CqPoll::Delivered(completion),
-            None => CqPoll::Drove { progress: received },
+        match engine.end_direct_delivery(cq, first) {
+            true => CqPoll::Delivered,
+            false => CqPoll::Drove { progress: received },
         }
     }
 

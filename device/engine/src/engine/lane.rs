@@ -22,7 +22,6 @@ use super::queue_pairs::Entries;
 use super::transmission::Transmission;
 use super::turns::Turns;
 use crate::objects::completion_queue::CompletionQueue;
-use crate::objects::direct_delivery::Delivered;
 use crate::resources::{DeviceHost, MappingCheckPolicy, Resources};
 
 impl Resources {
@@ -196,18 +195,19 @@ impl Engine {
         LanePoll::Done(true)
     }
 
-    /// Ends a poll of a completion queue, and returns the completion that the polling thread gets past it.
+    /// Ends a poll of a completion queue, and stores the completion in `first` that the polling thread gets
+    /// past it. Returns false if there is none.
     #[inline]
-    pub(crate) fn end_direct_delivery(&mut self, cq: &CompletionQueue) -> Option<WorkCompletion> {
-        let Delivered { completion, released } = self.resources.completions.direct.end()?;
+    pub(crate) fn end_direct_delivery(&mut self, cq: &CompletionQueue, first: &mut WorkCompletion) -> bool {
+        let Some(released) = self.resources.completions.direct.end(first) else { return false };
         cq.passed_over();
         if released != 0 {
-            match self.queue_pairs.by_number(Qpn::new(completion.qp_num)) {
+            match self.queue_pairs.by_number(Qpn::new(first.qp_num)) {
                 Some((_, entry)) => entry.posted_sends = entry.posted_sends.wrapping_sub(released),
-                None => cq.free_send_slots(completion.qp_num, released),
+                None => cq.free_send_slots(first.qp_num, released),
             }
         }
-        Some(completion)
+        true
     }
 
     /// Notes that the port has nothing.

@@ -186,12 +186,10 @@ impl Hca {
         if count > 0 || out.is_empty() {
             return count;
         }
-        let progress = match self.core.poll(cq) {
-            CqPoll::Delivered(completion) => {
-                let Some((first, rest)) = out.split_first_mut() else { return 0 };
-                *first = completion;
-                return if rest.is_empty() { 1 } else { 1 + cq.poll(rest) };
-            }
+        let Some((first, rest)) = out.split_first_mut() else { return 0 };
+        let progress = match self.core.poll(cq, first) {
+            CqPoll::Delivered => return if rest.is_empty() { 1 } else { 1 + cq.poll(rest) },
+            CqPoll::PassedOver => return 0,
             CqPoll::Drove { progress } => progress,
         };
         let count = cq.poll(out);
@@ -210,8 +208,10 @@ impl Hca {
         if let Some(stamped) = cq.poll_stamped() {
             return Some(stamped);
         }
-        let progress = match self.core.poll(cq) {
-            CqPoll::Delivered(completion) => return Some((completion, 0)),
+        let mut first = WorkCompletion::default();
+        let progress = match self.core.poll(cq, &mut first) {
+            CqPoll::Delivered => return Some((first, 0)),
+            CqPoll::PassedOver => return None,
             CqPoll::Drove { progress } => progress,
         };
         let stamped = cq.poll_stamped();

@@ -192,6 +192,12 @@ pub trait PortLayer: Send {
         false
     }
 
+    /// Implements [`Port::is_quiet`] of the whole.
+    #[inline]
+    fn is_quiet_through(&self) -> bool {
+        false
+    }
+
     /// Implements [`Port::transmit_next_of_series`] of the whole. A layer that changes, delays or counts
     /// batches leaves it as it is.
     fn transmit_next_of_series_through(&mut self, series: u64, segment_bytes: usize, bytes: &[u8]) -> bool {
@@ -289,6 +295,11 @@ impl<L: PortLayer> Port for L {
     }
 
     #[inline]
+    fn is_quiet(&self) -> bool {
+        self.is_quiet_through()
+    }
+
+    #[inline]
     fn transmit_next_of_series(&mut self, series: u64, segment_bytes: usize, bytes: &[u8]) -> bool {
         self.transmit_next_of_series_through(series, segment_bytes, bytes)
     }
@@ -361,6 +372,11 @@ impl<P: Port + ?Sized> PortLayer for Box<P> {
     #[inline]
     fn admits_next_of_series_through(&mut self, series: u64) -> bool {
         self.below_mut().admits_next_of_series(series)
+    }
+
+    #[inline]
+    fn is_quiet_through(&self) -> bool {
+        self.below().is_quiet()
     }
 
     #[inline]

@@ -37,18 +37,25 @@ fn run_call<T>(
         None => catch_panics(run),
         Some(errno) => Err(errno),
     };
-    if let Err(errno) = &outcome {
-        unlogged::log_refusal(call, *errno, about, call_entry.refused.is_some());
+    end_call(call, call_entry, about, outcome.as_ref().map(is_idle).map_err(|errno| *errno));
+    outcome
+}
+
+/// Ends a call: logs why it was refused, and lets it leave the gate. `is_idle` says whether the call found
+/// nothing.
+#[inline(never)]
+fn end_call(call: Call, call_entry: CallEntry, about: CallSubject, is_idle: Result<bool, Errno>) {
+    if let Err(errno) = is_idle {
+        unlogged::log_refusal(call, errno, about, call_entry.refused.is_some());
     }
-    let end = || match &outcome {
-        Ok(found) if is_idle(found) => CallExit::Idle,
-        Ok(_) => CallExit::Done,
+    let end = || match is_idle {
+        Ok(true) => CallExit::Idle,
+        Ok(false) => CallExit::Done,
         Err(RESTART) => CallExit::Again,
-        Err(errno) if is_normal_result(*errno) => CallExit::Idle,
+        Err(errno) if is_normal_result(errno) => CallExit::Idle,
         Err(_) => CallExit::Failed,
     };
     gate::leave(call_entry, end, about);
-    outcome
 }
 
 /// Returns false: the call found something, or does not look for anything.
@@ -75,12 +82,32 @@ fn contained<T>(call: Call, about: CallSubject, run: impl FnOnce() -> Result<T, 
 
 /// Conventions for the data path, which makes no system call that is a cancellation point.
 pub(crate) mod data_path {
-    use super::{Call, ErrorReturn, check_convention};
-    use super::{CallEntry, CallSubject, Errno, c_int, catch_panics, found, gate, run_call, set_errno};
+    use super::{Call, ErrorReturn, check_convention, end_call};
+    use super::{CallEntry, CallSubject, Errno, c_int, catch_panics, found, gate, set_errno};
 
-    #[inline]
-    fn enter(call: Call, about: CallSubject) -> CallEntry {
-        if gate::lets_pass() { CallEntry::UNEXAMINED } else { gate::enter_data_path(call, about) }
+    /// Runs a call, and stops panics. `refused` reports further information when a fault rule refuses the
+    /// call. A call that is not examined, and is not refused, does nothing else.
+    #[inline(always)]
+    fn run_call<T>(
+        call: Call,
+        about: CallSubject,
+        refused: impl FnOnce(),
+        run: impl FnOnce() -> Result<T, Errno>,
+        is_idle: impl FnOnce(&T) -> bool,
+    ) -> Result<T, Errno> {
+        let call_entry = if gate::lets_pass() { None } else { Some(gate::enter_data_path(call, about)) };
+        let outcome = match call_entry.and_then(|call_entry| call_entry.refused) {
+            None => catch_panics(run),
+            Some(errno) => {
+                refused();
+                Err(errno)
+            }
+        };
+        if call_entry.is_some() || outcome.is_err() {
+            let is_idle = outcome.as_ref().map(is_idle).map_err(|errno| *errno);
+            end_call(call, call_entry.unwrap_or(CallEntry::UNEXAMINED), about, is_idle);
+        }
+        outcome
     }
 
     #[inline]
@@ -98,7 +125,7 @@ pub(crate) mod data_path {
     #[inline]
     pub(crate) fn status(call: Call, about: CallSubject, run: impl FnOnce() -> Result<(), Errno>) -> c_int {
         check_convention(call, ErrorReturn::Errno);
-        returned(run_call(call, enter(call, about), about, run, found))
+        returned(run_call(call, about, || (), run, found))
     }
 
     /// Runs a call as [`super::status`] does; `refused` reports further information when a fault rule refuses
@@ -111,11 +138,7 @@ pub(crate) mod data_path {
         run: impl FnOnce() -> Result<(), Errno>,
     ) -> c_int {
         check_convention(call, ErrorReturn::Errno);
-        let call_entry = enter(call, about);
-        if call_entry.refused.is_some() {
-            refused();
-        }
-        returned(run_call(call, call_entry, about, run, found))
+        returned(run_call(call, about, refused, run, found))
     }
 
     /// Runs a call as [`super::negative_of`] does; the result 0 means that it found nothing.
@@ -126,7 +149,7 @@ pub(crate) mod data_path {
         run: impl FnOnce() -> Result<c_int, Errno>,
     ) -> c_int {
         check_convention(call, ErrorReturn::Negative);
-        let outcome = run_call(call, enter(call, about), about, run, |count| *count == 0);
+        let outcome = run_call(call, about, || (), run, |count| *count == 0);
         outcome.unwrap_or_else(|Errno(errno)| {
             set_errno(errno);
             -errno
@@ -141,7 +164,7 @@ pub(crate) mod data_path {
         run: impl FnOnce() -> Result<c_int, Errno>,
     ) -> c_int {
         check_convention(call, ErrorReturn::MinusOne);
-        let outcome = run_call(call, enter(call, about), about, run, |count| *count == 0);
+        let outcome = run_call(call, about, || (), run, |count| *count == 0);
         outcome.unwrap_or_else(|Errno(errno)| {
             set_errno(errno);
             -1
@@ -152,7 +175,7 @@ pub(crate) mod data_path {
     #[inline]
     pub(crate) fn code(call: Call, about: CallSubject, idle: c_int, run: impl FnOnce() -> c_int) -> c_int {
         check_convention(call, ErrorReturn::Errno);
-        let outcome = run_call(call, enter(call, about), about, || Ok(run()), |code| *code == idle);
+        let outcome = run_call(call, about, || (), || Ok(run()), |code| *code == idle);
         outcome.unwrap_or_else(|Errno(errno)| errno)
     }
 
