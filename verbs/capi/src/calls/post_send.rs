@@ -35,7 +35,7 @@ pub(crate) const BATCH: usize = 8;
 /// to work.
 const MAX_DEFERRED: usize = 32;
 /// Payload of the longest packet, in bytes: longer messages take no lane.
-const MAX_MTU_BYTES: u32 = 4096;
+pub(super) const MAX_MTU_BYTES: u32 = 4096;
 /// Largest inline data that is gathered from several elements, in bytes; the device's own limit is not
 /// larger.
 const GATHERED_BYTES: usize = 1024;

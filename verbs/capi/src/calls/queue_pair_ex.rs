@@ -8,12 +8,13 @@ use std::ffi::{c_int, c_void};
 
 use pumice_calls::Call;
 use pumice_device::profile::PostCall;
+use pumice_transport::qp::{LaneData, LaneSend, may_leave_by_lane};
 use pumice_transport::types::{
     AtomicOperation, FlushRange, PostError, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
 };
 
 use super::by_mrc;
-use super::post_send::{BATCH, destination, report_if_full};
+use super::post_send::{BATCH, MAX_MTU_BYTES, destination, report_if_full};
 use super::window_bind::{TYPE_2, window_bind};
 use crate::abi::operation;
 use crate::abi::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge};
@@ -62,6 +63,17 @@ fn post(series: &SendSeries, qp: &Qp) -> Result<(), Errno> {
         return Err(no_memory(qp));
     }
     let parts = series.requests.as_slice();
+    if let [only] = parts
+        && lane_send(series, only).is_some_and(|send| qp.hca().post_by_lane(qp.number(), &send))
+    {
+        return Ok(());
+    }
+    post_parts(series, parts, qp)
+}
+
+/// Posts the requests of a series that no lane takes.
+#[inline(never)]
+fn post_parts(series: &SendSeries, parts: &[SeriesRequest], qp: &Qp) -> Result<(), Errno> {
     if parts.len() > BATCH {
         let mut requests = vec![const { SendRequest::new(0, SendOpcode::Send) }; parts.len()];
         assemble_request(series, parts, &mut requests);
@@ -70,6 +82,24 @@ fn post(series: &SendSeries, qp: &Qp) -> Result<(), Errno> {
     let mut requests = [const { SendRequest::new(0, SendOpcode::Send) }; BATCH];
     assemble_request(series, parts, &mut requests);
     post_assembled(parts, requests.get(..parts.len()).unwrap_or_default(), qp)
+}
+
+/// Returns the request of a series as a lane takes it; `None` for other operations, and for messages of
+/// several elements.
+#[inline]
+fn lane_send<'a>(series: &'a SendSeries, part: &SeriesRequest) -> Option<LaneSend<'a>> {
+    let &SendRequest { wr_id, opcode, flags, imm_data, remote, .. } = &part.request;
+    let data = if flags.contains(SendFlags::INLINE) {
+        LaneData::Inline(series.inline_data.get(part.inline_data.clone())?)
+    } else {
+        match series.sges.get(part.sges.clone())? {
+            [] => LaneData::Nothing,
+            [only] if only.length <= MAX_MTU_BYTES => LaneData::Buffer(*only),
+            _ => return None,
+        }
+    };
+    let is_plain = may_leave_by_lane(opcode) && part.request.completes_as.is_none();
+    is_plain.then_some(LaneSend { wr_id, opcode, flags, imm_data, remote, data })
 }
 
 /// Posts the requests of a series by MRC, which has WRITEs alone.
