@@ -212,7 +212,8 @@ impl Opening {
         };
         let clock = Clock::monotonic();
         if let Some(switching) = switching {
-            port = Box::new(SwitchedPort::new(port, &switching, &clock));
+            let is_exact = outside::world::has_model();
+            port = Box::new(SwitchedPort::new(port, &switching, &clock).each_at_its_time(is_exact));
         }
         let since_1970 = outside::since_1970();
         let time_base_ns = (since_1970.as_nanos() as u64).wrapping_sub(clock.now_ns());
