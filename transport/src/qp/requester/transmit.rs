@@ -199,6 +199,7 @@ impl Requester {
             gather(settings, wqe, request.payload_offset, payload, host)
         });
         match emitted {
+            Ok(EmitOutcome::Packet) if request.payload_bytes > 0 && !wqe.is_inline() => sink.note_fetch(),
             Ok(EmitOutcome::Packet) => {}
             Ok(EmitOutcome::NoRoom) => return SendOutcome::NoRoom,
             Err(NoPayload::TooShort) => return SendOutcome::LocalError(WcStatus::LocLenErr),
