@@ -23,12 +23,21 @@ struct Incast {
     messages: u32,
     bytes: u32,
     mtu: Mtu,
+    /// What the receiver does meanwhile.
+    receiver: Receiver,
+}
+
+/// What a receiver does while others write to it.
+#[derive(Clone, Copy)]
+enum Receiver {
+    Polls,
+    Sleeps,
 }
 
 /// Of three and of seven senders.
 const INCASTS: [Incast; 2] = [
-    Incast { senders: 3, messages: 2, bytes: 1 << 18, mtu: Mtu::Mtu1024 },
-    Incast { senders: 7, messages: 2, bytes: 1 << 18, mtu: Mtu::Mtu1024 },
+    Incast { senders: 3, messages: 2, bytes: 1 << 18, mtu: Mtu::Mtu1024, receiver: Receiver::Polls },
+    Incast { senders: 7, messages: 2, bytes: 1 << 18, mtu: Mtu::Mtu1024, receiver: Receiver::Polls },
 ];
 
 /// Starts all on their hosts, the receiver on the first one, in a folder of their own.
@@ -39,7 +48,7 @@ while [ $k -lt $2 ]; do
   ssh host$((k + 2)) \"$0\" send $k $3 $4 $5 &
   k=$((k + 1))
 done
-\"$0\" receive $2 $5
+\"$0\" $6 $2 $5
 wait
 ";
 
@@ -74,12 +83,27 @@ fn star(senders: u16, switch: &str) -> String {
 /// When each sender has ended in a world, in ns, in the order of their ends. The folder of the run has this
 /// name.
 fn in_world(scratch: &Scratch, name: &str, model: &str, incast: Incast, options: &[&str]) -> Vec<u64> {
-    let Incast { senders, messages, bytes, mtu } = incast;
+    let Incast { senders, messages, bytes, mtu, receiver } = incast;
+    let receives = match receiver {
+        Receiver::Polls => "receive",
+        Receiver::Sleeps => "rest",
+    };
     let [hosts, senders_text] = [senders + 1, senders].map(|number| number.to_string());
     let [messages, bytes, mtu] = [messages, bytes, mtu.bytes() as u32].map(|number| number.to_string());
     let world = ["--model", model, "--topology", "star.toml", "--hosts", &hosts];
-    let script =
-        ["--", "sh", "-c", SCRIPT, "../incast_libverbs", name, &senders_text, &messages, &bytes, &mtu];
+    let script = [
+        "--",
+        "sh",
+        "-c",
+        SCRIPT,
+        "../incast_libverbs",
+        name,
+        &senders_text,
+        &messages,
+        &bytes,
+        &mtu,
+        receives,
+    ];
     let ran = scratch.world(&[&world[..], options, &script].concat());
     let (output, errors) = (text(&ran.stdout), text(&ran.stderr));
     assert!(ran.status.success() && errors.contains("pumice: certified"), "{output}{errors}");
@@ -92,7 +116,7 @@ fn in_world(scratch: &Scratch, name: &str, model: &str, incast: Incast, options:
 
 /// The same in the simulated network.
 fn simulated(incast: Incast, switch: &str, congestion: &Congestion) -> Vec<u64> {
-    let Incast { senders, messages, bytes, mtu } = incast;
+    let Incast { senders, messages, bytes, mtu, .. } = incast;
     // A number of hosts, and not their addresses: those of the test are others.
     let text = star(senders, switch);
     let hosts = text.lines().find(|line| line.starts_with("hosts")).expect("the list of hosts");
@@ -154,7 +178,31 @@ fn assert_last(compared: &[Ends]) {
 
 #[test]
 fn an_incast_ends_as_in_the_simulated_network() {
-    assert_last(&compare("incast-plain", "", &Congestion::default()));
+    let compared = compare("incast-plain", "", &Congestion::default());
+    assert_last(&compared);
+    for Ends { links, adapters, simulated } in compared {
+        let pairs = links.iter().zip(&simulated);
+        assert!(pairs.clone().all(|(links, simulated)| links.abs_diff(*simulated) <= PACKETS_NS));
+        // What adapters take is the same for each sender.
+        let late_ns: Vec<u64> =
+            adapters.iter().zip(&links).map(|(adapters, links)| adapters - links).collect();
+        assert!(late_ns.windows(2).all(|two| two[0] == two[1]), "{late_ns:?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_sleeps_holds_no_packet() {
+    let scratch = Scratch::new("incast-sleeps");
+    if scratch.program("incast", &["-libverbs"]).is_none() {
+        return;
+    }
+    std::fs::write(scratch.0.join("dcqcn.toml"), DCQCN).expect("a file can be written");
+    std::fs::write(scratch.0.join("star.toml"), star(3, MARKS)).expect("a file can be written");
+    let [polls, sleeps] = [Receiver::Polls, Receiver::Sleeps].map(|receiver| {
+        let (incast, options) = (Incast { receiver, ..INCASTS[0] }, ["--profile", "dcqcn.toml"]);
+        in_world(&scratch, &format!("of-{}", receiver as u8), "connectx-7", incast, &options)
+    });
+    assert_eq!(polls, sleeps);
 }
 
 #[test]
@@ -184,7 +232,8 @@ fn incasts_of_htsim_end_before_their_bounds() {
         return;
     }
     for (senders, least_ns, most_ns) in [(1, 160_000, 180_000), (15, 2_400_000, 2_500_000)] {
-        let incast = Incast { senders, messages: 8, bytes: 250_000, mtu: Mtu::Mtu4096 };
+        let receiver = Receiver::Polls;
+        let incast = Incast { senders, messages: 8, bytes: 250_000, mtu: Mtu::Mtu4096, receiver };
         std::fs::write(scratch.0.join("star.toml"), star(senders, PAUSES)).expect("a file can be written");
         let ends = in_world(&scratch, &format!("of-{senders}"), "connectx-7", incast, &[]);
         eprintln!("{senders} to 1, in ns: {ends:?}");

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Output;
 
 use kit::{Scratch, text};
+use pumice_device::performance::{Key, PerformanceModel};
 
 const MODEL: [&str; 4] = ["--model", "connectx-7", "--addr", "127.0.0.1"];
 
@@ -74,13 +75,11 @@ fn what_made_a_run_slower_is_said() {
     traced(&scratch, "old", &[]);
     traced(&scratch, "same", &[]);
     assert_eq!(compared(&scratch, &["old", "same", "--tolerance", "0"]).0, 0);
-    // Neither makes this run slower: the first message of a list leaves sooner alone, and the model reads so
-    // short a message from memory in no time.
-    for word in ["each", "copied"] {
-        traced(&scratch, word, &[word]);
-        assert_eq!(compared(&scratch, &["old", word]).0, 0, "{word}");
-    }
+    // This makes the run no slower: the first message of a list leaves sooner alone.
+    traced(&scratch, "each", &["each"]);
+    assert_eq!(compared(&scratch, &["old", "each"]).0, 0);
     for (word, reason) in [
+        ("copied", "80 were posted inline before, 0 now: the adapter has to fetch their payload"),
         ("late", "waited after an RNR NAK, 0 before"),
         ("registers", "memory is registered 19 times between"),
         ("waits", "60 round trips more one after the other"),
@@ -125,29 +124,48 @@ fn a_comparison_has_the_formats_of_other_reports_and_reads_recordings() {
     assert_eq!((code, said.lines().count()), (2, 1), "{said}");
 }
 
+/// Says how long the program runs in a world of the model, with these options of the world.
+fn duration(scratch: &Scratch, more: &[&str], words: &[&str]) -> String {
+    let required = ["--require", "duration < 0ns"];
+    let ran = scratch.world(&[&MODEL[..], more, &required, &["--", "./rounds"], words].concat());
+    text(&ran.stderr)
+}
+
+/// The duration that was said, in us.
+fn us(said: &str) -> f64 {
+    let (_, behind) = said.split_once("duration is ").unwrap_or_else(|| panic!("{said}"));
+    let (number, rest) = behind.split_once(' ').expect("a unit");
+    let scale = if rest.starts_with("us") { 1.0 } else { 1e3 };
+    number.parse::<f64>().expect("a number") * scale
+}
+
+#[test]
+fn a_message_that_its_request_does_not_carry_is_fetched_by_the_adapter() {
+    const MESSAGES: f64 = 80.0;
+    let scratch = Scratch::new("fetch");
+    if rounds(&scratch).is_none() {
+        return;
+    }
+    let model = PerformanceModel::built_in("connectx-7").expect("it is built in");
+    let [inline, fetched] =
+        [&["waits"][..], &["waits", "copied"]].map(|words| us(&duration(&scratch, &[], words)));
+    // Each message waits for the one before it, so that the run takes all the fetches longer.
+    let fetches = MESSAGES * model.value(Key::Fetch) / 1e3;
+    assert!((fetched - inline - fetches).abs() < 0.02, "{inline} {fetched} {fetches}");
+}
+
 #[test]
 fn computing_takes_what_the_program_says_or_what_is_measured() {
     let scratch = Scratch::new("compute");
     if rounds(&scratch).is_none() {
         return;
     }
-    let duration = |more: &[&str], words: &[&str]| {
-        let required = ["--require", "duration < 0ns"];
-        let ran = scratch.world(&[&MODEL[..], more, &required, &["--", "./rounds"], words].concat());
-        text(&ran.stderr)
-    };
-    let us = |said: &str| -> f64 {
-        let (_, behind) = said.split_once("duration is ").unwrap_or_else(|| panic!("{said}"));
-        let (number, rest) = behind.split_once(' ').expect("a unit");
-        let scale = if rest.starts_with("us") { 1.0 } else { 1e3 };
-        number.parse::<f64>().expect("a number") * scale
-    };
-    let (free, said) = (us(&duration(&[], &[])), duration(&[], &["computes"]));
+    let (free, said) = (us(&duration(&scratch, &[], &[])), duration(&scratch, &[], &["computes"]));
     assert!(said.contains("pumice: certified"), "{said}");
     // The last of the 20 rounds computes when all messages are there.
     let more = us(&said) - free;
     assert!((1_899.0..2_001.0).contains(&more), "{more} us: {said}");
-    let measured = duration(&["--compute", "measured"], &[]);
+    let measured = duration(&scratch, &["--compute", "measured"], &[]);
     let doubt =
         "not certified: rounds (p1.t1) needs the processor time that its computing is measured to take";
     assert!(measured.contains(doubt), "{measured}");
@@ -178,6 +196,15 @@ fn a_program_is_run_at_each_point_of_a_grid() {
     assert_eq!(scratch.read("x.svg").matches("<polyline").count(), 2);
     let (_, again, _) = vary(&[&grid[..], &program].concat());
     assert_eq!(table, again);
+    // The same without a model.
+    let (links, data) = (["vary", "--addr", "127.0.0.1"], ["--data", "y.json"]);
+    let ran = scratch.world(&[&links[..], &grid[..2], &data, &program].concat());
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let document: serde_json::Value = serde_json::from_str(&scratch.read("y.json")).expect("it is JSON");
+    let of_links: Vec<u64> =
+        (0..6).map(|at| document["points"][at]["world_ns"].as_u64().expect("a time")).collect();
+    let steps_of_links: Vec<u64> = of_links.windows(2).map(|two| two[1] - two[0]).collect();
+    assert_eq!(steps_of_links, steps);
     let (code, table, _) = vary(&[&["--delay", "1us,2us", "--figure", "took"], &program[..]].concat());
     assert_eq!((code, table.as_str()), (Some(0), "delay  took\n1us    7\n2us    7\n"));
     let shard = ["--delay", "1us,2us", "--figure", "took", "--shard", "1/2"];

@@ -15,7 +15,7 @@ use pumice_analysis::listeners::{
 use pumice_engine::hca::{CallGate, CallWatch, Decisions, Hca, HcaConfig, HcaError};
 use pumice_engine::world::World;
 use pumice_fabric::sharing::{SharedPort, SharedPortConfig, SharingError, switches};
-use pumice_fabric::{LinkPort, SwitchedPort, Switching, TwoPorts, UdpConfig, UdpPort};
+use pumice_fabric::{FetchPort, LinkPort, SwitchedPort, Switching, TwoPorts, UdpConfig, UdpPort};
 use pumice_faults::calls::{CallFaults, CallRules};
 use pumice_faults::{ActivePlan, FaultPlan, PlanError, Triggers};
 use pumice_model::counters::Counters;
@@ -212,7 +212,8 @@ impl Opening {
         };
         let clock = Clock::monotonic();
         if let Some(switching) = switching {
-            port = Box::new(SwitchedPort::new(port, &switching, &clock));
+            let is_exact = outside::world::has_model();
+            port = Box::new(SwitchedPort::new(port, &switching, &clock).each_at_its_time(is_exact));
         }
         let since_1970 = outside::since_1970();
         let time_base_ns = (since_1970.as_nanos() as u64).wrapping_sub(clock.now_ns());
@@ -292,9 +293,14 @@ impl Opening {
         let is_tapped = subscribers.listen(Topics::BATCHES);
         // A link that a plan makes later is below the tap as well.
         let costs = costs_of_world(&clock);
+        // What an adapter reads from memory costs time in a model, and lanes do not say it.
+        self.hca.lanes &= costs.is_none();
         if is_tapped || self.link.is_some() || costs.is_some() {
             let link = self.link.unwrap_or_default().seeded(self.faults.seed(), &tag);
             port = Box::new(LinkPort::new(port, link, &clock).with_costs(costs));
+        }
+        if let Some(costs) = costs {
+            port = Box::new(FetchPort::new(port, costs));
         }
         if is_tapped {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));

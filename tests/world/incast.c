@@ -1,7 +1,9 @@
 /* Incast: "incast receive N MTU" on the first host, "incast send K MESSAGES BYTES MTU" for each K below N on another one. Each sender
    writes so many messages to the receiver. All begin at one moment, and print how long after it the last completion is there. Queue
-   pairs are exchanged by files in the working directory, which all hosts share. */
+   pairs are exchanged by files in the working directory, which all hosts share. The receiver polls; with "rest" in place of "receive"
+   it sleeps, and its device has nothing but the library's thread. */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <time.h>
 
 #include "../check/ends.h"
@@ -86,7 +88,7 @@ static struct ibv_mr *make_memory(void)
 	return mr;
 }
 
-static void run_receiver(int senders)
+static void run_receiver(int senders, bool polls)
 {
 	struct ibv_mr *mr = make_memory();
 	struct ibv_qp *qps[MOST_SENDERS];
@@ -104,8 +106,13 @@ static void run_receiver(int senders)
 	int64_t start_ns = (now_ns() / 1000000 + 100) * 1000000;
 	for (int k = 0; k < senders; k++)
 		tell("start", k, &start_ns, sizeof(start_ns));
-	for (int k = 0; k < senders; k++)
-		poll_until("done", k);
+	char done;
+	for (int k = 0; k < senders; k++) {
+		if (polls)
+			poll_until("done", k);
+		else
+			hear("done", k, &done, sizeof(done));
+	}
 }
 
 static void run_sender(int number, int messages, uint32_t bytes)
@@ -145,8 +152,8 @@ int main(int count, char **words)
 	MUST(ends.send_cq = ibv_create_cq(ends.context, 64, NULL, NULL, 0));
 	MUST(ends.recv_cq = ibv_create_cq(ends.context, 64, NULL, NULL, 0));
 	mtu = atoi(words[count - 1]) == 4096 ? IBV_MTU_4096 : IBV_MTU_1024;
-	if (count == 4 && !strcmp(words[1], "receive"))
-		run_receiver(atoi(words[2]));
+	if (count == 4 && (!strcmp(words[1], "receive") || !strcmp(words[1], "rest")))
+		run_receiver(atoi(words[2]), !strcmp(words[1], "receive"));
 	else if (count == 6 && !strcmp(words[1], "send"))
 		run_sender(atoi(words[2]), atoi(words[3]), (uint32_t)atoi(words[4]));
 	else

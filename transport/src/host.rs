@@ -470,6 +470,10 @@ pub trait Transmit {
     /// Discards the packet begun last.
     fn abandon(&mut self);
 
+    /// Notes that an adapter reads the payload of the packet sealed last from the program's memory, because
+    /// the request does not carry it (inline data). A sink that does not tell the two apart ignores it.
+    fn note_fetch(&mut self) {}
+
     /// Applies a fate to the packet sealed last. A sink whose host decides no fates ignores it.
     fn apply_fate(&mut self, fate: Fate) {
         let _ = fate;

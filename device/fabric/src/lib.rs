@@ -1,7 +1,7 @@
 //! Ports: where GSO batches leave the device and come back.
 //!
 //! [`Port`] is what every port does. [`UdpPort`] is the real network, [`Fabric`] a simulated one in virtual
-//! time. [`FaultPort`], [`LinkPort`], [`SwitchedPort`] and [`TwoPorts`] are layers: ports around
+//! time. [`FaultPort`], [`FetchPort`], [`LinkPort`], [`SwitchedPort`] and [`TwoPorts`] are layers: ports around
 //! a port ([`PortLayer`]). [`FrameWire`] is a wire for Ethernet frames instead, and [`PacketSocket`] that of
 //! the real network. [`ProcessGroup`] has the additional methods of a port that several processes share.
 //! [`RawUdp`] is the baseline of benchmarks: the same kind of socket with no protocol on top.
@@ -38,7 +38,7 @@ pub mod xrc;
 
 pub use crate::port::two_ports::TwoPorts;
 pub use crate::simulated::{Fabric, FabricConfig, FabricStats, SimPort};
-pub use link::{LinkPort, wire_bytes};
+pub use link::{FetchPort, LinkPort, wire_bytes};
 pub use pumice_faults::port::fault::{FaultPort, FaultStats};
 pub use pumice_model::network::link::{EcnMarking, Link, LinkDirection, LinkPassage, LinkQueue, QueueFull};
 pub use pumice_model::network::topology::{

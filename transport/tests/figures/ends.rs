@@ -20,7 +20,7 @@ use pumice_transport::types::{
 use pumice_transport::wire::{Packet as RocePacket, Psn, Qpn};
 
 use crate::device::{Device, context};
-use crate::fabric::{Fabric, Packet, Shape};
+use crate::fabric::{Fabric, OVERHEAD_BYTES, Packet, Shape};
 
 pub(crate) const MTU: Mtu = Mtu::Mtu4096;
 const BASE_RTT_NS: u64 = 12_000;
@@ -279,6 +279,7 @@ impl Outlet<'_> {
             is_trimmable: false,
             congested: false,
             trim: None,
+            overhead_bytes: OVERHEAD_BYTES,
             bytes: vec![0; length_bytes],
         }
     }

@@ -13,6 +13,8 @@ const LINK_NS: u64 = 1_250;
 pub(crate) const OVERHEAD_BYTES: usize = 66;
 /// What is left of a trimmed packet.
 const TRIMMED_BYTES: usize = 44;
+/// What a trimmed packet takes on a link.
+pub(crate) const TRIMMED_LINK_BYTES: usize = TRIMMED_BYTES + OVERHEAD_BYTES;
 /// Bytes of headers and answers that a port holds.
 const MOST_URGENT_BYTES: usize = 1 << 20;
 /// Packets of data that a host's port holds: more wait in their queue pairs.
@@ -27,6 +29,8 @@ pub(crate) struct Shape {
     /// Bytes in a ns of each link.
     pub(crate) rate: f64,
     pub(crate) trims: bool,
+    /// What a trimmed packet takes on a link: [`TRIMMED_LINK_BYTES`], unless another network counts less.
+    pub(crate) trimmed_link_bytes: usize,
 }
 
 impl Shape {
@@ -51,12 +55,14 @@ pub(crate) struct Packet {
     pub(crate) is_trimmable: bool,
     pub(crate) congested: bool,
     pub(crate) trim: Option<Trim>,
+    /// What it takes on a link beside its bytes.
+    pub(crate) overhead_bytes: usize,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Packet {
     fn link_bytes(&self) -> usize {
-        self.bytes.len() + OVERHEAD_BYTES
+        self.bytes.len() + self.overhead_bytes
     }
 }
 
@@ -209,7 +215,7 @@ impl Fabric {
     }
 
     fn enqueue(&mut self, link: usize, mut packet: Packet) {
-        let Shape { trims, rate, .. } = self.shape;
+        let Shape { trims, trimmed_link_bytes, rate, .. } = self.shape;
         let length = packet.link_bytes();
         let port = &self.links[link];
         let (waiting, is_of_host) = (port.bytes[0] as f64, port.is_of_host);
@@ -233,6 +239,7 @@ impl Fabric {
                 }
                 self.counts.trimmed += 1;
                 packet.bytes.truncate(TRIMMED_BYTES);
+                packet.overhead_bytes = trimmed_link_bytes.saturating_sub(TRIMMED_BYTES);
                 packet.is_urgent = true;
                 packet.trim = Some(if is_last_hop { Trim::LastHop } else { Trim::EarlierHop });
             } else if packet.is_ecn_capable && (!is_last_hop || !trims) {

@@ -2,11 +2,18 @@
 
 use std::time::Instant;
 
-use crate::fabric::{OVERHEAD_BYTES, Shape};
+use crate::fabric::{OVERHEAD_BYTES, Shape, TRIMMED_LINK_BYTES};
 use crate::flows::{Protocol, Simulation};
 
 /// Eight planes of 100 Gb/s.
-const SHAPE: Shape = Shape { planes: 8, leaves: 4, hosts_per_leaf: 4, rate: 12.5, trims: true };
+const SHAPE: Shape = Shape {
+    planes: 8,
+    leaves: 4,
+    hosts_per_leaf: 4,
+    rate: 12.5,
+    trims: true,
+    trimmed_link_bytes: TRIMMED_LINK_BYTES,
+};
 const MESSAGE: u32 = 1 << 20;
 const DEPTH: u64 = 16;
 const FOR_EVER: u64 = u64::MAX;
@@ -173,7 +180,14 @@ fn seven_senders_to_one_leave_their_neighbour_alone() {
     }
 }
 
-const LARGE: Shape = Shape { planes: 8, leaves: 8, hosts_per_leaf: 8, rate: 12.5, trims: true };
+const LARGE: Shape = Shape {
+    planes: 8,
+    leaves: 8,
+    hosts_per_leaf: 8,
+    rate: 12.5,
+    trims: true,
+    trimmed_link_bytes: TRIMMED_LINK_BYTES,
+};
 
 /// Runs until all that was posted has ended. Returns the share of the line that each host has had.
 fn whole_run(scenario: &str, protocol: Protocol, bytes_of_host: u64, simulation: &mut Simulation) -> f64 {

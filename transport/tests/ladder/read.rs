@@ -144,7 +144,7 @@ fn a_long_read_is_asked_for_in_parts_and_again_in_the_same_parts() {
         let address = TARGET_BASE + u64::from(first) * 256;
         rc(op::READ_REQUEST).psn(SQ_PSN + first).reth(address, RKEY, packets * 256).ack_req()
     };
-    assert_eq!(rung.requests(), [part(0, 8)]);
+    assert_eq!(rung.requests(), [part(0, 4), part(4, 4)], "all that may be under way");
     let response = |operation, k: u32| read_response(operation, SQ_PSN + k, 1, &[k as u8; 256]);
     rung.receive_all(&[
         response(op::READ_FIRST, 0),
@@ -154,19 +154,44 @@ fn a_long_read_is_asked_for_in_parts_and_again_in_the_same_parts() {
     let mut next = rung.requests();
     rung.wait_for_deadline();
     let again = rung.requests();
-    assert_eq!(again[0], part(3, 5), "a part ends where it ended before");
+    assert_eq!(again[..2], [part(3, 1), part(4, 4)], "a part ends where it ended before");
     next.extend(again);
     for k in 3..20 {
-        let operation = match k {
-            3 | 8 | 16 => op::READ_FIRST,
-            7 | 15 | 19 => op::READ_LAST,
+        let operation = match k % 4 {
+            3 if k == 3 => op::READ_ONLY,
+            0 => op::READ_FIRST,
+            3 => op::READ_LAST,
             _ => op::READ_MIDDLE,
         };
         rung.receive(&response(operation, k));
         next.extend(rung.requests());
     }
-    assert!(next.contains(&part(8, 8)) && next.contains(&part(16, 4)), "{next:#?}");
+    assert!([8, 12, 16].iter().all(|first| next.contains(&part(*first, 4))), "{next:#?}");
     assert_eq!(rung.host.take_sends(), successes(&[1]));
     let expected: Vec<u8> = (0..20u8).flat_map(|k| [k; 256]).collect();
     assert_eq!(rung.buffer()[..20 * 256], expected);
+}
+
+#[test]
+fn the_parts_of_a_long_read_do_not_wait_for_each_other() {
+    let mut rung = Setup { window_limit_packets: 8, ..Setup::new(QpType::Rc) }.build();
+    rung.post_read(1, 8 * 256);
+    rung.post_read(2, 8 * 256);
+    assert_eq!(rung.requests().len(), 2, "the first READ fills the window");
+    let operations = [op::READ_FIRST, op::READ_MIDDLE, op::READ_MIDDLE, op::READ_LAST];
+    for (k, operation) in (0..).zip(operations) {
+        assert_eq!(rung.requests(), []);
+        rung.receive(&read_response(operation, SQ_PSN + k, 1, &[0; 256]));
+    }
+    let part =
+        |first: u32| rc(op::READ_REQUEST).psn(SQ_PSN + first).reth(TARGET_BASE, RKEY, 4 * 256).ack_req();
+    assert_eq!(rung.requests(), [part(8)], "the second READ leaves while responses to the first come");
+}
+
+#[test]
+fn a_long_read_is_whole_if_one_request_alone_may_be_outstanding() {
+    let mut rung = Setup { window_limit_packets: 8, max_rd_atomic: 1, ..Setup::new(QpType::Rc) }.build();
+    rung.post_read(1, 20 * 256);
+    let part = rc(op::READ_REQUEST).psn(SQ_PSN).reth(TARGET_BASE, RKEY, 8 * 256).ack_req();
+    assert_eq!(rung.requests(), [part]);
 }

@@ -44,3 +44,9 @@ fn threads_that_wait_for_memory_and_for_calls_come_to_their_end() {
         assert!(output.starts_with(expected), "{program}: {output}");
     }
 }
+
+#[test]
+fn sleeps_take_as_long_as_they_say_however_many_follow_each_other() {
+    let Some(output) = printed("sleeps", 1) else { return };
+    assert_eq!(output, "1000000 1000000\n");
+}

@@ -55,6 +55,8 @@ pub(crate) struct BatchBuilder {
     names_process: bool,
     /// The limits of the way to the peer, read when the batch was begun.
     limits: PortLimits,
+    /// True if an adapter reads the payload of one of the packets from the program's memory.
+    is_fetched: bool,
     /// True if the port could not take the batch: it is sent again before anything else.
     stalled: bool,
     /// The fates of packets of the batch, by their positions; empty without a fault plan.
@@ -75,6 +77,7 @@ impl BatchBuilder {
             series: 0,
             names_process: false,
             limits: NO_LIMITS,
+            is_fetched: false,
             stalled: false,
             fates: Vec::new(),
         }
@@ -151,6 +154,8 @@ pub(crate) struct BatchSink<'a> {
     pub(crate) sealed_bytes: u64,
     /// True if the queue pair of the turn is unreliable: the port is asked before each batch.
     unreliable: bool,
+    /// True if the program has asked for inline data when it created the queue pair of the turn.
+    pub(crate) takes_inline: bool,
     /// True if the port does not admit the next batch of this turn.
     pub(crate) held: bool,
 }
@@ -173,6 +178,7 @@ impl<'a> BatchSink<'a> {
             sealed_packets: 0,
             sealed_bytes: 0,
             unreliable: false,
+            takes_inline: false,
             held: false,
         }
     }
@@ -180,6 +186,7 @@ impl<'a> BatchSink<'a> {
     /// Starts a new turn with a quota. Batches of an `unreliable` one wait until the port admits them.
     pub(crate) fn turn(&mut self, quota_bytes: u64, unreliable: bool) {
         self.unreliable = unreliable;
+        self.takes_inline = false;
         self.held = false;
         self.quota_bytes = quota_bytes;
         self.sealed_cost_bytes = 0;
@@ -202,10 +209,11 @@ impl<'a> BatchSink<'a> {
         }
         let Some(path) = &builder.path else { return true };
         let Some(bytes) = builder.buffer.get(..builder.used_bytes) else { return true };
-        let (segment_bytes, fates) = (builder.segment_bytes, &builder.fates);
+        let BatchBuilder { segment_bytes, is_fetched, ref fates, .. } = *builder;
         let has_icrc = builder.limits.needs_icrc;
         let series = if builder.names_process { builder.series } else { 0 };
-        let batch = GsoBatch { path, series, segment_bytes, bytes, has_icrc, fates, comments: &[] };
+        let comments = &[];
+        let batch = GsoBatch { path, series, segment_bytes, bytes, has_icrc, is_fetched, fates, comments };
         let packets = builder.segment_count as u64;
         match self.port.transmit(self.now_ns, &batch) {
             Ok(()) => {
@@ -223,6 +231,7 @@ impl<'a> BatchSink<'a> {
         builder.used_bytes = 0;
         builder.segment_count = 0;
         builder.closed = false;
+        builder.is_fetched = false;
         builder.stalled = false;
         builder.fates.clear();
         true
@@ -344,6 +353,11 @@ impl Transmit for BatchSink<'_> {
 
     fn abandon(&mut self) {
         self.builder.begun_bytes = 0;
+    }
+
+    #[inline]
+    fn note_fetch(&mut self) {
+        self.builder.is_fetched |= self.takes_inline;
     }
 
     #[cold]

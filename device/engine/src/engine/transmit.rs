@@ -2,6 +2,7 @@
 //! turn.
 
 use pumice_transport::qp::{Progress, Urgency};
+use pumice_transport::types::QpCapacity;
 
 use super::acknowledgements::Acknowledge;
 use super::batch::BatchSink;
@@ -85,6 +86,7 @@ impl Engine {
             }
             let unreliable = entry.qp.qp_type().is_sent_once();
             sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
+            sink.takes_inline = asks_for_inline(entry.qp.capacity());
             host.listeners.batch_time.continue_at(now_ns);
             let progress = entry.qp.transmit_requests(now_ns, &mut host, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
@@ -176,6 +178,16 @@ impl Engine {
         sink.flush();
         unfinished
     }
+}
+
+/// Room for inline data that a scatter element leaves to programs which have not asked for any, in bytes.
+const INLINE_BYTES_OF_ELEMENT: u32 = 16;
+
+/// Reports whether a program has asked for inline data when it created the queue pair. One that has not cannot
+/// say which requests carry their data: perftest asks for none on an adapter whose name it does not know.
+#[inline]
+const fn asks_for_inline(capacity: &QpCapacity) -> bool {
+    capacity.max_inline_data > capacity.max_send_sge.saturating_mul(INLINE_BYTES_OF_ELEMENT)
 }
 
 /// Reports whether one acknowledgement is the only answer to send: the usual case after a message that

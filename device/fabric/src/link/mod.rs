@@ -3,6 +3,7 @@
 //! [`LinkQueue`] is one direction as a value. [`LinkPort`] holds the packets of a port until they have
 //! passed.
 
+mod fetch;
 mod held;
 mod inbound;
 mod outbound;
@@ -10,6 +11,7 @@ mod port;
 mod tally;
 mod wire;
 
+pub use fetch::FetchPort;
 pub(crate) use held::HeldBatch;
 pub(crate) use outbound::{QUEUE_BYTES, RELEASE_ATTEMPTS, send};
 pub(crate) use port::GRAIN_NS;

@@ -39,6 +39,16 @@ impl CostedPacket {
             destination: peek::destination(packet)?,
         })
     }
+
+    /// Reports whether the packet carries data of a SEND or a WRITE.
+    fn has_data(&self) -> bool {
+        matches!(self.class, OperationClass::Send | OperationClass::Write) && self.payload_bytes > 0
+    }
+
+    /// Reports whether the packet is a message that a doorbell carries if its request does (inline data).
+    pub fn is_short(&self, costs: &Costs) -> bool {
+        self.has_data() && self.is_whole && self.payload_bytes <= costs.get(Cost::InlineBytes)
+    }
 }
 
 /// The arrivals of packets at one device. No packet overtakes another.
@@ -122,11 +132,9 @@ impl ArrivalTimes {
         at_ps
     }
 
-    /// Returns the additional time of a message that the doorbell does not carry.
+    /// Returns the additional time of a message that no doorbell carries.
     fn fetch_ps(&self, packet: &CostedPacket) -> u64 {
-        let has_data = matches!(packet.class, OperationClass::Send | OperationClass::Write);
-        let is_long = !packet.is_whole || packet.payload_bytes > self.costs.get(Cost::InlineBytes);
-        if has_data && is_long { self.costs.get(Cost::Fetch) } else { 0 }
+        if packet.has_data() && !packet.is_short(&self.costs) { self.costs.get(Cost::Fetch) } else { 0 }
     }
 
     /// Returns the time that a packet takes where all packets are in turn.

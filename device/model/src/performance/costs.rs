@@ -91,6 +91,11 @@ impl Costs {
         costs
     }
 
+    /// Returns how long the adapter reads a message from memory, in ns.
+    pub fn fetch_ns(&self) -> u64 {
+        self.get(Cost::Fetch).saturating_add(500) / 1000
+    }
+
     /// Returns the numbers as a text without spaces.
     pub fn text(&self) -> String {
         let numbers: Vec<String> = self.0.iter().map(u64::to_string).collect();

@@ -29,6 +29,9 @@ pub struct GsoBatch<'a> {
     /// The packets have an ICRC, which the port needs
     /// ([`PortLimits::needs_icrc`](crate::port::limits::PortLimits)).
     pub has_icrc: bool,
+    /// An adapter reads the payload of at least one of the packets from the program's memory, because its
+    /// request does not carry it (inline data).
+    pub is_fetched: bool,
     /// Fates of some of the packets under a fault plan, by their index in the batch, ascending; empty without
     /// one.
     pub fates: &'a [(u16, Fate)],
@@ -39,7 +42,16 @@ pub struct GsoBatch<'a> {
 impl<'a> GsoBatch<'a> {
     /// Creates a batch without fates and comments.
     pub fn new(path: &'a Path, segment_bytes: usize, bytes: &'a [u8]) -> GsoBatch<'a> {
-        GsoBatch { path, series: 0, segment_bytes, bytes, has_icrc: true, fates: &[], comments: &[] }
+        GsoBatch {
+            path,
+            series: 0,
+            segment_bytes,
+            bytes,
+            has_icrc: true,
+            is_fetched: false,
+            fates: &[],
+            comments: &[],
+        }
     }
 
     /// Returns the packets of the batch, in order. A `segment_bytes` of zero makes one packet of everything.

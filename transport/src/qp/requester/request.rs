@@ -29,13 +29,13 @@ impl RequestPacket {
         settings: &QpSettings,
         wqe: &SendWqe,
         k: u32,
-        read_limit_packets: u32,
+        read_part_packets: u32,
     ) -> Option<RequestPacket> {
         let info = wqe.info();
         // A long READ is split into requests at fixed borders: a repeated part must lie inside one that the
         // responder knows.
         let response_count = info.needs_response().then(|| {
-            let part = read_limit_packets.max(1);
+            let part = read_part_packets.max(1);
             wqe.span.packet_count.saturating_sub(k).max(1).min(part - k % part)
         });
         let ends_message = k + response_count.unwrap_or(1) >= wqe.span.packet_count;

@@ -119,16 +119,21 @@ impl Requester {
         }
         if wqe.info().class == WrClass::Read && !self.outstanding.is_empty() {
             // All READs' responses together must fit this side's receive buffer.
-            let wanted = wqe
-                .span
-                .packet_count
-                .saturating_sub(self.position.cursor_packet)
-                .min(self.read_limit_packets);
+            let (at, part) = (self.position.cursor_packet, self.read_part_packets(settings));
+            let wanted = wqe.span.packet_count.saturating_sub(at).min(part - at % part);
             if self.in_flight() + wanted > self.read_limit_packets {
                 return true;
             }
         }
         self.in_flight() >= self.window.packets()
+    }
+
+    /// Returns the length of the parts into which a long READ is split, in packets: half of what may be in
+    /// flight, so that the next part is on its way before the responses to this one have come. Where one
+    /// request alone may be outstanding, its parts would wait for each other.
+    fn read_part_packets(&self, settings: &QpSettings) -> u32 {
+        let parts = if settings.read_depth() > 1 { 2 } else { 1 };
+        (self.read_limit_packets / parts).max(1)
     }
 
     /// Reports whether the request at the cursor, which has a fence, might have to stop: data of requests
@@ -181,9 +186,8 @@ impl Requester {
             Err(_) if settings.qp_type.is_raw() => return self.send_frame(settings, now_ns, host),
             Err(status) => return SendOutcome::LocalError(status),
         };
-        let Some(request) =
-            RequestPacket::of(settings, wqe, self.position.cursor_packet, self.read_limit_packets)
-        else {
+        let read_part = self.read_part_packets(settings);
+        let Some(request) = RequestPacket::of(settings, wqe, self.position.cursor_packet, read_part) else {
             return SendOutcome::LocalError(WcStatus::LocQpOpErr);
         };
         let psn = wqe.span.first_psn.plus(self.position.cursor_packet);
@@ -195,6 +199,7 @@ impl Requester {
             gather(settings, wqe, request.payload_offset, payload, host)
         });
         match emitted {
+            Ok(EmitOutcome::Packet) if request.payload_bytes > 0 && !wqe.is_inline() => sink.note_fetch(),
             Ok(EmitOutcome::Packet) => {}
             Ok(EmitOutcome::NoRoom) => return SendOutcome::NoRoom,
             Err(NoPayload::TooShort) => return SendOutcome::LocalError(WcStatus::LocLenErr),

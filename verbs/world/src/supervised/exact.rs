@@ -19,8 +19,8 @@ use crate::error::WorldError;
 
 /// Shortest computing that is measured: a stop of the thread takes some of its processor time, too.
 const LEAST_COMPUTING_NS: u64 = 20_000;
-/// Number of calls of the kernel in a row without a hint after which they take time after all: the thread may
-/// wait for another one.
+/// Number of calls of the kernel in a row without a hint, all at one instant, after which they take time after
+/// all: the thread may wait for another one. A thread that has slept meanwhile lets others go on anyway.
 const MAX_FREE_CALLS: u32 = 64;
 /// Longest time without a look by a thread that has not looked in vain for long, as a power of two of rounds:
 /// the program may also wait for a time, which it compares with a clock.
@@ -98,10 +98,14 @@ impl Supervisor {
         self.doubt(id, "needs the processor time that its computing is measured to take")
     }
 
-    /// Counts a call of the kernel. Many in a row take time after all.
+    /// Counts a call of the kernel. Many in a row at one instant take time after all.
     pub(crate) fn count_call(&mut self, id: ThreadId) {
-        let until_ns = self.time.clock.now_ns().saturating_add(u64::from(MAX_FREE_CALLS) * CALL_NS);
+        let now_ns = self.time.clock.now_ns();
+        let until_ns = now_ns.saturating_add(u64::from(MAX_FREE_CALLS) * CALL_NS);
         let Some(thread) = self.threads.get_mut(id) else { return };
+        if std::mem::replace(&mut thread.polls.calls_at_ns, now_ns) != now_ns {
+            thread.polls.calls_in_row = 0;
+        }
         thread.polls.calls_in_row += 1;
         if thread.polls.calls_in_row >= MAX_FREE_CALLS {
             thread.polls.calls_in_row = 0;

@@ -136,8 +136,10 @@ pub(crate) struct ThreadPolls {
     pub(crate) look: Look,
     /// The round of these looks.
     pub(crate) round: Round,
-    /// Number of calls of the kernel in a row without a hint.
+    /// Number of calls of the kernel in a row without a hint, all at one instant.
     pub(crate) calls_in_row: u32,
+    /// The instant of these calls, in ns of the world.
+    pub(crate) calls_at_ns: u64,
     /// The thread has hinted that it waits without end, although its waits have time-outs.
     pub(crate) endless: Option<EndlessWait>,
 }
@@ -224,6 +226,7 @@ impl Threads {
                 look: Look::Active,
                 round: Round::default(),
                 calls_in_row: 0,
+                calls_at_ns: 0,
                 endless: None,
             },
             computes_from_ns: None,
