@@ -210,3 +210,47 @@ fn a_device_does_the_same_with_lanes_and_without() {
     let some = SEEDS * TURNS as u64 / 4;
     assert!(by_lane.sent > some && by_lane.received > some, "{by_lane:?}");
 }
+
+/// Each completion frees the entries that it stands for, whether it comes out of its queue or passes over it.
+#[test]
+fn a_completion_that_passes_over_its_queue_frees_one_entry() {
+    let mut world = World::new(FabricConfig::default());
+    let [a, b] = [1, 2].map(|number| End::new(&mut world, number, true));
+    a.connect(&b);
+    b.connect(&a);
+    let post = |wr_id: u64| {
+        let sges = [a.memory.sge(0, 8)];
+        let flags = SendFlags::SIGNALED;
+        let remote = b.memory.target(0);
+        let write =
+            SendRequest { sges: &sges, flags, remote, ..SendRequest::new(wr_id, SendOpcode::RdmaWrite) };
+        a.hca.post_send(a.qpn, &write).is_ok()
+    };
+    let mut one = [WorkCompletion::default()];
+    let (mut posted, mut polled) = (0, 0);
+    while post(posted) {
+        posted += 1;
+    }
+    assert!(posted >= 16);
+    for _ in 0..100 {
+        // The packets arrive, and the polls below are what takes them.
+        for end in [&b, &a] {
+            world.pass_time(world.now_ns() + 1_000_000);
+            assert_eq!(end.hca.poll_cq(&end.cq, &mut one), usize::from(end.ip == a.ip));
+        }
+        loop {
+            assert_eq!(one[0].wr_id, polled);
+            polled += 1;
+            assert!(post(posted) && !post(posted + 1), "a polled completion frees one entry");
+            posted += 1;
+            if a.hca.poll_cq(&a.cq, &mut one) == 0 {
+                break;
+            }
+        }
+    }
+    // The others were counted when they came out of the queue.
+    let engine = a.hca.core.lock();
+    let counted = engine.resources.completions.cq_common.freed_send_slots.count(a.qpn.value());
+    let passed_over = polled - u64::from(counted);
+    assert_eq!(passed_over, 100);
+}

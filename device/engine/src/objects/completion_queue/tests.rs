@@ -338,3 +338,21 @@ fn what_is_lost_of_one_queue_pair_frees_nothing_of_another_and_goes_with_it() {
     assert_eq!(polled(&cq, 9), [6, 7]);
     assert_eq!(counts([1, 2, 3]), [1, 2, 2], "queue pair 1 has begun anew");
 }
+
+#[test]
+fn a_completion_passes_over_an_empty_queue_that_nobody_waits_at() {
+    let (cq, ..) = queue(2);
+    assert!(cq.may_pass_over());
+    assert_eq!(cq.push(send(1, 1), 1, false), CqPushOutcome::Stored);
+    assert!(!cq.may_pass_over(), "an older one waits");
+    assert_eq!(polled(&cq, 1), [1]);
+    cq.arm(false);
+    assert!(!cq.may_pass_over(), "the completion makes an event");
+    assert_eq!(cq.push(send(2, 1), 1, false), CqPushOutcome::Stored);
+    assert_eq!(polled(&cq, 1), [2]);
+    assert!(cq.may_pass_over(), "the event has come");
+    cq.fail();
+    assert!(!cq.may_pass_over(), "the queue is in error");
+    let (cq, ..) = overwriting(2);
+    assert!(!cq.may_pass_over(), "what it has lost may be counted with this one");
+}
