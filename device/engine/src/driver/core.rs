@@ -111,8 +111,9 @@ impl Core {
     }
 
     /// Drives once for an application thread that found its queue empty, unless another thread drives. The
-    /// next completion of the queue is stored in `first` at once, if that is possible.
-    pub(crate) fn poll(&self, cq: &CompletionQueue, first: &mut WorkCompletion) -> CqPoll {
+    /// next completion of the queue is stored in `first` at once, if that is possible. The thread takes
+    /// `wanted` completions now, if there are so many.
+    pub(crate) fn poll(&self, cq: &CompletionQueue, first: &mut WorkCompletion, wanted: usize) -> CqPoll {
         self.handover.polled();
         let Some(mut engine) = self.try_lock() else { return CqPoll::Drove { progress: false } };
         // The time of a world goes on by polls that find nothing.
@@ -124,6 +125,7 @@ impl Core {
         let index = cq.handle().index;
         let checks = MappingCheckPolicy::DatagramsNotPolled { cq: index };
         engine.resources.completions.direct.begin(index);
+        engine.expect_polls(wanted);
         let received = self.step(&mut engine, now_ns, Acknowledge::Now, checks);
         if !received {
             engine.transmit_waiting_responses(now_ns, MappingCheckPolicy::Datagrams);

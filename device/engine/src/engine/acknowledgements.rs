@@ -55,6 +55,12 @@ impl Acknowledgements {
         wait
     }
 
+    /// Records that a step has taken `more` batches than the one that [`Acknowledgements::defer`] counts.
+    #[inline]
+    pub(super) fn took_more(&mut self, more: u32) {
+        self.deferred_batches += more;
+    }
+
     /// Records that the acknowledgement that waited has left with a request.
     #[inline]
     pub(super) fn left_with_request(&mut self) {

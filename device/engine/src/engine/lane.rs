@@ -8,6 +8,7 @@
 use pumice_model::event::Topics;
 use pumice_model::port::batch::{ReceivedBatch, ShortReceive};
 use pumice_model::port::traits::Port;
+use pumice_platform::outside::world;
 use pumice_transport::host::Counter;
 use pumice_transport::path::Arrival;
 use pumice_transport::qp::{LaneBatch, LaneSend, QueuePair, may_arrive_by_lane};
@@ -135,6 +136,9 @@ impl Engine {
     }
 }
 
+/// Largest number of batches that a poll takes before the application gets the completions.
+const MOST_BATCHES: usize = 16;
+
 /// What a look for packets of lanes has left to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LanePoll {
@@ -166,10 +170,15 @@ impl Engine {
         let Engine { transmission: Transmission { budget, .. }, turns: Turns { touched, .. }, .. } = self;
         let entries = Entries { queue_pairs, budget };
         let mut receivers = PacketReceivers { entries, mrc, resources, targets, touched, management, checks };
+        let most_batches = std::mem::replace(&mut self.reception.most_batches, 1);
         match port.receive_short(now_ns) {
             ShortReceive::Batch(received) => {
                 receivers.resources.completions.new_completions = false;
-                receivers.receive_short(now_ns, &received);
+                let last = receivers.receive_short(now_ns, &received);
+                if let Some(last) = last.filter(|_| most_batches > 1) {
+                    let more = receivers.receive_more(now_ns, &mut **port, last, most_batches - 1);
+                    self.acknowledgements.took_more(more);
+                }
             }
             ShortReceive::Nothing => return self.lanes_are_empty(now_ns),
             ShortReceive::NotHere => return LanePoll::NotHere,
@@ -210,6 +219,13 @@ impl Engine {
         true
     }
 
+    /// Notes that the thread that drives now takes so many completions at once. In a world each message has a
+    /// time of its own.
+    #[inline]
+    pub(crate) fn expect_polls(&mut self, wanted: usize) {
+        self.reception.most_batches = if world::is_in_world() { 1 } else { wanted.min(MOST_BATCHES) };
+    }
+
     /// Notes that the port has nothing.
     #[inline]
     fn lanes_are_empty(&mut self, now_ns: u64) -> LanePoll {
@@ -226,26 +242,47 @@ impl Engine {
 
 impl PacketReceivers<'_> {
     /// Passes the one or two packets of a short batch without ICRC to their queue pairs, as
-    /// [`PacketReceivers::receive`] does. Lanes are open.
+    /// [`PacketReceivers::receive`] does. Lanes are open. Returns the index of the queue pair of the last one,
+    /// if all took lanes.
     #[inline]
-    fn receive_short(&mut self, now_ns: u64, received: &ReceivedBatch<'_>) {
+    fn receive_short(&mut self, now_ns: u64, received: &ReceivedBatch<'_>) -> Option<u32> {
         let ReceivedBatch { flow, traffic_class, hop_limit, bytes, .. } = received;
         let arrival = Arrival { flow, traffic_class: *traffic_class, hop_limit: *hop_limit };
         self.resources.listeners.batch_time.end();
-        let (mut left, mut packets) = (*bytes, 0);
+        let (mut left, mut packets, mut last) = (*bytes, 0, None);
         while packets < 2 && may_arrive_by_lane(left) {
             let (packet, rest) = left.split_at(left.len().min(received.segment_bytes));
             let Some(index) = self.receive_by_lane(now_ns, &arrival, packet) else { break };
             self.touched.push(index);
-            (left, packets) = (rest, packets + 1);
+            (left, packets, last) = (rest, packets + 1, Some(index));
         }
         if left.is_empty() {
             self.resources.count(Counter::RxBatches, 1);
         } else {
+            last = None;
             self.receive_rest(now_ns, &ReceivedBatch { bytes: left, ..*received }, packets);
         }
         self.resources.count(Counter::RxPackets, packets as u64);
         self.resources.count(Counter::RxBytes, (bytes.len() - left.len()) as u64);
+        last
+    }
+
+    /// Takes up to `most_batches` further short batches, before the application has had the completions of
+    /// those before. A batch that is taken too early would find no receive request, so that the queue pair
+    /// of the one before (`last`) must have one left. Returns how many were taken.
+    #[inline(never)]
+    fn receive_more(&mut self, now_ns: u64, port: &mut dyn Port, last: u32, most_batches: usize) -> u32 {
+        let (mut last, mut taken) = (Some(last), 0);
+        while let Some(index) = last.filter(|_| taken < most_batches as u32) {
+            let entry = self.entries.queue_pairs.at_mut(index);
+            if entry.is_none_or(|entry| !self.resources.has_receives(entry.qp.context())) {
+                break;
+            }
+            let ShortReceive::Batch(received) = port.receive_short(now_ns) else { break };
+            last = self.receive_short(now_ns, &received);
+            taken += 1;
+        }
+        taken
     }
 
     #[cold]

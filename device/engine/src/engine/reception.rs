@@ -12,6 +12,8 @@ const MAX_PASSED_OVER: u32 = 7;
 pub(super) struct Reception {
     /// Number of polls in a row that did nothing because the port was quiet.
     passed_over: u32,
+    /// Number of short batches that the next step takes at most, before the application gets completions.
+    pub(super) most_batches: usize,
     /// The time at which the port was last found empty, in ns.
     pub(super) drained_ns: u64,
     /// True if the last receive found nothing at all: no packet, no order, no message.
@@ -25,6 +27,7 @@ impl Reception {
     pub(super) fn new() -> Reception {
         Reception {
             passed_over: 0,
+            most_batches: 1,
             drained_ns: 0,
             was_empty: false,
             arrivals: order::of_process().map(|order| Box::new(Arrivals::new(order))),

@@ -177,6 +177,14 @@ impl Hca {
     /// engine once. In a process that was forked from the one of the device there are none.
     #[inline]
     pub fn poll_cq(&self, cq: &CompletionQueue, out: &mut [WorkCompletion]) -> usize {
+        let wanted = out.len();
+        self.poll_cq_of(cq, out, wanted)
+    }
+
+    /// Takes completions as [`Hca::poll_cq`] does, for a caller who takes `wanted` in all, the others by
+    /// further polls at once. The engine may make that many.
+    #[inline]
+    pub fn poll_cq_of(&self, cq: &CompletionQueue, out: &mut [WorkCompletion], wanted: usize) -> usize {
         if !self.is_own() {
             return 0;
         }
@@ -187,7 +195,7 @@ impl Hca {
             return count;
         }
         let Some((first, rest)) = out.split_first_mut() else { return 0 };
-        let progress = match self.core.poll(cq, first) {
+        let progress = match self.core.poll(cq, first, wanted) {
             CqPoll::Delivered => return if rest.is_empty() { 1 } else { 1 + cq.poll(rest) },
             CqPoll::PassedOver => return 0,
             CqPoll::Drove { progress } => progress,
@@ -209,7 +217,7 @@ impl Hca {
             return Some(stamped);
         }
         let mut first = WorkCompletion::default();
-        let progress = match self.core.poll(cq, &mut first) {
+        let progress = match self.core.poll(cq, &mut first, 1) {
             CqPoll::Delivered => return Some((first, 0)),
             CqPoll::PassedOver => return None,
             CqPoll::Drove { progress } => progress,

@@ -530,6 +530,16 @@ impl Resources {
         if xrc.number == number && xrc.xrcd == qp.xrcd { Ok(slot) } else { Err(NoRecv::NoSuchSrq) }
     }
 
+    /// Reports whether the receive queue of a queue pair, its own or a shared one, has requests.
+    #[inline]
+    pub(crate) fn has_receives(&self, qp: &QpContext) -> bool {
+        match self.objects.receives.at(qp.recv_queue) {
+            Some(Receives::Own(queue)) => !queue.is_empty(),
+            Some(Receives::Shared(srq)) => srq.len() > 0,
+            None => false,
+        }
+    }
+
     /// Takes the oldest request of a shared receive queue.
     pub(super) fn take_shared(&mut self, slot: u32, into: &mut RecvWqe) -> SrqTake {
         let Some(Receives::Shared(srq)) = self.objects.receives.at_mut(slot) else { return SrqTake::Empty };

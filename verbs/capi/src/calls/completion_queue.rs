@@ -161,7 +161,7 @@ pub(super) fn take(
     let mut elements = wc.elements(parameters)?;
     // An empty queue needs room for only one, and most polls find an empty queue.
     let mut one = [WorkCompletion::default()];
-    if cq.hca().poll_cq(cq.queue(), &mut one) == 0 {
+    if cq.hca().poll_cq_of(cq.queue(), &mut one, parameters) == 0 {
         return if cq.queue().is_failed() { Err(OVERRAN) } else { Ok(0) };
     }
     let [first] = &one;
