@@ -20,6 +20,7 @@ PHASES = {1: "post receive", 2: "post send", 3: "receiver polls", 4: "sender pol
 # The first that fits the innermost source file of this project that an instruction comes from.
 STEPS = [
     ("the call: gate, arguments, objects of C", r"verbs/capi/"),
+    ("lane: what sends and takes in one go", r"device/engine/src/engine/lane\.rs|transport/src/qp/(by_lane|lane|requester/lane)\.rs|objects/direct_delivery"),
     ("clock", r"device/platform/src/(outside/(time|clocks|answers)|clock)\.rs|messages\.c:clock_gettime"),
     ("who drives: lock, hand-over", r"device/engine/src/driver/"),
     ("post: checks, entry of the send queue", r"transport/src/qp/(post|send_queue)\.rs|device/engine/src/hca/|transport/src/types/"),
