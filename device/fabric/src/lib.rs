@@ -1,10 +1,10 @@
 //! Ports: where GSO batches leave the device and come back.
 //!
 //! [`Port`] is what every port does. [`UdpPort`] is the real network, [`Fabric`] a simulated one in virtual
-//! time. [`FaultPort`], [`FetchPort`], [`LinkPort`], [`SwitchedPort`] and [`TwoPorts`] are layers: ports around
-//! a port ([`PortLayer`]). [`FrameWire`] is a wire for Ethernet frames instead, and [`PacketSocket`] that of
-//! the real network. [`ProcessGroup`] has the additional methods of a port that several processes share.
-//! [`RawUdp`] is the baseline of benchmarks: the same kind of socket with no protocol on top.
+//! time. [`FaultPort`], [`FetchPort`], [`LinkPort`], [`SwitchedPort`] and [`TwoPorts`] are layers: ports
+//! around a port ([`PortLayer`]). [`FrameWire`] is a wire for Ethernet frames instead, and [`PacketSocket`]
+//! that of the real network. [`ProcessGroup`] has the additional methods of a port that several processes
+//! share. [`RawUdp`] is the baseline of benchmarks: the same kind of socket with no protocol on top.
 
 // A program must not be ended by data from the network, from its arguments or from shared memory.
 #![cfg_attr(

@@ -249,7 +249,7 @@ impl Environment for HostThread {
 
     fn yield_processor(&self) {
         if outside::world::has_model() {
-            self.idle_until(self.core.next_change_ns());
+            self.idle_until(None);
         } else {
             outside::idle();
         }
@@ -276,12 +276,13 @@ impl Environment for HostThread {
 }
 
 impl HostThread {
-    /// Lets other threads go on in a world with a performance model, until a time of this device's clock or
-    /// until one of them has done something.
-    fn idle_until(&self, at_ns: Option<u64>) {
+    /// Lets other threads go on in a world with a performance model, until the device has something to do, or
+    /// until a time of its clock.
+    fn idle_until(&self, end_ns: Option<u64>) {
         let origin_ns = self.core.clock.origin_ns();
-        let until_ns = at_ns.map(|at_ns| at_ns.saturating_add(origin_ns));
-        outside::world::idle_poll_until(until_ns, std::ptr::from_ref(&*self.core).addr());
+        let shown = |at_ns: u64| at_ns.saturating_add(origin_ns);
+        let (end_ns, due_ns) = (end_ns.map(shown), self.core.next_change_ns().map(shown));
+        outside::world::idle_device_until(end_ns, due_ns, std::ptr::from_ref(&*self.core).addr());
     }
 
     /// Waits for the bell in a world with a performance model, and drives the engine whenever it can find
@@ -293,8 +294,7 @@ impl HostThread {
             if let Some(mut engine) = self.try_lock() {
                 engine.drive(self.now_ns());
             }
-            let next_ns = self.core.next_change_ns().map_or(end_ns, |next_ns| next_ns.min(end_ns));
-            self.idle_until(Some(next_ns));
+            self.idle_until(Some(end_ns));
             if self.core.handover.is_rung() || end_ns <= self.now_ns() {
                 return;
             }

@@ -183,8 +183,8 @@ impl Engine {
 /// Room for inline data that a scatter element leaves to programs which have not asked for any, in bytes.
 const INLINE_BYTES_OF_ELEMENT: u32 = 16;
 
-/// Reports whether a program has asked for inline data when it created the queue pair. One that has not cannot
-/// say which requests carry their data: perftest asks for none on an adapter whose name it does not know.
+/// Reports whether a program has asked for inline data when it created the queue pair. One that has not
+/// cannot say which requests carry their data: perftest asks for none on an adapter that it does not know.
 #[inline]
 const fn asks_for_inline(capacity: &QpCapacity) -> bool {
     capacity.max_inline_data > capacity.max_send_sge.saturating_mul(INLINE_BYTES_OF_ELEMENT)

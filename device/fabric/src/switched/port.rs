@@ -82,8 +82,9 @@ impl<P: Port> SwitchedPort<P> {
         }
     }
 
-    /// Lets each packet go on at its time if `is_exact`, as in virtual time. In a world with a performance model
-    /// the clock stands still meanwhile, and a packet that goes on ahead of its time overtakes those of others.
+    /// Lets each packet go on at its time if `is_exact`, as in virtual time. In a world with a performance
+    /// model the clock stands still meanwhile, and a packet that goes on ahead of its time overtakes those of
+    /// other processes.
     #[must_use]
     pub fn each_at_its_time(mut self, is_exact: bool) -> SwitchedPort<P> {
         if is_exact {

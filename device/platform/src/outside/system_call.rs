@@ -47,14 +47,14 @@ const HINT: libc::c_int = 0x7075_6d69;
 /// Sends a hint to the supervisor of a world. Where there is none, the kernel answers EINVAL.
 #[cold]
 pub(crate) fn hint(kind: u64, value: u64) {
-    hint_about(kind, value, 0);
+    hint_about(kind, value, 0, 0);
 }
 
-/// Sends a hint as [`hint`] does, about the object with a number.
+/// Sends a hint as [`hint`] does, about the object with a number, and with one more.
 #[cold]
-pub(crate) fn hint_about(kind: u64, value: u64, object: u64) {
+pub(crate) fn hint_about(kind: u64, value: u64, object: u64, more: u64) {
     // SAFETY: numbers only.
-    unsafe { libc::syscall(libc::SYS_prctl, HINT, kind, value, object, 0_u64) };
+    unsafe { libc::syscall(libc::SYS_prctl, HINT, kind, value, object, more) };
 }
 
 /// Returns the address of the page that the supervisor of a world has mapped for this program; 0: there is

@@ -21,6 +21,7 @@ const CHARGE: u64 = 4;
 const LOCK_POINT: u64 = 5;
 const RECEIVER: u64 = 6;
 const HOST: u64 = 7;
+const DEVICE_POLL: u64 = 8;
 
 /// The value of the variable in a world without a performance model.
 pub const WITHOUT_MODEL: &str = "1";
@@ -88,15 +89,35 @@ pub fn model() -> Option<String> {
 
 /// Reports a poll in vain of an object, by its address, in a world with a performance model. The answer
 /// cannot change before `until_ns` of the monotonic clock, unless another thread does something; `None` means
-/// that only another thread can change it.
-pub fn idle_poll_until(until_ns: Option<u64>, object: usize) {
-    system_call::hint_about(IDLE_POLL, until_ns.unwrap_or(u64::MAX).max(1), object as u64);
+/// that only another thread can change it. `drives`: the poll has driven the device of the process.
+pub fn idle_poll_until(until_ns: Option<u64>, object: usize, drives: bool) {
+    system_call::hint_about(IDLE_POLL, shown(until_ns), object as u64, drives.into());
+}
+
+/// Reports that a thread of the library has driven a device in vain, in a world with a performance model. The
+/// device has something to do at `due_ns` of the monotonic clock, unless packets come or the program does
+/// something; the thread looks again by `end_ns` in any case.
+pub fn idle_device_until(end_ns: Option<u64>, due_ns: Option<u64>, device: usize) {
+    system_call::hint_about(DEVICE_POLL, shown(end_ns), shown(due_ns), device as u64);
+}
+
+/// The time in a hint, where 0 means that it is unknown.
+fn shown(at_ns: Option<u64>) -> u64 {
+    at_ns.unwrap_or(u64::MAX).max(1)
 }
 
 /// Lets time pass for this thread in a world with a performance model, while others go on.
 pub fn charge(ns: u64) {
     if ns > 0 {
         system_call::hint(CHARGE, ns);
+    }
+}
+
+/// Lets time pass as [`charge`] does, for a call of the library. The devices of the process have something to
+/// do at `due_ns` of the monotonic clock, unless packets come.
+pub fn charge_call(ns: u64, due_ns: impl FnOnce() -> Option<u64>) {
+    if ns > 0 {
+        system_call::hint_about(CHARGE, ns, shown(due_ns()), 0);
     }
 }
 

@@ -33,15 +33,20 @@ pub(super) fn pass(event: &Event<'_>) -> bool {
     let Some(costs) = costs() else { return false };
     match event {
         Event::Call { phase: CallPhase::Returns, made: CallMade { call, .. } } => {
-            world::charge(call_ns(costs, *call));
+            world::charge_call(call_ns(costs, *call), next_change_ns);
         }
-        Event::Idle { made } => world::idle_poll_until(next_change_ns(), made.on),
+        Event::Idle { made } => world::idle_poll_until(next_change_ns(), made.on, drives(made.call)),
         Event::Call { phase: CallPhase::Enters, made: CallMade { call, .. } } => {
             world::begin_call(call_ns(costs, *call) > 0);
         }
         _ => {}
     }
     true
+}
+
+/// Reports whether a call drives the device if it finds nothing.
+const fn drives(call: Call) -> bool {
+    matches!(call, Call::ibv_poll_cq | Call::ibv_start_poll)
 }
 
 /// Returns the time that the processor needs for a call, in ns.

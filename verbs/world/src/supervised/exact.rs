@@ -19,16 +19,16 @@ use crate::error::WorldError;
 
 /// Shortest computing that is measured: a stop of the thread takes some of its processor time, too.
 const LEAST_COMPUTING_NS: u64 = 20_000;
-/// Number of calls of the kernel in a row without a hint, all at one instant, after which they take time after
-/// all: the thread may wait for another one. A thread that has slept meanwhile lets others go on anyway.
+/// Number of calls of the kernel in a row without a hint, all at one instant, after which they take time
+/// after all: the thread may wait for another one. One that has slept meanwhile lets others go on anyway.
 const MAX_FREE_CALLS: u32 = 64;
 /// Longest time without a look by a thread that has not looked in vain for long, as a power of two of rounds:
 /// the program may also wait for a time, which it compares with a clock.
 const MIN_IDLE_SHIFT: u32 = 2;
 /// Value of an idle poll of which it is not known when its answer can change, and of one that only another
 /// thread can end.
-const UNKNOWN: u64 = 0;
-const NEVER: u64 = u64::MAX;
+pub(crate) const UNKNOWN: u64 = 0;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Supervisor {
     /// Reports whether the run has exact time. What prepares it has not.
@@ -36,19 +36,25 @@ impl Supervisor {
         self.options.exact_time && !self.is_preparing
     }
 
-    /// Serves the hint of a poll in vain; `until_ns` is a time of the monotonic clock.
-    pub(crate) fn found_nothing(&mut self, id: ThreadId, until_ns: u64, looked_for: u64) {
-        let until_ns = match until_ns {
-            UNKNOWN | NEVER => until_ns,
-            shown_ns => self.time.clock.until(libc::CLOCK_MONOTONIC, shown_ns),
-        };
+    /// Serves the hint of a poll in vain; `until_ns` is a time of the monotonic clock. `drives`: the poll has
+    /// driven the device of the process.
+    pub(crate) fn found_nothing(&mut self, id: ThreadId, until_ns: u64, looked_for: u64, drives: bool) {
+        let until_ns = self.world_ns(until_ns);
         if let Some(thread) = self.threads.get_mut(id) {
             (thread.polls.idle_poll, thread.polls.calls_in_row) = (true, 0);
             thread.polls.idle_polls = thread.polls.idle_polls.saturating_add(1);
         }
         match until_ns {
             UNKNOWN => self.park_if_idle(id, looked_for),
-            until_ns => self.park(id, until_ns, LookedFor { what: looked_for, is_told: true }),
+            until_ns => {
+                self.note_devices(id, until_ns, drives);
+                self.park(id, until_ns, LookedFor { what: looked_for, is_told: true, of_devices: false });
+                if let Some(Look::Parked(parked)) =
+                    self.threads.get_mut(id).map(|thread| &mut thread.polls.look)
+                {
+                    parked.drives = drives;
+                }
+            }
         }
     }
 
@@ -103,6 +109,7 @@ impl Supervisor {
         let now_ns = self.time.clock.now_ns();
         let until_ns = now_ns.saturating_add(u64::from(MAX_FREE_CALLS) * CALL_NS);
         let Some(thread) = self.threads.get_mut(id) else { return };
+        self.turns.occasions.on_devices(thread.process);
         if std::mem::replace(&mut thread.polls.calls_at_ns, now_ns) != now_ns {
             thread.polls.calls_in_row = 0;
         }
@@ -129,19 +136,30 @@ impl Supervisor {
     pub(crate) fn park_if_idle(&mut self, id: ThreadId, looked_for: u64) {
         let is_idle = |thread: &Thread| thread.polls.idle_polls >= IDLE_THRESHOLD;
         if self.is_exact() && self.threads.get(id).is_some_and(is_idle) {
-            self.park(id, NEVER, LookedFor { what: looked_for, is_told: false });
+            self.park(id, NEVER, LookedFor { what: looked_for, is_told: false, of_devices: false });
         }
     }
 
-    fn park(&mut self, id: ThreadId, until_ns: u64, looked_for: LookedFor) {
-        let occasion = self.turns.occasions.of(self.threads.host(id));
+    pub(crate) fn park(&mut self, id: ThreadId, until_ns: u64, looked_for: LookedFor) {
+        let of_devices = looked_for.of_devices;
+        let occasion = self.occasion_of(id, of_devices);
         let latest_ns = self.time.clock.now_ns().saturating_add(IDLE_ROUND_NS << MAX_IDLE_SHIFT);
         let Some(thread) = self.threads.get_mut(id) else { return };
         thread.polls.round = thread.polls.round.add(looked_for, thread.polls.look == Look::Active);
         thread.polls.look = Look::Parked(match thread.polls.look {
-            Look::Active => Parked { until_ns, latest_ns, occasion, looks: 1 },
-            Look::Parked(parked) | Look::Looking(parked) => Parked { until_ns, latest_ns, ..parked },
+            Look::Parked(parked) | Look::Looking(parked) if parked.of_devices == of_devices => {
+                Parked { until_ns, latest_ns, drives: false, ..parked }
+            }
+            _ => Parked { until_ns, latest_ns, occasion, looks: 1, of_devices, drives: false },
         });
+    }
+
+    /// Returns the number of occasions on which a thread looks.
+    fn occasion_of(&self, id: ThreadId, of_devices: bool) -> u64 {
+        match self.threads.get(id) {
+            Some(thread) if of_devices => self.turns.occasions.of_devices(thread.process),
+            _ => self.turns.occasions.of(self.threads.host(id)),
+        }
     }
 
     /// Notes what a thread is about to do, which others may find.
@@ -159,6 +177,7 @@ impl Supervisor {
 
     /// Chooses the thread that continues; `None` if time has passed instead.
     pub(crate) fn choose_exactly(&mut self) -> Result<Option<ThreadId>, WorldError> {
+        self.end_segment();
         let now_ns = self.time.clock.now_ns();
         let all = self.threads.threads.iter();
         let runnable: Vec<(ThreadId, Look)> = all
@@ -171,6 +190,7 @@ impl Supervisor {
             .collect();
         if let Some((id, _)) = runnable.iter().find(|(_, look)| matches!(look, Look::Looking(_))) {
             self.turns.last = Some(*id);
+            self.begin_segment(*id);
             return Ok(Some(*id));
         }
         let active = runnable.iter().filter(|(_, look)| *look == Look::Active);
@@ -181,13 +201,10 @@ impl Supervisor {
             if let Some(thread) = self.threads.get_mut(chosen) {
                 thread.polls.look = Look::Active;
             }
+            self.begin_segment(chosen);
             return Ok(Some(chosen));
         }
-        let parked = runnable.iter().filter_map(|(id, look)| match look {
-            Look::Parked(parked) => Some((*id, *parked, self.turns.occasions.of(self.threads.host(*id)))),
-            _ => None,
-        });
-        let parked: Vec<(ThreadId, Parked, u64)> = parked.collect();
+        let parked: Vec<(ThreadId, Parked, u64)> = self.parked_threads(&runnable);
         let looks = |id: ThreadId| self.threads.get(id).map_or(0, |thread| thread.polls.round.looks());
         let next = parked.iter().filter(|(id, parked, occasion)| parked.looks_so_far(*occasion) < looks(*id));
         let next = next.min_by_key(|(id, parked, occasion)| (parked.looks_so_far(*occasion), *id));
@@ -196,12 +213,45 @@ impl Supervisor {
                 thread.polls.look = Look::Looking(parked.looked_on(occasion));
             }
             self.turns.last = Some(id);
+            self.begin_segment(id);
             return Ok(Some(id));
         }
         let parked: Vec<(ThreadId, Parked)> =
             parked.into_iter().map(|(id, parked, _)| (id, parked)).collect();
         self.pass_to_next(&parked)?;
         Ok(None)
+    }
+
+    /// Returns the parked ones of these threads, with the number of the occasion on which each looks. Threads
+    /// of the library are left out if another thread of their process drives its device; otherwise their
+    /// times are those of the device.
+    fn parked_threads(&self, runnable: &[(ThreadId, Look)]) -> Vec<(ThreadId, Parked, u64)> {
+        let process_of = |id: ThreadId| self.threads.get(id).map_or(0, |thread| thread.process);
+        let all = runnable.iter().filter_map(|(id, look)| match look {
+            Look::Parked(parked) => Some((*id, *parked)),
+            _ => None,
+        });
+        let driven: BTreeSet<u32> =
+            all.clone().filter(|(_, parked)| parked.drives).map(|(id, _)| process_of(id)).collect();
+        let needed = all.filter_map(|(id, mut parked)| {
+            let number = process_of(id);
+            let occasion = self.occasion_of(id, parked.of_devices);
+            if parked.of_devices {
+                let devices = self.threads.processes.get(&number)?.devices;
+                if devices.due_ns != UNKNOWN {
+                    parked.until_ns = parked.until_ns.min(devices.due_ns);
+                }
+                if driven.contains(&number) {
+                    return None;
+                }
+                if devices.looked == occasion {
+                    parked.occasion = occasion;
+                    parked.looks = parked.looks.max(1);
+                }
+            }
+            Some((id, parked, occasion))
+        });
+        needed.collect()
     }
 
     /// Lets time pass to the next instant at which something can change.
@@ -234,8 +284,13 @@ impl Supervisor {
             return Ok(());
         }
         let due = parked.iter().filter(|(_, parked)| parked.looks_by(reached_ns));
-        let hosts: BTreeSet<HostNumber> = due.map(|(id, _)| self.threads.host(*id)).collect();
+        let (of_devices, others): (Vec<_>, Vec<_>) = due.copied().partition(|(_, parked)| parked.of_devices);
+        let hosts: BTreeSet<HostNumber> = others.iter().map(|(id, _)| self.threads.host(*id)).collect();
         hosts.into_iter().for_each(|host| self.turns.occasions.on_host(host));
+        for (id, _) in of_devices {
+            let process = self.threads.get(id).map(|thread| thread.process);
+            process.into_iter().for_each(|process| self.turns.occasions.on_devices(process));
+        }
         Ok(())
     }
 }

@@ -13,6 +13,8 @@ pub(crate) struct LookedFor {
     pub(crate) what: u64,
     /// The library tells when a look changes something.
     pub(crate) is_told: bool,
+    /// The thread is one of the library, and looks at a device alone.
+    pub(crate) of_devices: bool,
 }
 
 /// A round of looks: a thread may look for several things in turn, as for completions of several queues.
@@ -31,7 +33,7 @@ pub(crate) struct Round {
 impl Round {
     /// Adds a look in vain. `is_new`: the thread has done something else before.
     pub(crate) const fn add(self, looked_for: LookedFor, is_new: bool) -> Round {
-        let LookedFor { what, is_told } = looked_for;
+        let LookedFor { what, is_told, .. } = looked_for;
         let Round { first, since, length, .. } = self;
         if is_new || since == 0 || since >= MAX_ROUND {
             return Round { first: what, since: 1, length, is_told };
@@ -72,6 +74,10 @@ pub(crate) struct Parked {
     pub(crate) occasion: u64,
     /// Number of looks on that occasion.
     pub(crate) looks: u32,
+    /// The thread looks at the device of its process alone, and its occasions are those.
+    pub(crate) of_devices: bool,
+    /// The looks drive the device of the process.
+    pub(crate) drives: bool,
 }
 
 impl Parked {
@@ -90,13 +96,35 @@ impl Parked {
     }
 }
 
+/// What is known of the device of a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DeviceLooks {
+    /// Number of the device, once a thread of the library has looked.
+    device: Option<u64>,
+    /// The process has several devices, and a look at one says nothing of the others.
+    has_several: bool,
+    /// Time at which the device has something to do, as the latest hint said, in ns of the world.
+    pub(crate) due_ns: u64,
+    /// Number of the occasion up to which a thread has looked.
+    pub(crate) looked: u64,
+}
+
+impl DeviceLooks {
+    /// Notes that a thread of the library looks at this device. Returns whether it is the only one.
+    pub(crate) fn looks_at(&mut self, device: u64) -> bool {
+        self.has_several |= *self.device.get_or_insert(device) != device;
+        !self.has_several
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn looks_count_for_each_occasion() {
-        let parked = Parked { until_ns: 9, latest_ns: 20, occasion: 3, looks: 1 };
+        let parked =
+            Parked { until_ns: 9, latest_ns: 20, occasion: 3, looks: 1, of_devices: false, drives: false };
         assert_eq!((parked.looks_so_far(3), parked.looks_so_far(4)), (1, 0));
         let again = parked.looked_on(3);
         assert_eq!((again.looks_so_far(3), again.looked_on(4).looks_so_far(4)), (2, 1));
@@ -107,7 +135,7 @@ mod tests {
         for (is_told, rounds) in [(true, 1), (false, 2)] {
             let mut round = Round::default();
             let mut add = |what, is_new| {
-                round = round.add(LookedFor { what, is_told }, is_new);
+                round = round.add(LookedFor { what, is_told, of_devices: false }, is_new);
                 round.looks() / rounds
             };
             assert_eq!([add(7, true), add(7, false)], [1, 1]);
@@ -121,9 +149,17 @@ mod tests {
 
     #[test]
     fn a_parked_thread_looks_at_its_time_and_after_the_longest_one() {
-        let parked = Parked { until_ns: 9, latest_ns: 20, occasion: 3, looks: 1 };
+        let parked =
+            Parked { until_ns: 9, latest_ns: 20, occasion: 3, looks: 1, of_devices: false, drives: false };
         assert!(!parked.looks_by(8) && parked.looks_by(9));
         let never = Parked { until_ns: u64::MAX, ..parked };
         assert!(!never.looks_by(19) && never.looks_by(20));
+    }
+
+    #[test]
+    fn a_process_with_a_second_device_has_several_from_then_on() {
+        let mut looks = DeviceLooks::default();
+        assert!(looks.looks_at(7) && looks.looks_at(7));
+        assert!(!looks.looks_at(8) && !looks.looks_at(7));
     }
 }

@@ -9,6 +9,7 @@ mod corrected;
 mod deadlock;
 mod decisions;
 mod delivery;
+mod device_looks;
 mod devices;
 mod exact;
 mod execs;

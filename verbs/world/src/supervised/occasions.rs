@@ -24,9 +24,18 @@ pub(crate) struct Occasions {
     everywhere: u64,
     /// Occasions for threads of each host, by its number.
     on_hosts: Vec<u64>,
-    /// Hosts of the processes that receive packets, by the numbers that the library gives these. A number of
-    /// 16 bits bounds the list, because programs may send any hint.
-    receivers: BTreeMap<u16, HostNumber>,
+    /// Occasions to look at the device of each process, by its order of birth.
+    on_devices: BTreeMap<u32, u64>,
+    /// The processes that receive packets, by the numbers that the library gives these. A number of 16 bits
+    /// bounds the list, because programs may send any hint.
+    receivers: BTreeMap<u16, Receiver>,
+}
+
+/// A process that receives packets: its host, and its order of birth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Receiver {
+    pub(crate) host: HostNumber,
+    pub(crate) process: u32,
 }
 
 impl Occasions {
@@ -51,10 +60,20 @@ impl Occasions {
         self.everywhere += 1;
     }
 
-    /// Notes that a process of this host receives the packets that are for a number.
-    pub(crate) fn receives(&mut self, receiver: u64, host: HostNumber) {
-        if let Ok(receiver) = u16::try_from(receiver) {
-            self.receivers.insert(receiver, host);
+    /// Returns the number of occasions to look at the device of a process.
+    pub(crate) fn of_devices(&self, process: u32) -> u64 {
+        self.everywhere + self.on_devices.get(&process).copied().unwrap_or(0)
+    }
+
+    /// Notes an occasion to look at the device of a process.
+    pub(crate) fn on_devices(&mut self, process: u32) {
+        *self.on_devices.entry(process).or_default() += 1;
+    }
+
+    /// Notes that a process receives the packets that are for a number.
+    pub(crate) fn receives(&mut self, number: u64, receiver: Receiver) {
+        if let Ok(number) = u16::try_from(number) {
+            self.receivers.insert(number, receiver);
         }
     }
 
@@ -62,8 +81,11 @@ impl Occasions {
     pub(crate) fn handed_over(&mut self, word: u64) {
         let receiver = word.checked_sub(1).filter(|_| word != TO_SEVERAL);
         let receiver = receiver.and_then(|receiver| u16::try_from(receiver).ok());
-        match receiver.and_then(|receiver| self.receivers.get(&receiver)) {
-            Some(host) => self.on_host(*host),
+        match receiver.and_then(|receiver| self.receivers.get(&receiver).copied()) {
+            Some(Receiver { host, process }) => {
+                self.on_host(host);
+                self.on_devices(process);
+            }
             None if word == TO_NONE => {}
             None => self.everywhere(),
         }
@@ -95,16 +117,19 @@ mod tests {
     #[test]
     fn a_packet_is_an_occasion_for_the_host_of_its_receiver() {
         let mut occasions = Occasions::default();
-        occasions.receives(7, 2);
+        occasions.receives(7, Receiver { host: 2, process: 5 });
         let counts = |occasions: &Occasions| [1, 2, 3].map(|host| occasions.of(host));
+        let of_devices = |occasions: &Occasions| [4, 5].map(|process| occasions.of_devices(process));
         occasions.handed_over(TO_NONE);
         assert_eq!(counts(&occasions), [0, 0, 0]);
         occasions.handed_over(7 + 1);
         occasions.on_host(3);
         assert_eq!(counts(&occasions), [0, 1, 1]);
+        assert_eq!(of_devices(&occasions), [0, 1]);
         // A receiver that is not known, and several of them.
         occasions.handed_over(8 + 1);
         occasions.handed_over(TO_SEVERAL);
         assert_eq!(counts(&occasions), [2, 3, 3]);
+        assert_eq!(of_devices(&occasions), [2, 3]);
     }
 }

@@ -7,7 +7,7 @@
 
 use nix::errno::Errno;
 
-use super::occasions::HostNumber;
+use super::occasions::{HostNumber, Receiver};
 use super::point_budget::PointBudget;
 use super::schedule::MAX_IDLE_SKIPS;
 use super::serve::UNCHANGED;
@@ -35,6 +35,7 @@ const CHARGE: u64 = 4;
 const LOCK_POINT: u64 = 5;
 const RECEIVER: u64 = 6;
 const HOST: u64 = 7;
+const DEVICE_POLL: u64 = 8;
 /// Values of the last kind besides descriptors: a thread of the library waits for work, or the wait ends.
 const NO_DESCRIPTOR: u64 = u32::MAX as u64;
 const NO_WAIT: u64 = u64::MAX;
@@ -107,7 +108,7 @@ impl Supervisor {
     /// Serves a hint of a program that knows that it is in a world: another thread may continue, or its poll
     /// was idle.
     pub(crate) fn take_hint(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
-        let [_, kind, value, looked_for, ..] = call.arguments();
+        let [_, kind, value, looked_for, more, ..] = call.arguments();
         if !call.is_hint() {
             let [option, ..] = call.arguments();
             // The time stamp counter stays the world's.
@@ -141,8 +142,14 @@ impl Supervisor {
         let is_idle_poll = kind == IDLE_POLL;
         if self.is_exact() {
             match kind {
-                IDLE_POLL => self.found_nothing(id, value, looked_for),
-                CHARGE => self.charge(id, value),
+                IDLE_POLL => self.found_nothing(id, value, looked_for, more != 0),
+                DEVICE_POLL => self.found_no_work(id, value, looked_for, more),
+                CHARGE => {
+                    self.charge(id, value);
+                    if looked_for != 0 {
+                        self.note_devices(id, self.world_ns(looked_for), false);
+                    }
+                }
                 _ => self.begins_call(id),
             }
             return self.end_point(id, call, CALL);
@@ -168,7 +175,10 @@ impl Supervisor {
     fn locate_receiver(&mut self, id: ThreadId, kind: u64, value: u64) {
         match kind {
             HOST => self.threads.enter_host(id, HostNumber::try_from(value).unwrap_or(0)),
-            _ => self.turns.occasions.receives(value, self.threads.host(id)),
+            _ => {
+                let process = self.threads.get(id).map_or(0, |thread| thread.process);
+                self.turns.occasions.receives(value, Receiver { host: self.threads.host(id), process });
+            }
         }
     }
 

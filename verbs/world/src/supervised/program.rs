@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::initial_stack::correct_initial_stack;
+use super::look::DeviceLooks;
 use super::stop::{Stop, await_end, await_stop};
 use super::supervisor::Supervisor;
 use super::threads::ThreadId;
@@ -73,6 +74,7 @@ impl Supervisor {
         }
         if let Some(process) = self.threads.processes.get_mut(&process) {
             process.page = page;
+            process.devices = DeviceLooks::default();
         }
         Ok(())
     }

@@ -57,12 +57,23 @@ pub(crate) struct Turns {
     pub(crate) changes: u64,
     /// Occasions on which threads that have looked in vain look again, in a world of exact time.
     pub(crate) occasions: Occasions,
+    /// The thread that runs, or has run last, unless it has said what that means for its device.
+    pub(crate) segment: Option<Segment>,
     /// Time since which all threads wait without end, in ns.
     pub(crate) at_rest_since_ns: Option<u64>,
     /// The last check of waits.
     pub(crate) last_check: WaitCheck,
     /// End of the current or the last sleep of each thread, in ns.
     pub(crate) sleeps: BTreeMap<ThreadId, u64>,
+}
+
+/// What a thread does from the choice of the scheduler until the next one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Segment {
+    pub(crate) id: ThreadId,
+    pub(crate) process: u32,
+    /// Number of the occasion to look at the device of its process, when it began.
+    pub(crate) occasion: u64,
 }
 
 impl Default for Turns {
@@ -72,6 +83,7 @@ impl Default for Turns {
             idle_threads_skipped: 0,
             changes: 1,
             occasions: Occasions::default(),
+            segment: None,
             at_rest_since_ns: None,
             last_check: WaitCheck::default(),
             sleeps: BTreeMap::new(),

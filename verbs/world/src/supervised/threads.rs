@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nix::unistd::Pid;
 
-use super::look::{Look, Round};
+use super::look::{DeviceLooks, Look, Round};
 use super::occasions::HostNumber;
 use super::random::SeededRandom;
 use super::tracee::{Registers, Tracee};
@@ -37,6 +37,8 @@ pub(crate) struct Process {
     pub(crate) has_ended: bool,
     /// Niceness: 0 for the first process, whatever that of the user's shell is.
     pub(crate) niceness: i32,
+    /// What is known of its device, in a world of exact time.
+    pub(crate) devices: DeviceLooks,
     /// Host that the process, or one before it, has entered, for its threads.
     host: HostNumber,
 }
@@ -200,8 +202,9 @@ impl Threads {
         let page = parent.and_then(|parent| self.processes.get(&parent)?.page);
         let parents = parent.and_then(|parent| self.processes.get(&parent));
         let (niceness, host) = parents.map_or((0, 0), |one| (one.niceness, one.host));
+        let (threads_made, has_ended, devices) = (0, false, DeviceLooks::default());
         let process =
-            Process { leader, parent, program, threads_made: 0, page, has_ended: false, niceness, host };
+            Process { leader, parent, program, threads_made, page, has_ended, niceness, devices, host };
         self.processes.insert(number, process);
         self.add_thread(Tracee(leader), number, seed)
     }
