@@ -19,7 +19,6 @@ pub mod fuzzing;
 pub mod gsi;
 pub(crate) mod link;
 mod members;
-pub mod port;
 mod queries;
 mod registry;
 mod relay;
@@ -36,7 +35,6 @@ pub(crate) mod system;
 mod udp;
 pub mod xrc;
 
-pub use crate::port::two_ports::TwoPorts;
 pub use crate::simulated::{Fabric, FabricConfig, FabricStats, SimPort};
 pub use link::{FetchPort, LinkPort, wire_bytes};
 pub use pumice_faults::port::fault::{FaultPort, FaultStats};
@@ -52,6 +50,7 @@ pub use pumice_model::port::group::{
 pub use pumice_model::port::limits::{PacketCost, Peer, PeerMedium, PortLimits};
 pub use pumice_model::port::null_port::NullPort;
 pub use pumice_model::port::traits::{LinkChange, Port, PortLayer};
+pub use pumice_model::port::two_ports::TwoPorts;
 pub use pumice_platform::outside::wait::wait_readable;
 pub use pumice_platform::packet_socket::frame_wire::{FrameWire, SendFrameError};
 pub use pumice_platform::packet_socket::{PacketSocket, PacketSocketError};

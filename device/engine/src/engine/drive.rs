@@ -22,13 +22,12 @@ use super::cached_deadline::CachedDeadline;
 use super::dispatch::PacketReceivers;
 use super::fault_effects::FaultEffects;
 use super::mrc::MrcTable;
-use super::observers::Observers;
-use super::orders::OrderedDevice;
+use super::orders::{Observers, OrderedDevice};
 use super::port_conditions::PortConditions;
 use super::queue_pairs::{Entries, QpEntry, QueuePairs};
 use super::reception::Reception;
 use super::targets::TargetOperations;
-use super::transmission::Transmission;
+use super::transmit::Transmission;
 use super::turns::Turns;
 use crate::resources::{MappingCheckPolicy, Resources};
 

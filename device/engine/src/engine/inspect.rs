@@ -10,6 +10,7 @@ use pumice_model::inspect::{
 use pumice_model::port::copies::CopyReport;
 use pumice_model::port::limits::{Peer, PeerMedium};
 use pumice_model::port::traits::Port;
+use pumice_model::recording::{Existing, QpSnapshot, RegionSnapshot};
 use pumice_transport::cm::ListenScope;
 use pumice_transport::host::QpContext;
 use pumice_transport::qp::QpStatistics;
@@ -218,4 +219,36 @@ pub(super) struct QpParts<'a> {
 /// Returns the number of an object; `None` if there is none.
 fn object(number: u32) -> Option<u32> {
     Some(number).filter(|number| *number != NO_OBJECT)
+}
+
+impl Existing for DeviceView<'_> {
+    fn queue_pairs(&self, visit: &mut dyn FnMut(&QpSnapshot)) {
+        for (_, QpEntry { qp, .. }) in self.queue_pairs.starting_at(0) {
+            let context = qp.context();
+            visit(&QpSnapshot {
+                ordinal: context.ordinal,
+                qpn: context.qpn.value(),
+                send_cq: context.send_cq,
+                recv_cq: context.recv_cq,
+                service: qp.qp_type().name(),
+                state: qp.state() as u8,
+                connection: qp.connection(),
+                peer: qp.peer().map(|(address, qpn)| (address, qpn.value())),
+                next: qp.statistics().posted,
+                sends: qp.unreported_sends(),
+                receives: self.resources.objects.own_receives(context.recv_queue).unwrap_or(0),
+                send_depth: qp.capacity().max_send_wr,
+                reads: qp.max_rd_atomic(),
+            });
+        }
+        self.visit_mrc_snapshots(visit);
+    }
+
+    fn regions(&self, visit: &mut dyn FnMut(&RegionSnapshot)) {
+        self.resources.objects.for_each_region(visit);
+    }
+
+    fn completion_queues(&self, visit: &mut dyn FnMut(u32, u32)) {
+        self.resources.objects.for_each_cq(visit);
+    }
 }

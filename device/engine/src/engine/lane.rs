@@ -20,7 +20,7 @@ use super::batch::BatchSink;
 use super::dispatch::PacketReceivers;
 use super::drive::Engine;
 use super::queue_pairs::Entries;
-use super::transmission::Transmission;
+use super::transmit::Transmission;
 use super::turns::Turns;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::resources::{DeviceHost, MappingCheckPolicy, Resources};

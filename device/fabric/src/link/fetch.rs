@@ -93,7 +93,3 @@ impl<P: Port> PortLayer for FetchPort<P> {
         self.inner.observe(counters);
     }
 }
-
-#[cfg(test)]
-#[path = "fetch_tests.rs"]
-mod tests;

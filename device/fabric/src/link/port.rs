@@ -168,7 +168,3 @@ impl<P: Port> PortLayer for LinkPort<P> {
         self.inner.observe(counters);
     }
 }
-
-#[cfg(test)]
-#[path = "port_tests.rs"]
-mod tests;

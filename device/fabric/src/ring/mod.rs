@@ -21,7 +21,6 @@
 //! **Invariant**: a side may stop at any instruction. What it wrote then is either a whole slot or none.
 
 mod consumer;
-mod copy_choice;
 mod geometry;
 mod memory;
 mod producer;
@@ -32,7 +31,6 @@ mod slot;
 mod tests;
 
 pub(crate) use consumer::{Consumer, NotShort};
-pub(crate) use copy_choice::{CopyChoice, TimedPut};
 pub(crate) use geometry::{Geometry, SLOT_WORDS};
 pub(crate) use memory::RingMemory;
 pub(crate) use producer::{Producer, RingPushOutcome};

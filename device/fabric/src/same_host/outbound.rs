@@ -7,8 +7,9 @@ use pumice_transport::path::Path;
 
 use super::message::RingRefusal;
 use super::paths::{BatchPath, PathNumber, PathNumbers};
-use crate::ring::{Broken, CopyChoice, Geometry, Producer, RingPushOutcome, Slot, SlotKind, TimedPut};
+use crate::ring::{Broken, Geometry, Producer, RingPushOutcome, Slot, SlotKind};
 use crate::system::{self, RingPages};
+use pumice_model::port::copy_choice::{CopyChoice, TimedPut};
 
 /// Time that an answer to an invitation is awaited, in nanoseconds.
 const INVITATION_TIMEOUT_NS: u64 = 1_000_000_000;

@@ -14,8 +14,9 @@ use super::inbound::{BatchBuffer, InboundRing};
 use super::message::{RingMessage, RingRefusal};
 use super::outbound::{Closed, OpenRing, OutboundRing, PutOutcome, RingRoom};
 use crate::members::member_index::{BANKS, MemberIndex, NUMBERS_OF_BANK};
-use crate::ring::{Consumer, CopyChoice, Geometry, MAX_BATCH_BYTES, NotShort, Producer};
+use crate::ring::{Consumer, Geometry, MAX_BATCH_BYTES, NotShort, Producer};
 use crate::system::{self, RingFile, RingPages};
+use pumice_model::port::copy_choice::CopyChoice;
 
 /// Number of rings that other processes may send through: one for each process, and old ones that are being
 /// emptied.

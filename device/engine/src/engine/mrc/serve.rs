@@ -16,9 +16,9 @@ use pumice_transport::wire::{IcrcVerdict, Opcode, icrc, peek};
 use super::endpoint::ENDPOINT_INDEX;
 use super::table::MrcTable;
 use crate::engine::batch::BatchSink;
-use crate::engine::peer_progress::peer_progress;
 use crate::engine::queue_pairs::QueuePairs;
 use crate::engine::schedule::Ready;
+use crate::engine::timers::peer_progress;
 use crate::engine::turns::Turns;
 use crate::resources::{MappingCheckPolicy, Resources};
 

@@ -53,8 +53,8 @@ pub struct CompletionQueue {
     fires_late: bool,
     /// A seed decides what is polled next.
     shuffled: bool,
-    /// A full queue loses its oldest completion.
-    overwrites: bool,
+    /// A completion is polled in its turn and as it was added: none is lost, and none has a time.
+    is_plain: bool,
     /// The application found the queue empty when it last polled, and got no event since.
     seen_empty: AtomicBool,
     state: SpinLock<CqState>,
@@ -91,7 +91,7 @@ impl CompletionQueue {
             failed: AtomicBool::new(false),
             fires_late,
             shuffled: false,
-            overwrites: false,
+            is_plain: clock.is_none(),
             seen_empty: AtomicBool::new(false),
             state: SpinLock::new(state),
             common,
@@ -107,7 +107,7 @@ impl CompletionQueue {
     pub fn overwriting(mut self) -> CompletionQueue {
         let state = self.state.get_mut();
         state.lost = Some(Box::default());
-        self.overwrites = true;
+        self.is_plain = false;
         self
     }
 
@@ -140,6 +140,7 @@ impl CompletionQueue {
         held.reserve(state.depth)?;
         state.held = Some(Box::new(held));
         self.shuffled = true;
+        self.is_plain = false;
         Ok(self)
     }
 

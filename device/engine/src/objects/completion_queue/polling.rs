@@ -88,10 +88,8 @@ impl CompletionQueue {
     /// empty and works as usual, and nobody has to be told that the completion was added or polled.
     #[inline]
     pub(crate) fn may_pass_over(&self) -> bool {
-        self.is_empty()
-            && !self.shuffled
-            && !self.overwrites
-            && self.clock.is_none()
+        self.is_plain
+            && self.is_empty()
             && !self.failed.load(Ordering::Relaxed)
             && !self.common.armed.any()
             && !self.common.events.listen(Topics::POLLS)

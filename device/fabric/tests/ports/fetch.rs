@@ -1,13 +1,17 @@
+//! A port behind an adapter that reads short messages from memory.
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
 
-use pumice_model::performance::PerformanceModel;
+use pumice_model::performance::{Costs, PerformanceModel};
 use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::{Bth, ICRC_BYTES};
 
-use super::*;
+use pumice_fabric::FetchPort;
+use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use pumice_model::port::traits::{Port, PortLayer};
 
 const SEND_ONLY: u8 = 0x04;
 const SEND_FIRST: u8 = 0x00;
@@ -48,9 +52,12 @@ impl Port for Tape {
     }
 }
 
-fn port() -> FetchPort<Tape> {
+/// Returns a port of this model, and how long its adapter reads a message, in ns.
+fn port() -> (FetchPort<Tape>, u64) {
     let model = PerformanceModel::built_in("connectx-7").expect("it is there");
-    FetchPort::new(Tape::default(), Costs::of(&model))
+    let costs = Costs::of(&model);
+    let fetch_ns = costs.fetch_ns();
+    (FetchPort::new(Tape::default(), costs), fetch_ns)
 }
 
 /// Sends a packet with this opcode and so many bytes behind its BTH, and returns its length.
@@ -74,13 +81,12 @@ fn sent(port: &mut FetchPort<Tape>) -> Vec<(u64, u8, usize)> {
     while let Some(next_ns) = port.next_event_ns() {
         port.receive(next_ns, &mut |_| {});
     }
-    std::mem::take(&mut port.inner.0)
+    std::mem::take(&mut port.below_mut().0)
 }
 
 #[test]
 fn a_short_message_that_its_request_does_not_carry_leaves_when_it_is_read() {
-    let mut port = port();
-    let fetch_ns = port.costs.fetch_ns();
+    let (mut port, fetch_ns) = port();
     assert_eq!(fetch_ns, 452, "the model's number");
     let bytes = send(&mut port, 1000, SEND_ONLY, 8, true);
     assert_eq!(port.held_until_ns(), Some(1000 + fetch_ns));
@@ -91,7 +97,7 @@ fn a_short_message_that_its_request_does_not_carry_leaves_when_it_is_read() {
 
 #[test]
 fn what_no_request_carries_is_charged_where_it_arrives() {
-    let mut port = port();
+    let (mut port, _) = port();
     for (opcode, bytes) in [(SEND_ONLY, 224), (SEND_FIRST, 8), (SEND_ONLY, 0)] {
         let length = send(&mut port, 1000, opcode, bytes, true);
         assert_eq!(sent(&mut port), [(1000, opcode, length)], "{bytes} bytes");
@@ -100,8 +106,8 @@ fn what_no_request_carries_is_charged_where_it_arrives() {
 
 #[test]
 fn requests_stay_in_order_and_responses_pass() {
-    let mut port = port();
-    let due_ns = 1000 + port.costs.fetch_ns();
+    let (mut port, fetch_ns) = port();
+    let due_ns = 1000 + fetch_ns;
     let first = send(&mut port, 1000, SEND_ONLY, 8, true);
     let second = send(&mut port, 1100, SEND_ONLY, 16, false);
     let third = send(&mut port, 1200, SEND_ONLY, 12, true);
@@ -117,7 +123,7 @@ fn requests_stay_in_order_and_responses_pass() {
 
 #[test]
 fn what_is_held_leaves_when_the_device_closes() {
-    let mut port = port();
+    let (mut port, _) = port();
     let bytes = send(&mut port, 1000, SEND_ONLY, 8, true);
     port.release(1001);
     assert_eq!(sent(&mut port), [(1001, SEND_ONLY, bytes)]);

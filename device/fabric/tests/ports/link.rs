@@ -1,16 +1,25 @@
+//! A port behind a link.
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use pumice_platform::clock::VirtualTime;
 use pumice_transport::host::Counter;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::icrc::{self, IcrcVerdict};
 
-use super::*;
+use pumice_fabric::LinkPort;
+use pumice_model::counters::Counters;
+use pumice_model::network::link::Link;
 use pumice_model::network::link::{EcnMarking, LinkDirection};
+use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
 use pumice_model::port::group::ProcessGroup;
 use pumice_model::port::limits::PacketCost;
+use pumice_model::port::limits::{Peer, PortLimits};
+use pumice_model::port::traits::{Port, PortLayer};
+use pumice_platform::clock::Clock;
 
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -128,7 +137,7 @@ impl Scene {
 
     /// When packets left, and their numbers, if all have a right ICRC.
     fn sent(&mut self) -> Vec<(u64, Vec<u8>)> {
-        let batches = std::mem::take(&mut self.port.inner.sent);
+        let batches = std::mem::take(&mut self.port.below_mut().sent);
         let numbers = |bytes: &[u8]| {
             let exact = |(index, packet): (usize, &[u8])| {
                 assert_eq!(icrc::verify(&path().flow, index as u16, packet), IcrcVerdict::Exact);
@@ -220,22 +229,22 @@ fn what_the_port_below_does_not_take_waits_and_leaves_as_it_was_made() {
     scene.send(0, 0..3, true).unwrap();
     scene.receive(1_000);
     assert_eq!(scene.sent(), [(1_000, vec![0])]);
-    scene.port.inner.is_busy = true;
+    scene.port.below_mut().is_busy = true;
     scene.receive(2_000);
     assert_eq!(scene.port.next_event_ns(), Some(102_000));
-    scene.port.inner.is_busy = false;
+    scene.port.below_mut().is_busy = false;
     scene.receive(3_000);
     assert_eq!(scene.sent(), []);
     scene.receive(102_000);
     assert_eq!(scene.sent(), [(102_000, vec![1]), (102_000, vec![2])]);
 
     // A ring is asked whether it has room.
-    scene.port.inner.waits_for_room = true;
-    scene.port.inner.has_no_room = true;
+    scene.port.below_mut().waits_for_room = true;
+    scene.port.below_mut().has_no_room = true;
     scene.send(200_000, 3..4, false).unwrap();
     scene.receive(201_000);
     assert_eq!((scene.sent(), scene.port.next_event_ns()), (vec![], Some(211_000)));
-    scene.port.inner.has_no_room = false;
+    scene.port.below_mut().has_no_room = false;
     scene.receive(211_000);
     assert_eq!(scene.sent(), [(211_000, vec![3])]);
 }
@@ -244,7 +253,7 @@ fn what_the_port_below_does_not_take_waits_and_leaves_as_it_was_made() {
 fn what_the_port_below_cannot_send_is_lost_and_counted() {
     let mut scene = Scene::new(Link { egress: KILOBYTE_A_MICROSECOND, ..Link::default() });
     scene.send(0, 0..3, true).unwrap();
-    scene.port.inner.has_no_route = true;
+    scene.port.below_mut().has_no_route = true;
     assert_eq!(scene.run(), 3_000);
     assert_eq!((scene.sent(), scene.count(Counter::TxDropped)), (vec![], 3));
 }
@@ -253,7 +262,7 @@ fn what_the_port_below_cannot_send_is_lost_and_counted() {
 fn packets_arrive_when_they_have_passed_the_link() {
     let ingress = LinkDirection { delay_ns: 5_000, ..KILOBYTE_A_MICROSECOND };
     let mut scene = Scene::new(Link { ingress, ..Link::default() });
-    scene.port.inner.coming = vec![(0, packets(0..2, true)), (0, packets(2..3, true))];
+    scene.port.below_mut().coming = vec![(0, packets(0..2, true)), (0, packets(2..3, true))];
     assert_eq!(scene.receive(10), []);
     assert_eq!(scene.port.next_event_ns(), Some(6_010));
     assert_eq!(scene.receive(6_010), [(0, vec![0])]);
@@ -264,7 +273,7 @@ fn packets_arrive_when_they_have_passed_the_link() {
     );
     assert_eq!(scene.port.next_event_ns(), None);
     // What is no packet is taken from the port, and told.
-    scene.port.inner.coming = vec![(0, Vec::new())];
+    scene.port.below_mut().coming = vec![(0, Vec::new())];
     assert!(scene.port.receive(9_000, &mut |_| panic!("no packet came")));
 }
 
@@ -273,7 +282,7 @@ fn the_queue_of_the_switch_drops_what_does_not_fit_and_marks_what_is_capable() {
     let ecn = Some(EcnMarking::Above(1_000));
     let ingress = LinkDirection { queue_bytes: Some(4_500), ecn, ..KILOBYTE_A_MICROSECOND };
     let mut scene = Scene::new(Link { ingress, ..Link::default() });
-    scene.port.inner.coming = vec![(0b10, packets(0..3, true)), (0, packets(3..6, true))];
+    scene.port.below_mut().coming = vec![(0b10, packets(0..3, true)), (0, packets(3..6, true))];
     assert_eq!(scene.receive(0), []);
     let arrived = scene.receive(9_000);
     // 0 and 1 found up to 1000 bytes, 2 found 2000; 3 found 3000 and is not capable; 4 and 5 found it full.
@@ -289,7 +298,7 @@ fn a_direction_that_does_nothing_passes_everything_at_once() {
     scene.send(5, 0..4, true).unwrap();
     assert_eq!(scene.sent(), [(5, vec![0, 1, 2, 3])]);
     let mut scene = Scene::new(Link { egress: KILOBYTE_A_MICROSECOND, ..Link::default() });
-    scene.port.inner.coming = vec![(7, packets(0..3, true))];
+    scene.port.below_mut().coming = vec![(7, packets(0..3, true))];
     assert_eq!(scene.receive(5), [(7, vec![0, 1, 2])]);
 }
 
@@ -303,7 +312,7 @@ fn a_device_that_closes_sends_what_waits() {
     assert_eq!(scene.port.next_event_ns(), None);
     // A busy port is not asked for ever.
     scene.send(20, 0..1, false).unwrap();
-    scene.port.inner.is_busy = true;
+    scene.port.below_mut().is_busy = true;
     scene.port.release(30);
     assert_eq!(scene.sent(), []);
 }

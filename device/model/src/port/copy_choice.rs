@@ -8,7 +8,7 @@
 //! **Invariant**: this value reads no clock. Its caller times the batches while [`CopyChoice::is_timed`].
 //! With any durations, a trial ends after a bounded number of bytes.
 
-use pumice_model::port::copies::{CopyMode, CopyReason, CopyReport, CopyWay};
+use super::copies::{CopyMode, CopyReason, CopyReport, CopyWay};
 
 /// Number of bytes of a run above which its batches count as long messages.
 const BULK_BYTES: u64 = 64 << 10;
@@ -28,22 +28,22 @@ const GAIN_PERCENT: u128 = 10;
 
 /// A batch that was put into the ring, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimedPut {
+pub struct TimedPut {
     /// Time at which the copy began, in ns.
-    pub(crate) begun_ns: u64,
+    pub begun_ns: u64,
     /// Time at which the copy ended, in ns.
-    pub(crate) ended_ns: u64,
+    pub ended_ns: u64,
     /// Length of the batch, in bytes.
-    pub(crate) length_bytes: u32,
+    pub length_bytes: u32,
     /// Number of data bytes written before the batch, since the beginning.
-    pub(crate) written_bytes: u64,
+    pub written_bytes: u64,
     /// Number of data bytes that the consumer had taken when the copy began.
-    pub(crate) taken_bytes: u64,
+    pub taken_bytes: u64,
 }
 
 /// The choice of a way, for one ring.
 #[derive(Debug)]
-pub(crate) struct CopyChoice {
+pub struct CopyChoice {
     way: CopyWay,
     state: State,
     /// Rates of the ways, as measured last: cached, streaming, in bytes per second.
@@ -120,7 +120,7 @@ fn index(way: CopyWay) -> usize {
 
 impl CopyChoice {
     /// Creates the choice of a new ring. `only`: the reason why it is not measured, if there is one.
-    pub(crate) fn new(mode: CopyMode, only: Option<CopyReason>) -> CopyChoice {
+    pub fn new(mode: CopyMode, only: Option<CopyReason>) -> CopyChoice {
         let (way, state) = match (mode, only) {
             (_, Some(CopyReason::OnlyWay)) => (CopyWay::Cached, State::Fixed(CopyReason::OnlyWay)),
             (CopyMode::Cached, _) => (CopyWay::Cached, State::Fixed(CopyReason::Set)),
@@ -134,25 +134,25 @@ impl CopyChoice {
     /// Returns the way in which to write a batch; `None` for the ordinary one, because the batch is short.
     /// `now_ns` is the time of the turn in which the batch is sent.
     #[inline]
-    pub(crate) fn way_of(&mut self, now_ns: u64, length_bytes: u32) -> Option<CopyWay> {
+    pub fn way_of(&mut self, now_ns: u64, length_bytes: u32) -> Option<CopyWay> {
         self.run.is_bulk(now_ns, length_bytes).then_some(self.way)
     }
 
     /// Notes that the ring was full, so that what comes next belongs to a long message.
     #[inline]
-    pub(crate) fn note_full(&mut self) {
+    pub fn note_full(&mut self) {
         self.run.credit_bytes = CREDIT_BYTES;
     }
 
     /// Reports whether the next batch of a long message has to be timed.
     #[inline]
-    pub(crate) fn is_timed(&self) -> bool {
+    pub fn is_timed(&self) -> bool {
         matches!(self.state, State::Trying(_))
     }
 
     /// Notes a batch of a long message that was not timed.
     #[inline]
-    pub(crate) fn note(&mut self, length_bytes: u32) {
+    pub fn note(&mut self, length_bytes: u32) {
         if let State::Settled { left_bytes } = &mut self.state {
             *left_bytes = left_bytes.saturating_sub(length_bytes.into());
             if *left_bytes == 0 {
@@ -162,7 +162,7 @@ impl CopyChoice {
     }
 
     /// Notes a batch of a long message that was timed.
-    pub(crate) fn note_timed(&mut self, put: TimedPut) {
+    pub fn note_timed(&mut self, put: TimedPut) {
         let State::Trying(trial) = &mut self.state else { return self.note(put.length_bytes) };
         let Some(rate) = trial.window.measure(put) else { return };
         if let Some(best) = trial.best.get_mut(index(self.way)) {
@@ -189,7 +189,7 @@ impl CopyChoice {
     }
 
     /// Returns what is known.
-    pub(crate) fn report(&self) -> CopyReport {
+    pub fn report(&self) -> CopyReport {
         let [cached_bytes_per_s, streaming_bytes_per_s] = self.rates;
         let (way, reason) = match &self.state {
             State::Fixed(reason) => (self.way, *reason),

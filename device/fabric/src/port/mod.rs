@@ -1,3 +1,0 @@
-//! What every port does, what it carries, and the ports around a port.
-
-pub(crate) mod two_ports;

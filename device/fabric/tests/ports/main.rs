@@ -1,0 +1,4 @@
+//! Layers of ports, on a port that remembers what it sends.
+
+mod fetch;
+mod link;
