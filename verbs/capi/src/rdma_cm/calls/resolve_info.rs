@@ -13,8 +13,7 @@ use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::address::lookup::{LookupResult, look_up};
 use crate::rdma_cm::constants::{ADDRINFO_ERROR, ADDRINFO_RESOLVED, RAI_SA};
 use crate::rdma_cm::events::fetch::complete;
-use crate::rdma_cm::id::channel::LocalEvent;
-use crate::rdma_cm::id::identifier::IdPointer;
+use crate::rdma_cm::id::identifier::{IdPointer, LocalEvent};
 
 /// Resolves the names at once, with the C library; a name that does not exist causes ADDRINFO_ERROR with the
 /// `EAI_*` as its status.
