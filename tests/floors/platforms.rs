@@ -135,7 +135,7 @@ const PROCESSOR_EDGES: &[&str] = &[
     "device/platform/src/outside/fault_guard/call.rs",
     // Calls that pass the C library are watched on x86-64 alone.
     "verbs/capi/src/mappings/own_calls/stub.rs",
-    "verbs/capi/src/mappings/raw.rs",
+    "verbs/capi/src/mappings/calls.rs",
     // The supervisor of worlds as a whole is for x86-64.
     "verbs/world/src/supervised/clock_code.rs",
 ];

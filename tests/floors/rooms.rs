@@ -320,7 +320,7 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
             room("log", &["log/"], "the log, and refusals of calls"),
             room("mappings", &["mappings/"], "memory that a program gives back past the C library"),
             room("check", &["check/"], "findings: what the checker is asked, and their output"),
-            room("waits", &["waits/"], "calls that block, and events that must be acknowledged"),
+            room("waits", &["waits.rs"], "calls that block, and events that must be acknowledged"),
             room("gate", &["gate/"], "the entry of every call: counts, faults, reports"),
             room("entry", &["entry/"], "what crosses the boundary: arguments, results, objects"),
             room("objects", &["objects/"], "devices, contexts and what they hold"),
@@ -328,7 +328,7 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
             room("tables", &["tables.rs", "tables/"], "the function pointers through which verbs.h calls"),
             room(
                 "cm constants",
-                &["rdma_cm/constants.rs", "rdma_cm/connection_error.rs"],
+                &["rdma_cm/constants.rs"],
                 "numbers of rdma_cma.h, errno of the connection manager",
             ),
             room("cm addresses", &["rdma_cm/address/"], "C forms of addresses, own addresses, names"),

@@ -16,7 +16,7 @@ pub(crate) static ORIGINAL: Original = Original::new(c"connect");
 type Connect = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
 
 /// The functions that libpumice.so registers: it has the same structure, in
-/// `verbs/capi/src/gate/connections.rs`.
+/// `verbs/capi/src/gate/fired.rs`.
 #[repr(C)]
 struct ConnectionHooks {
     /// Called when a thread begins to connect, which it may delay.

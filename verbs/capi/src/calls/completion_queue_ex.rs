@@ -19,8 +19,8 @@ use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
 use crate::objects::completion_queue::{Cq, CqCreateParameters, Polled};
 use crate::objects::context::Context;
-use crate::objects::memory_window::show_refused;
-use crate::objects::protection_domain::Pd;
+use crate::objects::domains::Pd;
+use crate::objects::memory_region::show_refused;
 use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
 /// The flags `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `..._MASK_PD`.

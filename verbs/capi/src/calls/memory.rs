@@ -24,12 +24,12 @@ use crate::log::log_at;
 use crate::log::settings::require;
 use crate::mappings::watch_mappings;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::memory_region::Mr;
-use crate::objects::memory_window::{self, Mw};
-use crate::objects::pinned::PinnedPages;
-use crate::objects::protection_domain::Pd;
-use crate::platform::descriptors::given;
+use crate::objects::device_memory::PinnedPages;
+use crate::objects::domains::Pd;
+use crate::objects::memory_region;
+use crate::objects::memory_region::{Mr, Mw};
 use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED, set_errno};
+use crate::platform::process::given;
 
 /// Converts access rights from a program's bits; unknown optional ones are ignored.
 ///
@@ -429,7 +429,7 @@ pub(crate) extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         let window = live::<Mw>(mw)?;
         let context = window.context()?;
         context.hca().dealloc_mw(window.handle())?;
-        memory_window::forget(&window);
+        memory_region::forget(&window);
         context.disown(OwnedObject::Window(window.handle().pack()));
         take_back::<Mw>(mw);
         Ok(())

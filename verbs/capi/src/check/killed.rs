@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pumice_device::outside;
 
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::zeroed;
 use crate::platform::process::current_pid;
 
 /// Signals that end a program, and come from people, test runners and abort(3).

@@ -30,7 +30,7 @@ use pumice_transport::types::{Peer, QpCapacity, QpState};
 use pumice_transport::wire::Qpn;
 
 use crate::call_sites::state::{is_on, of_device};
-use crate::call_sites::{call_site, stack, symbols};
+use crate::call_sites::{stack, state};
 use crate::platform::process::current_pid;
 
 /// Interval at which the thread of a check looks for news.
@@ -317,9 +317,8 @@ impl LiveCheck {
         let news = news.into_iter().filter(|one| is_judged(one.kind.name));
         let entries: Vec<ReportEntry> = news
             .map(|one| {
-                let frames = |addresses: &[u64]| {
-                    call_site::with_symbols(|| symbols::frames(addresses)).unwrap_or_default()
-                };
+                let frames =
+                    |addresses: &[u64]| state::with_symbols(|| stack::frames(addresses)).unwrap_or_default();
                 ReportEntry::new(one, frames)
             })
             .collect();

@@ -3,7 +3,6 @@
 pub(crate) mod arguments;
 pub(crate) mod handles;
 pub(crate) mod outcome;
+pub(crate) mod refusals;
 pub(crate) mod requests;
-pub(crate) mod unlogged;
 pub(crate) mod unsupported;
-pub(crate) mod vendor_calls;

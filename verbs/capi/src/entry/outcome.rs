@@ -7,14 +7,14 @@ use pumice_calls::{Call, ErrorReturn};
 use pumice_device::outside::cancellation::Uncancelled;
 
 use crate::call_sites::current_call::run_internally;
-use crate::entry::unlogged::{self, is_normal_result};
+use crate::entry::refusals;
+use crate::entry::refusals::is_normal_result;
 use crate::gate::{self, CallEntry, CallExit, CallSubject};
-use crate::log::inherited;
 use crate::log::settings::check_refusals;
-use crate::log::take_logged;
-use crate::platform::cancellation::RESTART;
+use crate::log::{refusal, take_logged};
 use crate::platform::errno::{Errno, NOT_SUPPORTED, set_errno};
 use crate::platform::reserve;
+use crate::platform::threads::RESTART;
 
 /// Runs a function and converts a panic to EIO. The panic itself was reported by its hook.
 #[inline]
@@ -38,7 +38,7 @@ fn run_call<T>(
         Some(errno) => Err(errno),
     };
     if let Err(errno) = &outcome {
-        unlogged::log_refusal(call, *errno, about, call_entry.refused.is_some());
+        refusals::log_refusal(call, *errno, about, call_entry.refused.is_some());
     }
     let end = || match &outcome {
         Ok(found) if is_idle(found) => CallExit::Idle,
@@ -250,7 +250,7 @@ pub(crate) fn negative_of(
 /// Returns the errno of a call that is not implemented, which `explain` logs. Such calls are not counted.
 pub(crate) fn unsupported(explain: impl FnOnce()) -> c_int {
     let _uncancelled = Uncancelled::begin();
-    let Errno(errno) = inherited::refuse_vfork_child().unwrap_or_else(|| {
+    let Errno(errno) = refusal::refuse_vfork_child().unwrap_or_else(|| {
         // The message of `explain` is the reason: no other is given.
         let _ = catch_panics(|| {
             explain();
@@ -267,7 +267,7 @@ pub(crate) fn unsupported(explain: impl FnOnce()) -> c_int {
 #[inline]
 pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     let _uncancelled = Uncancelled::begin();
-    if inherited::refuse_vfork_child().is_some() {
+    if refusal::refuse_vfork_child().is_some() {
         return otherwise;
     }
     run_internally(|| catch_panics(|| Ok(call()))).unwrap_or(otherwise)
@@ -279,8 +279,8 @@ pub(crate) mod sockets {
     use super::{Call, CallExit, CallSubject, Errno, ErrorReturn, TRY_AGAIN, Uncancelled};
     use super::{c_int, catch_panics, check_convention, found, gate, run_internally, set_errno};
     use crate::gate::CallEntry;
-    use crate::platform::cancellation::RESTART;
     use crate::platform::reserve;
+    use crate::platform::threads::RESTART;
 
     /// Runs a call through the gate. Errnos of sockets are answers, and are not logged.
     fn contained<T>(

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_device::outside::fork_generation::{Generation, PerProcess};
 
+use super::domains::{UseCount, UseGuard};
 use super::queue_pair::Qp;
-use super::usage::{UseCount, UseGuard};
 use crate::abi::plain::ForwardedStruct;
 use crate::abi::{ibv_context, ibv_qp, mrc_context, mrc_qp, mrc_qp_hint, mrc_qp_hint_attr};
 use crate::entry::arguments::Trusted;

@@ -5,10 +5,7 @@ pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod control_profiles;
 pub(crate) mod ev_events;
-pub(crate) mod events;
-pub(crate) mod hint;
 pub(crate) mod queue_pair;
-pub(crate) mod queues;
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::QpState;
 
 use super::context_of;
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::zeroed;
 use crate::abi::{
     ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, mrc_context, mrc_mpr, mrc_profile_ids, mrc_qp,
     mrc_qp_attr, mrc_qp_init_attr, mrc_retry, mrc_wimm_limits,

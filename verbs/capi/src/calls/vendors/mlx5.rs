@@ -12,7 +12,7 @@ use super::dc::{MAX_LOG_STREAMS, has_dc};
 use super::mlx5_keys::SIGNATURES;
 use super::mlx5_requests::MAX_COPIED;
 use super::{has_vendor_calls, imitates};
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::zeroed;
 use crate::abi::{
     ibv_context, ibv_device, mlx5dv_clock_info, mlx5dv_context, mlx5dv_cqe_comp_caps, mlx5dv_ctx_allocators,
     mlx5dv_obj, mlx5dv_ooo_recv_wrs_caps, mlx5dv_pd,
@@ -25,7 +25,7 @@ use crate::gate::CallSubject;
 use crate::objects::command_file::OwnedObject;
 use crate::objects::context::Context;
 use crate::objects::device::device_of;
-use crate::objects::protection_domain::Pd;
+use crate::objects::domains::Pd;
 use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::platform::wall_clock::WallClock;
 

@@ -24,10 +24,9 @@ use crate::entry::outcome::{pointer_about, status_of, value};
 use crate::entry::unsupported;
 use crate::gate::CallSubject;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::memory_key::Mkey;
-use crate::objects::protection_domain::Pd;
-use crate::objects::queue_pair::{Mlx5Qp, Qp};
-use crate::objects::send_series::SendSeries;
+use crate::objects::domains::Pd;
+use crate::objects::mlx5::Mkey;
+use crate::objects::queue_pair::{Mlx5Qp, Qp, SendSeries};
 use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Flags of `MLX5DV_MKEY_INIT_ATTR_FLAGS_*`: indirect; its low byte may change; peers may invalidate it.

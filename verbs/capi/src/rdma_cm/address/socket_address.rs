@@ -1,12 +1,15 @@
-//! Socket addresses in their C form.
+//! Socket addresses in their C form, and addresses by GID (AF_IB).
+//!
+//! Addresses by GID (AF_IB, `struct sockaddr_ib`). A RoCE GID is an IP address, so they are another notation
+//! of one; the service ID contains the port.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use libc::{msghdr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+use pumice_transport::mad::{PortSpace, ServiceId};
+use pumice_transport::types::Gid;
 
-use super::infiniband;
-use crate::abi::plain::Plain as _;
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::{Plain as _, zeroed};
 use crate::abi::{rdma_addrinfo, rdma_cm_join_mc_attr_ex, sockaddr_ib};
 use crate::platform::errno::{Errno, INVALID};
 
@@ -84,7 +87,7 @@ impl AddressPointer {
 
     /// Reports whether the address is a GID (AF_IB).
     pub(crate) fn is_gid(self) -> bool {
-        self.bytes().is_ok_and(|bytes| family_of(&bytes) == Some(infiniband::FAMILY as sa_family_t))
+        self.bytes().is_ok_and(|bytes| family_of(&bytes) == Some(FAMILY as sa_family_t))
     }
 }
 
@@ -97,7 +100,7 @@ fn length_of(family: sa_family_t) -> Option<usize> {
     match i32::from(family) {
         libc::AF_INET => Some(size_of::<sockaddr_in>()),
         libc::AF_INET6 => Some(size_of::<sockaddr_in6>()),
-        infiniband::FAMILY => Some(size_of::<sockaddr_ib>()),
+        FAMILY => Some(size_of::<sockaddr_ib>()),
         _ => None,
     }
 }
@@ -122,7 +125,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<SocketAddr, Errno> {
                 None => SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into(),
             })
         }
-        infiniband::FAMILY => infiniband::from_c(&sockaddr_ib::parse(bytes).ok_or(INVALID)?),
+        FAMILY => from_c(&sockaddr_ib::parse(bytes).ok_or(INVALID)?),
         _ => Err(Errno(libc::EAFNOSUPPORT)),
     }
 }
@@ -153,6 +156,62 @@ pub(crate) fn storage(address: &[u8]) -> sockaddr_storage {
     sockaddr_storage::parse(&bytes).unwrap_or_else(zeroed)
 }
 
+/// The address family `AF_IB`.
+pub(crate) const FAMILY: i32 = 27;
+/// Partition key of the only partition.
+const PKEY: u16 = 0xffff;
+
+/// Returns the address and port of a program's GID and service ID.
+///
+/// # Errors
+/// Fails with EPROTONOSUPPORT if the service is none of RDMA-CM's.
+fn from_c(address: &sockaddr_ib) -> Result<SocketAddr, Errno> {
+    let service = ServiceId(u64::from_be(address.sib_sid));
+    let port = match service {
+        ServiceId(0) => 0,
+        named => named.to_rdma_cm().map(|(_, port)| port).ok_or_else(|| {
+            Errno(libc::EPROTONOSUPPORT)
+                .because(|| format!("service {named} is not a port of an RDMA-CM port space"))
+        })?,
+    };
+    Ok(SocketAddr::new(IpAddr::from(Gid(address.sib_addr)), port))
+}
+
+/// Converts an address to GID and service ID. Without a port the service ID covers all of the port space.
+pub(crate) fn ib_to_c(address: SocketAddr, space: PortSpace) -> sockaddr_ib {
+    let port_mask: u64 = if address.port() == 0 { 0 } else { 0xffff };
+    sockaddr_ib {
+        sib_family: FAMILY as u16,
+        sib_pkey: PKEY.to_be(),
+        sib_flowinfo: 0,
+        sib_addr: Gid::from(address.ip()).0,
+        sib_sid: ServiceId::rdma_cm(space, address.port()).0.to_be(),
+        sib_sid_mask: (!0xffff_u64 | port_mask).to_be(),
+        sib_scope_id: 0,
+    }
+}
+
+/// Returns the structure's bytes.
+pub(crate) fn ib_bytes(address: &sockaddr_ib) -> Vec<u8> {
+    let mut ib_bytes = Vec::with_capacity(size_of::<sockaddr_ib>());
+    ib_bytes.extend(address.sib_family.to_ne_bytes());
+    ib_bytes.extend(address.sib_pkey.to_ne_bytes());
+    ib_bytes.extend(address.sib_flowinfo.to_ne_bytes());
+    ib_bytes.extend(address.sib_addr);
+    for word in [address.sib_sid, address.sib_sid_mask, address.sib_scope_id] {
+        ib_bytes.extend(word.to_ne_bytes());
+    }
+    ib_bytes
+}
+
+/// Returns the port space of a number.
+///
+/// # Errors
+/// Fails with EINVAL if there is none.
+pub(crate) fn port_space(number: i32) -> Result<PortSpace, Errno> {
+    u16::try_from(number).ok().and_then(PortSpace::from_number).ok_or(INVALID)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,5 +231,22 @@ mod tests {
         assert!(!AddressPointer::NULL.is_gid());
         assert_eq!(parse(&[]), Err(INVALID));
         assert_eq!(parse(&[0xff; 64]), Err(Errno(libc::EAFNOSUPPORT)));
+    }
+
+    #[test]
+    fn addresses_and_gids_are_inverses() {
+        for text in ["127.104.0.1:7471", "[2001:db8::1]:7471", "0.0.0.0:0"] {
+            let address: SocketAddr = text.parse().unwrap();
+            let c = ib_to_c(address, PortSpace::Ib);
+            assert_eq!(from_c(&c), Ok(address));
+            assert_eq!(sockaddr_ib::parse(&ib_bytes(&c)).map(|c| from_c(&c)), Some(Ok(address)));
+            assert_eq!((c.sib_family, u16::from_be(c.sib_pkey)), (27, 0xffff));
+        }
+        let c = ib_to_c("127.104.0.1:7471".parse().unwrap(), PortSpace::Tcp);
+        assert_eq!(c.sib_sid.to_ne_bytes(), [0, 0, 0, 0, 1, 6, 0x1d, 0x2f]);
+        assert_eq!(c.sib_addr, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 104, 0, 1]);
+        let unknown = sockaddr_ib { sib_sid: 7_u64.to_be(), ..c };
+        assert_eq!(from_c(&unknown), Err(Errno(libc::EPROTONOSUPPORT)));
+        assert_eq!(from_c(&sockaddr_ib { sib_sid: 0, ..c }).unwrap().port(), 0);
     }
 }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::settings::LogLevel;
 
-use crate::abi::plain::ForwardedStruct;
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::{ForwardedStruct, zeroed};
 use crate::abi::{rdma_cm_event, rdma_conn_param, rdma_event_param, rdma_ud_param};
 use crate::check::{self, LatePage};
 use crate::entry::handles::{

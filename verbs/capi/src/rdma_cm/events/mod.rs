@@ -2,5 +2,4 @@
 //! fetches them ([`fetch`]).
 
 pub(crate) mod event;
-pub(crate) mod fetch;
 pub(crate) mod translation;

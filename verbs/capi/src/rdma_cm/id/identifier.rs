@@ -12,18 +12,16 @@ use pumice_transport::mad::{CommId, Ece, PortSpace, TransportType};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Psn;
 
-use super::acknowledgement::UnacknowledgedEvents;
+use super::acknowledgement::{IdFields, UnacknowledgedEvents};
 use super::channel;
-use super::fields::IdFields;
 use super::shared::{self, SharedDevice, random, shared_at, shared_of};
-use crate::abi::plain::ForwardedStruct;
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::{ForwardedStruct, zeroed};
 use crate::abi::{ibv_gid, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_ib_addr};
 use crate::gate::{CallSubject, given_back, handed_out};
-use crate::log::inherited;
+use crate::log::refusal;
 use crate::platform::errno::{Errno, INVALID};
 use crate::rdma_cm::address::lookup::AddressInfo;
-use crate::rdma_cm::address::{infiniband, socket_address};
+use crate::rdma_cm::address::socket_address;
 use crate::rdma_cm::constants::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV};
 
 /// A channel of identifiers.
@@ -84,7 +82,7 @@ impl IdPointer {
             return Err(INVALID.because(|| "a null pointer was given where an identifier belongs".to_owned()));
         }
         if !self.is_own() {
-            return Err(inherited::refuse("connection identifier"));
+            return Err(refusal::refuse("connection identifier"));
         }
         let id = self.0.cast_const().cast::<Id>();
         // SAFETY: the program's pointer came from `Id::hand_out`, whose reference has not been given back
@@ -359,7 +357,10 @@ impl Id {
     /// Converts an address to the form in which the program writes addresses.
     fn to_c(&self, address: SocketAddr, by_gid: bool) -> sockaddr_storage {
         if by_gid {
-            socket_address::storage(&infiniband::bytes(&infiniband::to_c(address, self.port_space())))
+            socket_address::storage(&socket_address::ib_bytes(&socket_address::ib_to_c(
+                address,
+                self.port_space(),
+            )))
         } else {
             socket_address::to_c(address).0
         }

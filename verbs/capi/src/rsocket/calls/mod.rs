@@ -2,9 +2,4 @@
 
 pub(crate) mod connection;
 pub(crate) mod data;
-pub(crate) mod epoll;
-pub(crate) mod mapping;
-pub(crate) mod name;
-pub(crate) mod option;
 pub(crate) mod poll;
-pub(crate) mod room;

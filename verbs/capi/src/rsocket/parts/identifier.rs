@@ -10,15 +10,15 @@ use pumice_calls::Call;
 
 use crate::platform::errno::Errno;
 use crate::rdma_cm::calls::connect::{ConnectParameters, accept, connect, disconnect, reject_silently};
-use crate::rdma_cm::calls::identifier::{destroy, migrate};
+use crate::rdma_cm::calls::endpoint;
+use crate::rdma_cm::calls::identifier::{destroy, listen, migrate};
 use crate::rdma_cm::calls::resolve::{find_path, resolve_route};
-use crate::rdma_cm::calls::{bind::listen, option};
 use crate::rdma_cm::constants::{
     ADDR_RESOLVED, CONNECT_ERROR, CONNECT_REQUEST, DISCONNECTED, ESTABLISHED, REJECTED, ROUTE_RESOLVED,
     UNREACHABLE,
 };
 use crate::rdma_cm::events::event::RdmaCmEvent;
-use crate::rdma_cm::events::fetch::take;
+use crate::rdma_cm::events::translation::take;
 use crate::rdma_cm::id::binding::bind;
 use crate::rdma_cm::id::identifier::{EventChannel, Id};
 
@@ -90,7 +90,7 @@ impl SocketId {
     /// # Errors
     /// Fails with the errors of `rdma_set_option`.
     pub(crate) fn set_option(&self, option: c_int, value: &[u8]) -> Result<(), Errno> {
-        option::set(&self.own, option, Some(value))
+        endpoint::set(&self.own, option, Some(value))
     }
 
     /// # Errors

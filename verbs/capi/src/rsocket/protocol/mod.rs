@@ -11,16 +11,12 @@
 //! **Invariant**: no value from a peer is used without a bound: a word that takes more than was granted ends
 //! the connection, and what the peer says of its own memory is only ever sent back to it.
 
-pub(crate) mod connection_data;
-pub(crate) mod datagram;
-pub(crate) mod receiving;
-pub(crate) mod remote_buffer;
+pub(crate) mod halves;
+pub(crate) mod headers;
 pub(crate) mod ring;
-pub(crate) mod sending;
 pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
-pub(crate) mod word;
 
 /// Number of entries of the table that a peer writes the halves of its ring into.
 pub(crate) const TABLE_ENTRIES: usize = 2;

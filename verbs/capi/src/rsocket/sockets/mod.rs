@@ -4,13 +4,8 @@
 //! and [`connecting`] has its life from bind to close. Datagrams ([`datagram`]) go over UD queue pairs, and
 //! over UDP until those are known.
 
-pub(crate) mod at_exit;
 pub(crate) mod connecting;
 pub(crate) mod datagram;
-pub(crate) mod interest;
-pub(crate) mod mapping;
-pub(crate) mod pieces;
 pub(crate) mod stream;
-pub(crate) mod table;
 pub(crate) mod transfer;
 pub(crate) mod waiting;

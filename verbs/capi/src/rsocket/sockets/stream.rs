@@ -17,15 +17,14 @@ use std::time::{Duration, Instant};
 use pumice_device::outside;
 
 use crate::log::log_warning;
-use crate::platform::cancellation::{RESTART, attempt_ends, begun, earlier};
 use crate::platform::errno::Errno;
+use crate::platform::threads::{RESTART, attempt_ends, begun, earlier};
 use crate::rdma_cm::constants::PS_TCP;
+use crate::rsocket::parts::buffers::{Mappings, TableEntries};
+use crate::rsocket::parts::event_thread::Waker;
 use crate::rsocket::parts::identifier::SocketId;
 use crate::rsocket::parts::link::{LinkCompletion, StreamLink};
-use crate::rsocket::parts::mappings::Mappings;
 use crate::rsocket::parts::options::SocketOptions;
-use crate::rsocket::parts::region::TableEntries;
-use crate::rsocket::parts::waker::Waker;
 use crate::rsocket::protocol::stream::{StreamEnd, StreamProtocol};
 
 /// Time for which a thread polls before it sleeps: shorter than a wake-up takes.
