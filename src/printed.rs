@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use pumice_device::platform::printable::printable;
+use pumice_device::platform::error::printable;
 use signal_hook::consts::SIGXFSZ;
 
 /// Maximum number of bytes of an incomplete UTF-8 character.

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Read};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pumice_device::platform::printable::printable;
+use pumice_device::platform::error::printable;
 
 /// Time before a bar appears.
 const SHOW_AFTER: Duration = Duration::from_secs(2);

@@ -15,7 +15,7 @@ mod wording;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 
-use pumice_device::platform::printable::printable;
+use pumice_device::platform::error::printable;
 use pumice_perf::{Server, cores};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};

@@ -154,7 +154,7 @@ pub use transport::options::{
 
 // Types of the field that the lower crates define.
 pub use pumice_device::addresses::gid_table::GidEntry;
-pub use pumice_device::check::report::{Frame, ReportEntry};
+pub use pumice_device::check::recorded::{Frame, ReportEntry};
 pub use pumice_device::counters::{CounterInfo, Counters};
 pub use pumice_device::event::async_event::AsyncElement;
 pub use pumice_device::faults::{Fault, FaultPlan, WirePlan};

@@ -2,7 +2,7 @@
 //!
 //! This crate does not depend on a C library. The numbers are those of Linux on x86-64, aarch64 and riscv64,
 //! and of every architecture that takes them from `asm-generic`; alpha, mips, parisc and sparc have others,
-//! and pumice is not built for them. `device/model/src/fates/errno.rs` compares them with the C library's.
+//! and pumice is not built for them. `device/model/src/fates/fired.rs` compares them with the C library's.
 
 macro_rules! errnos {
     ($($name:ident = $number:literal,)*) => {

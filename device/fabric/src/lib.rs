@@ -44,17 +44,16 @@ pub use pumice_model::network::link::{EcnMarking, Link, LinkDirection, LinkPassa
 pub use pumice_model::network::topology::{
     QueueReport, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyHost, TopologyKind,
 };
-pub use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+pub use pumice_model::port::batch::{
+    GsoBatch, PacketCost, Peer, PeerMedium, PortLimits, ReceivedBatch, TransmitError,
+};
 pub use pumice_model::port::directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 pub use pumice_model::port::group::{
     ControlCommand, ForwardOutcome, PortCondition, ProcessGroup, SharedResources,
 };
-pub use pumice_model::port::limits::{PacketCost, Peer, PeerMedium, PortLimits};
-pub use pumice_model::port::null_port::NullPort;
-pub use pumice_model::port::traits::{LinkChange, Port, PortLayer};
-pub use pumice_platform::outside::wait::wait_readable;
-pub use pumice_platform::packet_socket::frame_wire::{FrameWire, SendFrameError};
-pub use pumice_platform::packet_socket::{PacketSocket, PacketSocketError};
+pub use pumice_model::port::traits::{LinkChange, NullPort, Port, PortLayer};
+pub use pumice_platform::outside::system_call::wait_readable;
+pub use pumice_platform::packet_socket::{FrameWire, PacketSocket, PacketSocketError, SendFrameError};
 pub use pumice_platform::udp::raw::{RawUdp, RawWait};
 pub use pumice_platform::udp::socket::PortError;
 pub use switched::{PORT_WORDS, SwitchWords, SwitchedPort, Switching};

@@ -3,8 +3,8 @@
 use super::armed::ArmedRule;
 use super::decide::{Faults, PacketAim};
 use super::timed::TimedIncident;
-use pumice_model::fates::call::{CallFate, CallKey, TIME};
 use pumice_model::fates::fired::CallFired;
+use pumice_model::fates::identity::{CallFate, CallKey, TIME};
 use pumice_model::fates::incident::Incident;
 use pumice_model::fates::trigger::Occurrence;
 

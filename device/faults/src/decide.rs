@@ -21,14 +21,10 @@ use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What};
 use super::timed::{TimedIncident, TimedIncidents};
 use super::traffic::{StreamCount, Traffic, TrafficKind};
 use super::waits::Triggers;
-use pumice_model::fates::call::TIME;
-use pumice_model::fates::fired::Fired;
-use pumice_model::fates::identity::PacketKey;
+use pumice_model::fates::fired::{Fired, RejData};
+use pumice_model::fates::identity::{Notes, PacketKey, TIME};
 use pumice_model::fates::incident::Incident;
-use pumice_model::fates::notes::Notes;
-use pumice_model::fates::partition::Partitions;
-use pumice_model::fates::rejection::RejData;
-use pumice_model::fates::trigger::Occurrence;
+use pumice_model::fates::trigger::{Occurrence, Partitions};
 
 /// Most queue pairs that are remembered at a time: more than a device has.
 pub(crate) const MAX_QUEUE_PAIRS: usize = 1 << 20;

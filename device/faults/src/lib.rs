@@ -54,16 +54,11 @@ pub use plan::{
     RuleConditions, Steps, What,
 };
 pub use pumice_model::fates::details::{FIRST_PORT, MAX_PORTS};
-pub use pumice_model::fates::fired::Fired;
-pub use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService};
-pub use pumice_model::fates::incident::{GID_TABLE_LEN, Incident, IncidentKind};
-pub use pumice_model::fates::incident_effects::Adapter;
+pub use pumice_model::fates::fired::{Fired, RejData};
+pub use pumice_model::fates::identity::{Notes, PacketClass, PacketKey, PacketService};
+pub use pumice_model::fates::incident::{Adapter, GID_TABLE_LEN, Incident, IncidentKind};
 pub use pumice_model::fates::live;
-pub use pumice_model::fates::notes::Notes;
-pub use pumice_model::fates::partition::{Partition, Partitions};
-pub use pumice_model::fates::rejection::RejData;
-pub use pumice_model::fates::trigger::Occurrence;
-pub use pumice_model::fates::trigger::Trigger;
+pub use pumice_model::fates::trigger::{Occurrence, Partition, Partitions, Trigger};
 pub use pumice_transport::types::{Fate, Flips};
 pub use ready::{READY, ReadyPlan};
 pub use select::{PacketSelector, PlaneSpan, Span};

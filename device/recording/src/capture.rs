@@ -14,7 +14,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::{DataLink, Endianness, PcapError};
 use pumice_model::event::{Event, Subscriber, Topics};
-use pumice_model::port::segments;
+use pumice_model::port::batch;
 use pumice_platform::outside::output_file::open_private;
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{IcrcVerdict, encapsulate, icrc};
@@ -205,7 +205,7 @@ impl<W: Write + Send> Subscriber for CaptureSubscriber<W> {
         match event {
             Event::BatchSent { path, segment_bytes, bytes, comments } => {
                 for (index, segment) in bytes.chunks((*segment_bytes).max(1)).enumerate() {
-                    let ip_id = segments::ip_id(index);
+                    let ip_id = batch::ip_id(index);
                     let comment = comments.iter().find(|(of_ip_id, _)| *of_ip_id == ip_id);
                     let comment = comment.map(|(_, text)| format!("{HARMED}{text}"));
                     state.commented(time_ns, PacketDirection::Outbound, path, ip_id, segment, comment);
@@ -259,8 +259,8 @@ impl<W: Write + Send> Drop for CaptureSubscriber<W> {
 /// Returns the IP ID for which a packet's ICRC was made; it is not visible on a UDP socket. A packet whose
 /// ICRC is wrong for every IP ID gets the one its index suggests.
 fn likely_ip_id(flow: &Flow, index: usize, packet: &[u8]) -> u16 {
-    let predicted = segments::ip_id(index);
-    if segments::is_made_for(flow, predicted, packet) {
+    let predicted = batch::ip_id(index);
+    if batch::is_made_for(flow, predicted, packet) {
         return predicted;
     }
     match icrc::verify(flow, predicted, packet) {

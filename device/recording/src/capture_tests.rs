@@ -169,8 +169,8 @@ fn a_full_disk_is_counted_and_disturbs_nothing() {
 
 #[test]
 fn what_a_plan_did_to_a_call_is_a_comment_of_the_next_packet() {
-    use pumice_model::fates::call::{CallFate, CallKey};
     use pumice_model::fates::fired::CallFired;
+    use pumice_model::fates::identity::{CallFate, CallKey};
     let memory = Memory::default();
     let path = path("10.0.0.1", "10.0.0.2");
     let capture = CaptureSubscriber::new(memory.clone(), 0).unwrap();

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use pumice_model::event::{Event, Subscribers};
 use pumice_transport::path::Path;
 
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use pumice_model::port::limits::{Peer, PortLimits};
-use pumice_model::port::segments;
+use pumice_model::port::batch;
+use pumice_model::port::batch::{GsoBatch, Peer, PortLimits, ReceivedBatch, TransmitError};
 use pumice_model::port::traits::{Port, PortLayer};
 
 /// A port that emits an event for every batch that the port below has sent or received, and for none that it
@@ -66,7 +65,7 @@ impl<P: Port> PortLayer for TapPort<P> {
             if received.has_icrc {
                 subscribers.emit(&Event::BatchReceived { path: &path, segment_bytes, bytes });
             } else {
-                let sealed = segments::sealed(&path.flow, segment_bytes, bytes);
+                let sealed = batch::sealed(&path.flow, segment_bytes, bytes);
                 subscribers.emit(&Event::BatchReceived { path: &path, segment_bytes, bytes: &sealed });
             }
             handler(received);
@@ -86,7 +85,7 @@ mod tests {
     use pumice_transport::path::Flow;
 
     use super::*;
-    use pumice_model::port::null_port::NullPort;
+    use pumice_model::port::traits::NullPort;
 
     /// A port that takes 1000 ns to send.
     struct Slow(NullPort, VirtualTime);

@@ -13,7 +13,7 @@ use pumice_calls::Call;
 use pumice_device::event::{CallPhase, Event};
 use pumice_device::outside;
 use pumice_device::outside::fork_generation::PerProcess;
-use pumice_device::platform::awaited::Awaited;
+use pumice_device::platform::event_queue::Awaited;
 use pumice_device::settings::LogLevel;
 
 use super::check;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use pumice_device::check::report::ReportEntry;
+use pumice_device::check::recorded::ReportEntry;
 use pumice_device::check::{
     CheckSubscriber, Checker, CqMade, DeviceTag, ModifyFacts, QpMade, RecordedFinding,
 };

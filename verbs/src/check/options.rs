@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pumice_device::check::Suppressions;
-use pumice_device::check::report::Format;
+use pumice_device::check::recorded::Format;
 use pumice_device::settings::CheckSettings;
 
 use crate::error::{Result, VerbsError};

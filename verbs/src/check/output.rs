@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::check::RecordedFinding;
-use pumice_device::check::report::{ReportEntry, ReportHeader, document, summary};
+use pumice_device::check::recorded::{ReportEntry, ReportHeader, document, summary};
 use pumice_device::outside;
 use pumice_device::outside::fork_generation::PerProcess;
 use pumice_device::outside::output_file::{OutputFile, complete_lines, on_standard_error, open_private};

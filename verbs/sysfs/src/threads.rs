@@ -22,7 +22,7 @@ type PthreadCreate =
 pub(crate) static ORIGINAL: Original = Original::new(c"pthread_create");
 
 /// The state of a thread: libpumice.so has the same structure, in
-/// `device/platform/src/outside/thread_name.rs`.
+/// `device/platform/src/outside/thread.rs`.
 #[repr(C)]
 struct ThreadRecord {
     /// Process in which it got its name; a forked child has another id. 0 if it has no name.

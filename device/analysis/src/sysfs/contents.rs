@@ -4,12 +4,23 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use pumice_model::addresses::gid_table::SHOWN_GIDS;
-use pumice_model::addresses::pkey_table::PkeyTable;
+use pumice_model::addresses::ports::PkeyTable;
 use pumice_model::profile::{LinkLayer, NodeType, PortProfile, Speed};
 use pumice_transport::types::Gid;
 
-use super::entry::SysfsEntry;
 use super::{SysfsDevice, SysfsPort, live, netlink};
+
+/// A folder, a file or a link.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum SysfsEntry {
+    Folder,
+    /// Contents, including the newline at their end.
+    File(String),
+    /// Contents that are not text.
+    Bytes(Vec<u8>),
+    /// Target of the link.
+    Link(String),
+}
 
 /// OUI of Mellanox, and the number of the same vendor on PCI.
 const MELLANOX: (u32, u16) = (0x02c9, 0x15b3);

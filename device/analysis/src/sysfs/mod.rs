@@ -6,16 +6,12 @@
 //! `libpumice_sysfs.so`, which shows the tree to a program, puts its folder in front of `/sys` and `/dev`.
 
 mod contents;
-mod device;
-mod entry;
 mod live;
 mod netlink;
-mod tree;
 mod write;
 
-pub use device::{SysfsDevice, SysfsPort};
-pub use tree::Sysfs;
-pub use write::SysfsError;
+pub use live::{SysfsDevice, SysfsPort};
+pub use write::{Sysfs, SysfsError};
 
 /// Longest path of the folder with the tree, in bytes: the preload puts it in front of paths in a buffer of
 /// fixed size.

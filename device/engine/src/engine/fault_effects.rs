@@ -5,8 +5,7 @@ use pumice_faults::port::fault::FaultPort;
 use pumice_faults::{PortDecisions, ProcessProgress};
 use pumice_model::fates::live::{FaultCommand, FaultReply};
 use pumice_model::network::link::Link;
-use pumice_model::port::null_port::NullPort;
-use pumice_model::port::traits::Port;
+use pumice_model::port::traits::{NullPort, Port};
 use pumice_transport::host::Counter;
 
 use super::cached_deadline::CachedDeadline;

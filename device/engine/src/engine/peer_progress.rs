@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pumice_model::port::limits::Peer;
+use pumice_model::port::batch::Peer;
 use pumice_model::port::traits::Port;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::wire::Qpn;

@@ -2,7 +2,7 @@
 
 use pumice_model::addresses::gid_table::GidTable;
 use pumice_model::addresses::ports::{DevicePort, Ports};
-use pumice_model::port::limits::Peer;
+use pumice_model::port::batch::Peer;
 use pumice_platform::error::ResourceError;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Host;

@@ -108,7 +108,7 @@ impl Resources {
 
 #[cfg(test)]
 mod tests {
-    use pumice_model::addresses::pkey_table::PkeyTable;
+    use pumice_model::addresses::ports::PkeyTable;
     use pumice_platform::limits::Limits;
     use pumice_transport::types::Mtu;
 

@@ -8,7 +8,7 @@ use pumice_faults::Arbiter;
 use pumice_model::addresses::address_handle;
 use pumice_model::addresses::ports::Ports;
 use pumice_model::event::{Event, Topics};
-use pumice_model::fates::rejection::RejData;
+use pumice_model::fates::fired::RejData;
 use pumice_transport::cm::{Cm, MadOut};
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::mad::{

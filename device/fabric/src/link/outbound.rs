@@ -10,8 +10,7 @@ use super::held::HeldBatch;
 use super::tally::{DropTally, MAX_HELD_BYTES};
 use super::wire::wire_bytes;
 use pumice_model::network::link::{LinkDirection, LinkQueue};
-use pumice_model::port::batch::{GsoBatch, TransmitError};
-use pumice_model::port::limits::PortLimits;
+use pumice_model::port::batch::{GsoBatch, PortLimits, TransmitError};
 use pumice_model::port::traits::Port;
 
 /// Default length of an adapter's queue, in bytes.

@@ -9,8 +9,8 @@ use pumice_transport::wire::icrc::{self, IcrcVerdict};
 
 use super::*;
 use pumice_model::network::link::{EcnMarking, LinkDirection};
+use pumice_model::port::batch::PacketCost;
 use pumice_model::port::group::ProcessGroup;
-use pumice_model::port::limits::PacketCost;
 
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));

@@ -82,7 +82,7 @@ mod tests {
     use pumice_transport::path::{Flow, Path};
 
     use super::*;
-    use pumice_model::port::null_port::NullPort;
+    use pumice_model::port::traits::NullPort;
 
     #[test]
     fn a_packet_is_of_the_port_whose_address_it_leaves_from() {

@@ -2,8 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use pumice_model::port::limits::{Peer, PortLimits};
+use pumice_model::port::batch::{GsoBatch, Peer, PortLimits, ReceivedBatch, TransmitError};
 use pumice_platform::outside::world;
 use pumice_transport::path::Path;
 

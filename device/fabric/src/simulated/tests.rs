@@ -6,8 +6,7 @@ use pumice_transport::wire::{ProcessIndex, icrc};
 
 use super::*;
 use pumice_faults::port::fault::FaultPort;
-use pumice_model::port::batch::{GsoBatch, TransmitError};
-use pumice_model::port::limits::Peer;
+use pumice_model::port::batch::{GsoBatch, Peer, TransmitError};
 use pumice_model::port::traits::Port;
 use pumice_transport::types::Fate;
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_model::counters::Counters;
-use pumice_platform::clock::{Clock, VirtualTime};
-use pumice_platform::random::Random;
+use pumice_platform::clock::{Clock, Random, VirtualTime};
 use pumice_transport::host::Counter;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 

@@ -12,8 +12,8 @@ use pumice_platform::outside::interface::{self, Interface};
 use socket2::Socket;
 
 use super::config::UdpConfig;
-use pumice_platform::udp::scope::has_scope;
 use pumice_platform::udp::socket::{self, PortError, PortReuse};
+use pumice_platform::udp::unread::has_scope;
 
 /// Largest number of groups per port; the kernel's own default is 20 per socket, without a limit on sockets.
 const GROUPS_LIMIT: usize = 256;

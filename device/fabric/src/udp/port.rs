@@ -16,17 +16,16 @@ use socket2::{SockAddr, Socket};
 use super::config::{UdpConfig, UdpCounters};
 use super::multicast::JoinedGroups;
 use super::senders::Senders;
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use pumice_model::port::batch;
+use pumice_model::port::batch::{GsoBatch, PacketCost, Peer, PortLimits, ReceivedBatch, TransmitError};
 use pumice_model::port::group::ProcessGroup;
-use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
-use pumice_model::port::segments;
 use pumice_model::port::traits::Port;
 use pumice_platform::udp::message::{self, Control, ReceivedMessage};
-use pumice_platform::udp::scope::Scopes;
 use pumice_platform::udp::socket::{
     self, DEFAULT_HOP_LIMIT, DEFAULT_TRAFFIC_CLASS, MAX_BATCH_BYTES, PortError, PortReuse,
 };
 use pumice_platform::udp::unread;
+use pumice_platform::udp::unread::Scopes;
 
 /// The socket of the RoCE port.
 #[derive(Debug)]
@@ -179,7 +178,7 @@ impl UdpPort {
         self.counters.source_ports_lost += 1;
         let mut path = batch.path.clone();
         path.flow.source_port = self.own.own_port;
-        let bytes = segments::moved(&batch.path.flow, &path.flow, batch.segment_bytes, batch.bytes);
+        let bytes = batch::moved(&batch.path.flow, &path.flow, batch.segment_bytes, batch.bytes);
         self.transmit(now_ns, &GsoBatch { path: &path, series: 0, bytes: &bytes, ..*batch })
     }
 
@@ -248,7 +247,7 @@ impl UdpPort {
         for (index, segment) in batch.segments().enumerate() {
             scratch.clear();
             scratch.extend_from_slice(segment);
-            segments::renumber(&batch.path.flow, segments::ip_id(index), 0, &mut scratch);
+            batch::renumber(&batch.path.flow, batch::ip_id(index), 0, &mut scratch);
             match self.send(send_socket, batch.path, &scratch, None) {
                 Ok(()) => {}
                 Err(e) if index == 0 => {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use pumice_platform::outside::wait::wait_readable;
+use pumice_platform::outside::system_call::wait_readable;
 use pumice_transport::wire::{ProcessIndex, icrc};
 
 use super::*;

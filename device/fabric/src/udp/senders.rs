@@ -15,8 +15,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use pumice_transport::wire::source_port;
 use socket2::Socket;
 
-use pumice_platform::udp::scope::Scopes;
 use pumice_platform::udp::socket::{self, PortReuse};
+use pumice_platform::udp::unread::Scopes;
 
 /// Largest number of ports at a time.
 const MAX_PORTS: usize = 256;

@@ -10,8 +10,8 @@ use super::rule::{CallFault, CallRule};
 use crate::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, RuleTally, Rules};
 use crate::plan::{FaultPlan, Rule, What};
 use crate::waits::Triggers;
-use pumice_model::fates::call::{CallFate, CallKey};
 use pumice_model::fates::fired::CallFired;
+use pumice_model::fates::identity::{CallFate, CallKey};
 use pumice_model::fates::trigger::Occurrence;
 
 /// Most queue pairs for which one rule counts at the same time.

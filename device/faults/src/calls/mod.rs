@@ -9,8 +9,7 @@ mod rule;
 
 pub use decide::{CallFaults, CallRules};
 pub use pumice_calls::{CALLS, CallInfo, Errnos};
-pub use pumice_model::fates::call::{CallFate, CallKey};
-pub use pumice_model::fates::errno::{errno_from, errno_name, errno_text};
-pub use pumice_model::fates::fired::CallFired;
-pub(super) use pumice_model::fates::pattern::matches as matches_tag;
+pub use pumice_model::fates::fired::{CallFired, errno_from, errno_name, errno_text};
+pub use pumice_model::fates::identity::{CallFate, CallKey};
+pub(super) use pumice_model::fates::trigger::matches as matches_tag;
 pub use rule::{CallFault, CallRule, CallSelector};

@@ -8,7 +8,7 @@ use pumice_platform::ordinal::OrdinalSpan;
 use pumice_transport::types::QpState;
 
 use crate::select::check_ordinals;
-use pumice_model::fates::pattern::matches;
+use pumice_model::fates::trigger::matches;
 
 /// Selects the calls that a rule is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

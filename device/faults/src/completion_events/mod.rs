@@ -8,6 +8,5 @@ mod decide;
 mod rule;
 
 pub use decide::{CompletionEventCounts, CompletionEventFaults};
-pub use pumice_model::fates::completion_event::{CompletionEventFate, CompletionEventKey};
-pub use pumice_model::fates::fired::CompletionEventFired;
+pub use pumice_model::fates::fired::{CompletionEventFate, CompletionEventFired, CompletionEventKey};
 pub use rule::{CompletionEventRule, CompletionEventSelector, RecordedCompletionEvent};

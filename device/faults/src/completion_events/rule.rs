@@ -4,7 +4,7 @@ use pumice_platform::ordinal::OrdinalSpan;
 
 use crate::calls::matches_tag;
 use crate::select::check_ordinals;
-use pumice_model::fates::completion_event::{CompletionEventFate, CompletionEventKey};
+use pumice_model::fates::fired::{CompletionEventFate, CompletionEventKey};
 
 /// Selects the events of completion channels that a rule is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,7 +7,8 @@ mod decide;
 mod rule;
 
 pub use decide::{CompletionFaults, CompletionVerdict};
-pub use pumice_model::fates::completion::{CompletionClass, CompletionFate, CompletionKey, WorkSide};
+pub use pumice_model::fates::completion::{
+    CompletionClass, CompletionFate, CompletionKey, WorkSide, status_from, status_name,
+};
 pub use pumice_model::fates::fired::CompletionFired;
-pub use pumice_model::fates::status::{status_from, status_name};
 pub use rule::{CompletionFault, CompletionRule, CompletionSelector};

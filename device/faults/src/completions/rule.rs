@@ -6,8 +6,9 @@ use pumice_transport::types::{QpType, WcStatus};
 use crate::calls::matches_tag;
 use crate::select::{Span, check_ordinals};
 use crate::when::RuleConditions;
-use pumice_model::fates::completion::{CompletionClass, CompletionKey, WorkSide};
-use pumice_model::fates::status::{can_end, is_of_side, status_name};
+use pumice_model::fates::completion::{
+    CompletionClass, CompletionKey, WorkSide, can_end, is_of_side, status_name,
+};
 use pumice_model::fates::trigger::Trigger;
 
 /// Selects the completions that a rule is about.

@@ -4,15 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pumice_model::event::{Event, Subscribers};
-use pumice_model::fates::notes::Notes;
-use pumice_model::fates::partition::Partitions;
+use pumice_model::fates::identity::Notes;
+use pumice_model::fates::trigger::Partitions;
+use pumice_model::port::batch;
+use pumice_model::port::batch::{GsoBatch, Peer, PortLimits, ReceivedBatch, TransmitError};
 use pumice_transport::path::Path;
 use pumice_transport::types::Fate;
 
 use super::damage::damage;
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use pumice_model::port::limits::{Peer, PortLimits};
-use pumice_model::port::segments;
 use pumice_model::port::traits::{Port, PortLayer};
 
 /// Largest number of packets that may be late at a time; further ones come in time.
@@ -147,7 +146,7 @@ impl<P: Port> FaultPort<P> {
         let mut runs = RebuiltBatches { limits, runs: VecDeque::new() };
         let mut fates = batch.fates.iter().peekable();
         for (index, segment) in batch.segments().enumerate() {
-            let index = segments::ip_id(index);
+            let index = batch::ip_id(index);
             let mut fate = Fate::default();
             while let Some((_, more)) = fates.next_if(|(packet, _)| *packet <= index) {
                 fate = fate.and(*more);
@@ -156,7 +155,7 @@ impl<P: Port> FaultPort<P> {
                 self.stats.dropped += 1;
                 if self.witness.is_some() {
                     let mut run = RebuiltBatch::of(batch.path, segment, self.comment_of(&fate));
-                    segments::renumber(&run.path.flow, index, 0, &mut run.bytes);
+                    batch::renumber(&run.path.flow, index, 0, &mut run.bytes);
                     runs.runs.push_back(RebuiltBatch { is_lost: true, ..run });
                 }
                 continue;
@@ -209,7 +208,7 @@ impl<P: Port> FaultPort<P> {
             return Some(packet);
         }
         self.stats.reordered += 1;
-        segments::renumber(&packet.path.flow, index, 0, &mut packet.bytes);
+        batch::renumber(&packet.path.flow, index, 0, &mut packet.bytes);
         if fate.delay_ns > 0 {
             self.delayed.push(packet);
         } else {
@@ -321,7 +320,7 @@ impl RebuiltBatches {
         let limits = &self.limits;
         if self.runs.back().is_some_and(|run| run.has_room_for(path, packet.len(), limits)) {
             if let Some(run) = self.runs.back_mut() {
-                run.comments.extend(comment.map(|text| (segments::ip_id(run.segments), Arc::clone(text))));
+                run.comments.extend(comment.map(|text| (batch::ip_id(run.segments), Arc::clone(text))));
                 run.bytes.extend_from_slice(packet);
                 run.segments += 1;
             }
@@ -331,7 +330,7 @@ impl RebuiltBatches {
         let Some(run) = self.runs.back_mut() else { return &mut [] };
         let start = run.bytes.len() - packet.len();
         let Some(added) = run.bytes.get_mut(start..) else { return &mut [] };
-        segments::renumber(&path.flow, index, segments::ip_id(run.segments - 1), added);
+        batch::renumber(&path.flow, index, batch::ip_id(run.segments - 1), added);
         added
     }
 }

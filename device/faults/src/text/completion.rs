@@ -10,9 +10,10 @@ use super::trigger::trigger;
 use super::units::{is_default, number, ordinals, span};
 use crate::completions::{CompletionFault, CompletionRule, CompletionSelector};
 use crate::plan::RecordedCompletion;
-use pumice_model::fates::completion::{CompletionClass, CompletionFate, CompletionKey, WorkSide};
+use pumice_model::fates::completion::{
+    CompletionClass, CompletionFate, CompletionKey, WorkSide, status_from, status_name,
+};
 use pumice_model::fates::fired::CompletionFired;
-use pumice_model::fates::status::{status_from, status_name};
 
 /// Builds the rule that the fields describe.
 pub(super) fn rule(kind: &FaultKind, fields: &mut RuleFields) -> Result<CompletionRule, String> {

@@ -8,8 +8,7 @@ use super::kinds::FaultKind;
 use super::ordinal::OrdinalField;
 use super::units::{is_default, number, ordinals};
 use crate::completion_events::{CompletionEventRule, CompletionEventSelector, RecordedCompletionEvent};
-use pumice_model::fates::completion_event::{CompletionEventFate, CompletionEventKey};
-use pumice_model::fates::fired::CompletionEventFired;
+use pumice_model::fates::fired::{CompletionEventFate, CompletionEventFired, CompletionEventKey};
 
 /// The longest time that an event waits for more completions if the rule names none, in ns.
 const WITHIN_NS: u64 = 10_000_000;

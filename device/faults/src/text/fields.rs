@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pumice_platform::similar::suggestion;
+use pumice_platform::quantity::suggestion;
 use toml::{Table, Value};
 
 /// The field that names the kind of fault.

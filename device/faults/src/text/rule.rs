@@ -1,8 +1,8 @@
 //! Building of rules from fields.
 
+use pumice_model::fates::fired::{errno_from, private_data};
 use pumice_platform::link_settings::LinkSettings;
-use pumice_platform::quantity::time_ns;
-use pumice_platform::similar::suggestion;
+use pumice_platform::quantity::{suggestion, time_ns};
 use pumice_transport::mad::RejectReason;
 use pumice_transport::types::QpState;
 
@@ -19,10 +19,8 @@ use crate::calls::{CallFault, CallRule, CallSelector};
 use crate::plan::{Bursts, PacketRule, Rule, RuleConditions, Steps, What};
 use crate::select::PacketSelector;
 use pumice_model::fates::details::{DetailField, Details};
-use pumice_model::fates::errno::errno_from;
 use pumice_model::fates::identity::{PacketClass, PacketService, side_by_name};
 use pumice_model::fates::incident::{Incident, IncidentKind};
-use pumice_model::fates::rejection::private_data;
 
 /// The beginning of the name of a rule that has no name yet; the kind follows. It is in no name that a user
 /// can give.

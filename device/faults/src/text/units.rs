@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
-use pumice_platform::link_rate::{Speed, Width};
+use pumice_platform::link_settings::{Speed, Width};
 use pumice_platform::ordinal::OrdinalSpan;
-use pumice_platform::probability::probability_ppm;
-use pumice_platform::quantity::time_ns;
+use pumice_platform::quantity::{probability_ppm, time_ns};
 
 use crate::plan::Steps;
 use crate::select::{PlaneSpan, Span};

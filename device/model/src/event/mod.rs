@@ -10,11 +10,8 @@
 //! must not call the device, and must not wait.
 
 pub mod async_event;
-mod element;
-pub mod fault_words;
-mod kinds;
+pub mod kinds;
 mod subscribers;
 
-pub use element::AsyncElement;
-pub use kinds::{CallMade, CallPhase, Event, Topics};
+pub use kinds::{AsyncElement, CallMade, CallPhase, Event, Topics};
 pub use subscribers::{MAX_DYNAMIC_SUBSCRIBERS, Subscriber, Subscribers, SubscriptionId};

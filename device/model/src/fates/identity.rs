@@ -1,14 +1,18 @@
-//! The identity of a packet, in terms that are the same in every run.
+//! The identities of packets and calls, in terms that are the same in every run, and what happens to them.
 
+use std::collections::VecDeque;
 use std::hash::Hasher as _;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fnv::FnvHasher;
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 use pumice_transport::event::{OutgoingPacket, PacketSide};
 use pumice_transport::mad::CmMessage;
-use pumice_transport::types::QpType;
+use pumice_transport::types::{QpState, QpType};
 use pumice_transport::wire::{OperationClass, Service, Syndrome};
+
+use crate::fates::incident::Incident;
 
 /// Makes an enum whose values have names, and a table of both.
 macro_rules! named {
@@ -231,5 +235,112 @@ impl PacketKey {
             hasher.write(&number.to_le_bytes());
         }
         Random::new(hasher.finish())
+    }
+}
+
+/// The text that reports have in place of a call's name where an incident happened at a time. The ordinal is
+/// then the time that had passed, in ns.
+pub const TIME: &str = "time";
+
+/// The identity of a call in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallKey<'a> {
+    /// The name of the call.
+    pub call: &'a str,
+    /// The ordinal of the call among those of this name in this process, from 1.
+    pub ordinal: u64,
+    /// The ordinal of the call's queue pair, from 0, if it is a call on one.
+    pub qp: Option<u32>,
+    /// The state to which the call moves its queue pair, if it is such a call.
+    pub to: Option<QpState>,
+}
+
+/// The fate of a call: what all rules together do to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallFate {
+    /// The errno with which the call fails instead of being carried out.
+    pub errno: Option<i32>,
+    /// Additional time that the call takes, in ns.
+    pub delay_ns: u64,
+    /// The incident of the device after the call has returned.
+    pub incident: Option<Incident>,
+}
+
+impl CallFate {
+    /// Reports whether nothing happens to the call.
+    pub fn is_ordinary(&self) -> bool {
+        *self == CallFate::default()
+    }
+}
+
+impl CallKey<'_> {
+    /// Returns the random numbers of a rule for this call: a function of the seed, the rule's name, the
+    /// process and the call.
+    pub fn draw(&self, seed: u64, rule: &str, tag: &str) -> Random {
+        let mut hasher = FnvHasher::default();
+        for text in [rule, tag, self.call] {
+            hasher.write(text.as_bytes());
+            // The byte 0xff is in no UTF-8 text, so it separates.
+            hasher.write(&[0xff]);
+        }
+        for number in [self.ordinal, seed] {
+            hasher.write(&number.to_le_bytes());
+        }
+        Random::new(hasher.finish())
+    }
+}
+
+/// Most notes that are stored: more than packets can be in flight.
+pub const MAX_NOTES: usize = 65_536;
+
+/// Notes by the number that a [`Fate`](pumice_transport::types::Fate) carries: written where fates are
+/// decided, and read where packets leave.
+#[derive(Debug, Clone, Default)]
+pub struct Notes(Arc<Mutex<StoredNotes>>);
+
+#[derive(Debug, Default)]
+struct StoredNotes {
+    /// The number of the newest note.
+    newest: u32,
+    texts: VecDeque<Arc<str>>,
+}
+
+impl Notes {
+    /// Stores a note, and returns its number, which is never 0.
+    pub fn store(&self, text: String) -> u32 {
+        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if stored.newest == u32::MAX {
+            *stored = StoredNotes::default();
+        }
+        if stored.texts.len() >= MAX_NOTES {
+            stored.texts.pop_front();
+        }
+        stored.texts.push_back(text.into());
+        stored.newest += 1;
+        stored.newest
+    }
+
+    /// Returns the note of this number, if it is still stored.
+    pub fn of(&self, number: u32) -> Option<Arc<str>> {
+        let stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = usize::try_from(stored.newest.checked_sub(number)?).ok()?;
+        let index = stored.texts.len().checked_sub(before.checked_add(1)?)?;
+        stored.texts.get(index).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_found_by_their_numbers_while_they_are_new() {
+        let notes = Notes::default();
+        assert_eq!((notes.of(0), notes.of(1)), (None, None));
+        let numbers: Vec<u32> = (0..MAX_NOTES as u32 + 2).map(|i| notes.store(i.to_string())).collect();
+        assert_eq!(notes.of(numbers[2]).as_deref(), Some("2"));
+        assert_eq!(notes.of(numbers[MAX_NOTES + 1]).as_deref(), Some("65537"));
+        assert_eq!((notes.of(numbers[1]), notes.of(numbers[MAX_NOTES + 1] + 1)), (None, None));
+        assert_eq!(notes.of(0), None);
     }
 }

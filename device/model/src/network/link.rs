@@ -6,9 +6,9 @@ use std::hash::Hasher as _;
 use fnv::FnvHasher;
 
 use crate::settings::{DirectionSettings, LinkSettings};
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 
-pub use pumice_platform::marking::EcnMarking;
+pub use pumice_platform::link_settings::EcnMarking;
 
 const BITS_PER_BYTE_SECOND: u128 = 8 * 1_000_000_000;
 /// Purpose of the seed's draws for jitter. What one purpose draws does not change what another draws.

@@ -4,12 +4,11 @@
 //! what a device in a world charges, message by message.
 
 mod arrivals;
-mod costs;
-mod keys;
 mod model;
 pub mod sum;
 
 pub use arrivals::{ArrivalTimes, CostedPacket};
-pub use costs::{Cost, Costs};
-pub use keys::{KEYS, Key, KeyInfo};
-pub use model::{BUILT_IN_MODELS, BuiltInModel, Figure, ModelError, PerformanceModel, Placement};
+pub use model::{
+    BUILT_IN_MODELS, BuiltInModel, Figure, KEYS, Key, KeyInfo, ModelError, PerformanceModel, Placement,
+};
+pub use sum::{Cost, Costs};

@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::batch::{Peer, ReceivedBatch};
 use crate::addresses::gid_table::GidOrigins;
 use crate::counters::Counters;
-use pumice_platform::link_rate::{Speed, Width};
-use pumice_platform::object_summary::ObjectSummary;
+use pumice_platform::limits::ObjectSummary;
+use pumice_platform::link_settings::{Speed, Width};
 use pumice_transport::host::PeerProgress;
 use pumice_transport::wire::ProcessIndex;
 
-use super::batch::ReceivedBatch;
 use super::directory::ServiceDirectory;
-use super::limits::Peer;
 
 /// Result of forwarding packets to another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

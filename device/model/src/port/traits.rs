@@ -1,18 +1,17 @@
-//! The traits of ports, and of layers around a port.
+//! The traits of ports, of layers around a port, and a port that leads nowhere.
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use crate::counters::Counters;
 use pumice_platform::link_settings::LinkSettings;
 use pumice_transport::path::{Flow, Path};
 
-use super::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use super::copies::CopyReport;
+use super::batch::{CopyReport, GsoBatch, Peer, PeerMedium, PortLimits, ReceivedBatch, TransmitError};
 use super::group::ProcessGroup;
-use super::limits::{Peer, PeerMedium, PortLimits};
+use crate::counters::Counters;
+use crate::port::batch::PacketCost;
 
 /// A change of a link while its device runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -321,5 +320,43 @@ impl<P: Port + ?Sized> PortLayer for Box<P> {
     #[inline]
     fn admits_next_of_series_through(&mut self, series: u64) -> bool {
         self.below_mut().admits_next_of_series(series)
+    }
+}
+
+/// A port that sends nothing and receives nothing.
+#[derive(Debug)]
+pub struct NullPort;
+
+impl Port for NullPort {
+    fn transmit(&mut self, _now_ns: u64, _batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        Err(TransmitError::Unreachable)
+    }
+
+    fn receive(&mut self, _now_ns: u64, _handler: &mut dyn FnMut(&ReceivedBatch<'_>)) -> bool {
+        false
+    }
+
+    fn limits(&self, _peer: Peer) -> PortLimits {
+        let packet_cost = PacketCost::UDP_SOCKET;
+        PortLimits {
+            max_segments: 1,
+            max_batch_bytes: 0,
+            receive_buffer_bytes: 0,
+            packet_cost,
+            needs_icrc: true,
+            waits_for_room: false,
+        }
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+
+    fn join(&mut self, _group: IpAddr) -> io::Result<()> {
+        Err(io::ErrorKind::NotConnected.into())
+    }
+
+    fn leave(&mut self, _group: IpAddr) -> io::Result<()> {
+        Err(io::ErrorKind::NotConnected.into())
     }
 }

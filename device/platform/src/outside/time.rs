@@ -4,7 +4,7 @@ use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::clocks::read_ns;
-use super::host_system::{REPLACEMENT, outside};
+use super::process::{REPLACEMENT, outside};
 use super::world;
 
 /// Returns the time of a clock that never goes back.

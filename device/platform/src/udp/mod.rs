@@ -2,6 +2,5 @@
 
 pub mod message;
 pub mod raw;
-pub mod scope;
 pub mod socket;
 pub mod unread;

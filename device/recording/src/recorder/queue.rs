@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::format::{CHANGING_AT, Encoder, Record, SECTION, TraceHeader};
 use pumice_platform::outside;
+use pumice_platform::outside::system_call::within_limit;
 use pumice_platform::outside::thread::start_without_signals;
-use pumice_platform::outside::unsignalled::within_limit;
 use pumice_platform::spin_lock::{SpinLock, SpinLockGuard};
 
 use super::last_paths::PacketPath;

@@ -24,7 +24,7 @@ use super::fault_detail;
 use super::last_paths::PacketPath;
 use super::naming;
 use super::queue::TraceQueue;
-use pumice_model::event::fault_words::fault_in_words;
+use pumice_model::event::kinds::fault_in_words;
 
 /// Default limit of a trace, in bytes.
 pub const DEFAULT_LIMIT_BYTES: u64 = 256 << 20;

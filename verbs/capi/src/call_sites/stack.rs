@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::ptr;
 
 use pumice_device::check::MAX_FRAMES;
-use pumice_device::check::report::Frame;
+use pumice_device::check::recorded::Frame;
 use pumice_device::outside::fork_generation::InheritedOnce;
 
 use super::{preload, python};

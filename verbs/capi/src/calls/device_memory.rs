@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use pumice_calls::Call;
 use pumice_device::memory::DeviceMemory;
-use pumice_device::outside::processors::may_run_on;
+use pumice_device::outside::process::may_run_on;
 use pumice_transport::types::Access;
 
 use super::memory::{FileRange, access, own_iova, register, register_at, register_file};

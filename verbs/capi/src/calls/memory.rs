@@ -9,7 +9,7 @@ use pumice_device::hca::Hca;
 use pumice_device::memory::{
     Advice, FileMapping, RegionChange, RegionKeys, WindowType, bring_in, check_pinnable,
 };
-use pumice_device::outside::limits::page_bytes;
+use pumice_device::outside::process::page_bytes;
 use pumice_device::platform::table::Handle;
 use pumice_device::settings::LogLevel;
 use pumice_transport::types::Access;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use pumice_calls::Call;
-use pumice_device::check::report::{Format, ReportEntry, ReportHeader, document, summary};
+use pumice_device::check::recorded::{Format, ReportEntry, ReportHeader, document, summary};
 use pumice_device::check::{CheckSubscriber, Checker, JUDGED_LIVE, QpMade, holding};
 use pumice_device::event::{Event, Subscriber, Subscribers, Topics};
 use pumice_device::memory::{on_demand_is_available, read_mapped, read_registered};

@@ -3,12 +3,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pumice_device::check::report::{Format, ReportEntry, ReportHeader, document, paragraphs, summary};
+use pumice_device::check::recorded::{Format, ReportEntry, ReportHeader, document, paragraphs, summary};
 use pumice_device::check::{Checker, ExplainedFailure, RecordedFinding, Suppressions, holding};
 use pumice_device::outside;
-use pumice_device::outside::cancellation::Uncancelled;
 use pumice_device::outside::fork_generation::{PerProcess, current_pid};
 use pumice_device::outside::output_file::{OutputFile, complete_lines};
+use pumice_device::outside::system_call::Uncancelled;
 use pumice_device::settings::{CheckSettings, LogLevel, Marks};
 
 use super::{killed, threads};

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pumice_calls::{Call, ErrorReturn};
-use pumice_device::outside::cancellation::Uncancelled;
+use pumice_device::outside::system_call::Uncancelled;
 
 use crate::call_sites::current_call::run_internally;
 use crate::entry::refusals;

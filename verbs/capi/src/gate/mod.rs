@@ -1,9 +1,9 @@
 //! The gate at the entry of every call that can fail, the subscribers to calls, and the contexts of lost
 //! devices.
 //!
-//! Subscribers receive [`Event::Call`] and [`Event::Idle`] only, in the thread that makes the call, and without a
-//! time: reading a clock would cost more than most of them do. The subscribers also determine whether calls
-//! of the data path come here at all ([`super::state`]).
+//! Subscribers receive [`Event::Call`] and [`Event::Idle`] only, in the thread that makes the call, and
+//! without a time: reading a clock would cost more than most of them do. The subscribers also determine
+//! whether calls of the data path come here at all ([`super::state`]).
 //!
 //! Without rules about calls and without a report of calls, the data path only reads one byte. Calls off the
 //! data path are always counted, so that a refused call can be named by its ordinal.

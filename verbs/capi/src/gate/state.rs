@@ -14,7 +14,7 @@ use pumice_device::faults::{FaultPlan, Triggers};
 use pumice_device::hca::{CallEnd, CallGate, CallNumbers, CallWatch, EnteredCall, Hca};
 use pumice_device::outside;
 use pumice_device::outside::fork_generation::{InheritedOnce, PerProcess};
-use pumice_device::outside::thread_name::ThreadName;
+use pumice_device::outside::thread::ThreadName;
 use pumice_device::outside::world;
 use pumice_device::performance::{Cost, Costs};
 use pumice_device::platform::clock::Clock;

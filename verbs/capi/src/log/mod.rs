@@ -19,10 +19,9 @@ use std::time::{Duration, Instant};
 
 use pumice_device::findings::{Level, finding_of_cause, kind_of_cause, text};
 use pumice_device::outside;
-use pumice_device::outside::cancellation::Uncancelled;
 use pumice_device::outside::fork_generation::{InheritedOnce, PerProcess, current_pid};
-use pumice_device::outside::unsignalled::within_limit;
-use pumice_device::platform::printable::printable;
+use pumice_device::outside::system_call::{Uncancelled, within_limit};
+use pumice_device::platform::error::printable;
 use pumice_device::settings::LogLevel;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;

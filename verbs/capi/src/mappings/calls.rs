@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pumice_device::memory::{MappingChange, mapping_at};
-use pumice_device::outside::limits::page_bytes;
+use pumice_device::outside::process::page_bytes;
 
 /// Makes a system call; a result below 0 is the negative number of an error. errno does not change.
 #[cfg(target_arch = "x86_64")]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use pumice_device::addresses::address_watch::GidSource;
+use pumice_device::addresses::address_handle::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::Subscriber;
 use pumice_device::faults::FaultPlan;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_device::memory::{DeviceMemory, DeviceMemoryPool};
 use pumice_device::outside::fork_generation::{Generation, PerProcess};
-use pumice_device::outside::limits::{lockable_bytes, page_bytes};
+use pumice_device::outside::process::{lockable_bytes, page_bytes};
 use pumice_device::settings::MemlockLimit;
 use pumice_transport::types::Access;
 

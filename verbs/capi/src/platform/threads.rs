@@ -3,7 +3,7 @@
 //! The C library ends a cancelled thread by unwinding its stack, from a system call or, if the program has
 //! chosen so, from any instruction. Such unwinding must not meet a frame of Rust that owns something or that
 //! catches panics: the process would be aborted, or a lock stay locked. So a thread inside this library
-//! cannot be cancelled ([`pumice_device::outside::cancellation`]), except between the attempts of a call that
+//! cannot be cancelled ([`pumice_device::outside::system_call`]), except between the attempts of a call that
 //! waits ([`blocking`]): the remaining frames then own nothing.
 //!
 //! The data path has no such guard around its whole, which would cost more than the rest of a poll: its

@@ -5,11 +5,10 @@
 
 pub mod layout;
 mod reading;
-mod report;
 #[cfg(test)]
 mod tests;
 mod value;
 
 pub use layout::{Layout, LinkSpec, TopologyNode};
-pub use report::QueueReport;
+pub use reading::QueueReport;
 pub use value::{SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyHost, TopologyKind};

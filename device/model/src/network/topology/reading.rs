@@ -1,4 +1,4 @@
-//! A topology as a TOML text, and the line of an error in it.
+//! A topology as a TOML text, the line of an error in it, and the report of a queue.
 
 use std::fmt;
 use std::io::Read as _;
@@ -6,13 +6,14 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::settings::{SettingError, Settings, TOPOLOGY};
 use pumice_platform::outside;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, de::value::MapAccessDeserializer};
 use toml::de::{DeTable, DeValue};
 
 use super::value::{MAX_HOSTS, Problem, SwitchLink, SwitchQueues, Topology, TopologyHost, TopologyKind};
+use crate::settings::{SettingError, Settings, TOPOLOGY};
 
 /// Number of bytes of a file that are read: a host and its cable take a hundred.
 const MAX_FILE_BYTES: u64 = 1 << 18;
@@ -209,4 +210,25 @@ fn line_of(key: &str, text: &str) -> Option<usize> {
         (begins, value) = (span.start, below);
     }
     Some(text.get(..begins)?.matches('\n').count() + 1)
+}
+
+/// The state and statistics of a queue in front of a link between hosts and switches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueReport {
+    /// Name of the link by its ends, such as `leaf 0 to host 3`.
+    pub name: String,
+    /// Number of packets that joined the queue.
+    pub packets: u64,
+    /// Number of bytes that wait or are being sent.
+    pub bytes: u64,
+    /// Largest number of such bytes so far.
+    pub most_bytes: u64,
+    /// Number of bytes that have left.
+    pub sent_bytes: u64,
+    /// Number of packets that were marked when they joined it.
+    pub marked: u64,
+    /// Number of packets that found no room.
+    pub dropped: u64,
+    /// Number of times that its sender was paused.
+    pub pauses: u64,
 }

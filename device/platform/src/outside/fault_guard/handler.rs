@@ -1,3 +1,5 @@
+//! The handler of SIGSEGV and SIGBUS, and mapped files that other processes of the user can shorten.
+//!
 //! The handler of SIGSEGV and SIGBUS. A signal that is no guarded call's fault goes to the handler before it.
 
 use std::cell::Cell;
@@ -5,15 +7,91 @@ use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, transmute};
 use std::ptr;
 use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use super::{call, record, shared};
+use super::{call, record};
 use crate::outside::fork_generation::{PerProcess, once};
 use crate::outside::late_reads;
 
+/// An entry of the list of mapped files; it lives as long as the process.
+#[derive(Debug)]
+pub(crate) struct RangeEntry {
+    first: AtomicUsize,
+    /// Length of the range in bytes; 0: the entry is not used, or not yet.
+    bytes: AtomicUsize,
+    is_taken: AtomicBool,
+    next: AtomicPtr<RangeEntry>,
+}
+
+static RANGES: AtomicPtr<RangeEntry> = AtomicPtr::new(ptr::null_mut());
+
+pub(crate) fn all() -> impl Iterator<Item = &'static RangeEntry> {
+    // SAFETY: entries are never freed.
+    let first = unsafe { RANGES.load(Ordering::Acquire).as_ref() };
+    // SAFETY: as above.
+    std::iter::successors(first, |entry| unsafe { entry.next.load(Ordering::Relaxed).as_ref() })
+}
+
+/// A mapped file of numbers that is not essential: if another process shortens the file, private memory of
+/// this process replaces it, all zero.
+#[derive(Debug)]
+pub struct SharedRange(&'static RangeEntry);
+
+impl SharedRange {
+    /// Guards a range that is mapped, readable and writable.
+    pub fn new(first: usize, bytes: usize) -> SharedRange {
+        let entry = all().find(|entry| !entry.is_taken.swap(true, Ordering::Acquire)).unwrap_or_else(added);
+        entry.first.store(first, Ordering::Relaxed);
+        entry.bytes.store(bytes, Ordering::Release);
+        SharedRange(entry)
+    }
+}
+
+impl Drop for SharedRange {
+    fn drop(&mut self) {
+        self.0.bytes.store(0, Ordering::Relaxed);
+        self.0.is_taken.store(false, Ordering::Release);
+    }
+}
+
+pub(crate) fn added() -> &'static RangeEntry {
+    let entry: &'static RangeEntry = Box::leak(Box::new(RangeEntry {
+        first: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
+        is_taken: AtomicBool::new(true),
+        next: AtomicPtr::new(ptr::null_mut()),
+    }));
+    let mut head = RANGES.load(Ordering::Acquire);
+    loop {
+        entry.next.store(head, Ordering::Relaxed);
+        let added = ptr::from_ref(entry).cast_mut();
+        match RANGES.compare_exchange_weak(head, added, Ordering::Release, Ordering::Acquire) {
+            Ok(_) => return entry,
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// Replaces the mapped file that has this address by memory of this process. Returns false if there is none.
+/// It is called by the signal handler.
+pub(crate) fn replace(address: usize) -> bool {
+    let has = |entry: &&RangeEntry| {
+        let first = entry.first.load(Ordering::Relaxed);
+        address >= first && address - first < entry.bytes.load(Ordering::Acquire)
+    };
+    let Some(entry) = all().find(has) else { return false };
+    let (first, bytes) = (entry.first.load(Ordering::Relaxed), entry.bytes.load(Ordering::Relaxed));
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    let at = ptr::with_exposed_provenance_mut(first);
+    // SAFETY: the range is a mapping that the owner of the entry has for itself, and only atomics are in it,
+    // which have a value in the new memory too.
+    unsafe { libc::mmap(at, bytes, rights, kind, -1, 0) != libc::MAP_FAILED }
+}
+
 /// The handlers that were installed before ours; they live as long as the process.
-pub(crate) static BEFORE_SEGV: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
-pub(crate) static BEFORE_BUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+static BEFORE_SEGV: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+static BEFORE_BUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
 /// Installs the handler, so that faults of guarded calls end only these calls.
 ///
@@ -35,7 +113,7 @@ pub(crate) fn watch_bus_errors() {
 
 /// Number of copies between two checks whether a thread's faults reach the handler: the checks are system
 /// calls.
-pub(crate) const COPIES_PER_CHECK: u32 = 256;
+const COPIES_PER_CHECK: u32 = 256;
 
 thread_local! {
     /// The number of copies until the next check, and the result of the last one.
@@ -133,7 +211,7 @@ pub(crate) fn is_settled(signal: c_int, info: *mut libc::siginfo_t, context: *mu
         return true;
     }
     let is_late = || late_reads::settle(address, *counter as usize, *stack as usize);
-    if signal == libc::SIGBUS { shared::replace(address) } else { is_late() }
+    if signal == libc::SIGBUS { replace(address) } else { is_late() }
 }
 
 /// The type of a register in the kernel's structure.
@@ -145,7 +223,7 @@ type Register = u64;
 type Register = libc::c_ulong;
 
 /// Returns the program counter and the stack pointer of the interrupted code.
-pub(crate) fn registers(context: &mut libc::ucontext_t) -> (&mut Register, &mut Register) {
+fn registers(context: &mut libc::ucontext_t) -> (&mut Register, &mut Register) {
     #[cfg(target_arch = "x86_64")]
     {
         const _: () = assert!(libc::REG_RSP == 15 && libc::REG_RIP == 16, "the indices in the list");
@@ -166,7 +244,7 @@ pub(crate) fn registers(context: &mut libc::ucontext_t) -> (&mut Register, &mut 
 }
 
 /// Does what the previous handler would have done.
-pub(crate) fn forward_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+fn forward_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let before = if signal == libc::SIGBUS { &BEFORE_BUS } else { &BEFORE_SEGV };
     // SAFETY: null, or an action that stays.
     let Some(before) = (unsafe { before.load(Ordering::Acquire).as_ref() }) else {
@@ -197,7 +275,7 @@ pub(crate) fn forward_signal(signal: c_int, info: *mut libc::siginfo_t, context:
 
 /// Blocks the signals that the kernel would have blocked for that handler. The return from this one unblocks
 /// them.
-pub(crate) fn enter_mask(signal: c_int, action: &libc::sigaction) {
+fn enter_mask(signal: c_int, action: &libc::sigaction) {
     // SAFETY: sets of the action and of this frame.
     unsafe {
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const action.sa_mask, ptr::null_mut());
@@ -210,7 +288,7 @@ pub(crate) fn enter_mask(signal: c_int, action: &libc::sigaction) {
     }
 }
 
-pub(crate) fn set_default(signal: c_int) {
+fn set_default(signal: c_int) {
     // SAFETY: all bits 0 are an action: the default one.
     unsafe {
         let action: libc::sigaction = MaybeUninit::zeroed().assume_init();
@@ -220,7 +298,7 @@ pub(crate) fn set_default(signal: c_int) {
 
 /// Ends the process: a fault happens again when the handler returns, at the same instruction; a signal that
 /// was sent is sent again.
-pub(crate) fn by_default(signal: c_int, info: *mut libc::siginfo_t) {
+fn by_default(signal: c_int, info: *mut libc::siginfo_t) {
     set_default(signal);
     // SAFETY: the kernel gives it to a handler with SA_SIGINFO; the calls take numbers.
     unsafe {

@@ -8,13 +8,11 @@
 mod call;
 mod handler;
 mod record;
-mod shared;
 
 pub use call::Guarded;
-pub use handler::{catches_faults, catches_faults_now, watch_faults};
+pub use handler::{SharedRange, catches_faults, catches_faults_now, watch_faults};
 pub use record::FaultGuard;
 pub use record::wait_for_calls;
-pub use shared::SharedRange;
 
 /// Guards a mapped file of numbers, which is readable and writable: it may be shortened from now on.
 pub fn guard_shared(first: usize, bytes: usize) -> SharedRange {

@@ -12,7 +12,7 @@ use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::outside;
 use pumice_device::outside::fork_generation::PerProcess;
 use pumice_device::platform::clock::Clock;
-use pumice_device::platform::printable::printable;
+use pumice_device::platform::error::printable;
 use pumice_device::waits::{CqArming, CqSnapshot, StalledWait, ThreadActivity, Waiter, Waits};
 
 use crate::log::print_always;

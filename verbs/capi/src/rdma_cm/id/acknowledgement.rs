@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pumice_calls::Call;
 use pumice_device::outside;
-use pumice_device::platform::awaited::Awaited;
+use pumice_device::platform::event_queue::Awaited;
 use pumice_device::settings::LogLevel;
 
 use crate::abi::{

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_device::gsi::{BindingId, ConnectionError, ServiceEntry};
 use pumice_device::outside;
-use pumice_device::outside::capability::may_bind_low_ports;
 use pumice_device::outside::fork_generation::PerProcess;
+use pumice_device::outside::process::may_bind_low_ports;
 use pumice_transport::cm::ListenScope;
 use pumice_transport::mad::{PortSpace, ServiceId};
 
