@@ -30,9 +30,8 @@ use pumice_platform::clock::Clock;
 use pumice_platform::outside;
 use pumice_platform::outside::output_file::{OutputFile, on_standard_error};
 use pumice_platform::udp::socket::PortError;
-use pumice_recording::capture::{CaptureSubscriber, whole_blocks};
+use pumice_recording::capture::{CaptureSubscriber, TapPort, whole_blocks};
 use pumice_recording::recorder::{ClockBase, TraceNetwork, TraceSource};
-use pumice_recording::tap::TapPort;
 use pumice_transport::wire::ProcessIndex;
 
 use crate::recording::{LiveTraces, TracedDevice};

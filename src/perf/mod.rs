@@ -7,10 +7,8 @@ mod measure;
 mod netns;
 mod options;
 mod pairs;
-mod plans;
 mod process;
 mod report;
-mod wording;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -23,7 +21,7 @@ use netns::Namespaces;
 pub(crate) use options::PerfOptions;
 use options::{ClientOptions, EndSettings, LOOPBACK_ADDRESSES, LoopOptions, PerfRole, ServerOptions};
 use process::{EndTask, Listening, OutputReader, PerfEnd};
-use wording::in_words;
+use report::in_words;
 
 /// Runs the command.
 pub(crate) fn run(options: &PerfOptions, out: &mut dyn Write) -> CommandResult {

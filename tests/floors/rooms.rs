@@ -111,12 +111,8 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
     CrateRooms {
         folder: "device/faults/src",
         rooms: &[
-            room("incidents", &["incident.rs", "timed.rs"], "incidents that are due"),
-            room(
-                "traffic",
-                &["connections.rs", "frontier.rs", "traffic.rs"],
-                "how a rule counts along one kind of traffic",
-            ),
+            room("incidents", &["incident.rs"], "incidents that are due"),
+            room("traffic", &["traffic.rs", "frontier.rs"], "how a rule counts along one kind of traffic"),
             room(
                 "plans",
                 &[
@@ -130,13 +126,12 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
                     "reach.rs",
                     "select.rs",
                     "waits.rs",
-                    "when.rs",
                 ],
                 "rules: which things they are about, when, and what they do",
             ),
             room(
                 "decisions",
-                &["at_calls.rs", "active_plan.rs", "decide.rs"],
+                &["at_calls.rs", "decide.rs"],
                 "the fates of packets, calls and completions in one device",
             ),
             room(
@@ -214,7 +209,7 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
             room("format", &["format/"], "records and heads, as bytes and as values"),
             room(
                 "recorder",
-                &["recorder/", "capture.rs", "capture_tests.rs", "tap.rs"],
+                &["recorder/", "capture.rs", "capture_tests.rs"],
                 "what happens and what passes, as files",
             ),
             room("timeline", &["timeline/"], "what traces tell together, on one clock"),
@@ -327,24 +322,18 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
         folder: "src",
         rooms: &[
             room("version", &["build.rs", "version.rs"], "what the program was built from"),
-            room(
-                "outcome",
-                &["outcome.rs", "printed.rs"],
-                "the ways in which a command can end, and what it prints",
-            ),
+            room("outcome", &["outcome.rs"], "the ways in which a command can end, and what it prints"),
             room("observe", &["observe/"], "what running processes do"),
             room(
                 "captures",
                 &[
                     "capture/decode.rs",
                     "capture/file.rs",
-                    "capture/vantages.rs",
+                    "capture/processes.rs",
                     "capture/management.rs",
                     "capture/messages.rs",
                     "capture/multipath.rs",
-                    "capture/pairs.rs",
                     "capture/plan/",
-                    "capture/processes.rs",
                     "capture/record.rs",
                 ],
                 "packets of captures",
@@ -364,18 +353,14 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
                     "stat/",
                     "sweep/",
                     "top/",
-                    "topology/",
+                    "topology.rs",
                     "trace/",
                     "world/",
                 ],
                 "arguments in, text or JSON out",
             ),
             room("cli", &["cli.rs"], "the grammar of the command line"),
-            room(
-                "words",
-                &["help.rs", "spellings.rs"],
-                "what a person reads first, and old names of commands",
-            ),
+            room("words", &["help.rs"], "what a person reads first, and old names of commands"),
             room(
                 "device commands",
                 &[

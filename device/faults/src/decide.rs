@@ -15,11 +15,9 @@ use pumice_transport::wire::Qpn;
 
 use super::action::{Fault, Size};
 use super::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, Rules};
-use super::connections::Connections;
-use super::incident::Incidents;
+use super::incident::{Incidents, TimedIncident, TimedIncidents};
 use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What};
-use super::timed::{TimedIncident, TimedIncidents};
-use super::traffic::{StreamCount, Traffic, TrafficKind};
+use super::traffic::{Connections, StreamCount, Traffic, TrafficKind};
 use super::waits::Triggers;
 use pumice_model::fates::fired::{Fired, RejData};
 use pumice_model::fates::identity::{Notes, PacketKey, TIME};

@@ -16,7 +16,6 @@
 )]
 
 mod action;
-mod active_plan;
 mod answer;
 mod arbiter;
 mod armed;
@@ -25,7 +24,6 @@ pub mod calls;
 mod change;
 pub mod completion_events;
 pub mod completions;
-pub mod connections;
 mod decide;
 pub mod frontier;
 mod incident;
@@ -36,15 +34,13 @@ mod ready;
 mod select;
 mod settings;
 mod text;
-mod timed;
-mod traffic;
+pub mod traffic;
 mod waits;
-mod when;
 mod wire;
 
 pub use action::{Delay, Fault};
-pub use active_plan::ActivePlan;
 pub use arbiter::{Arbiter, PortDecisions};
+pub use at_calls::ActivePlan;
 pub use change::{PlanParts, ProcessProgress};
 pub use completion_events::{CompletionEventCounts, CompletionEventFaults};
 pub use completions::{CompletionFaults, CompletionVerdict};

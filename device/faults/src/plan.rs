@@ -9,7 +9,7 @@ use super::calls::CallRule;
 use super::completion_events::{CompletionEventRule, RecordedCompletionEvent};
 use super::completions::{CompletionFault, CompletionRule};
 use super::select::PacketSelector;
-pub use super::when::{Bursts, RuleConditions, Steps};
+pub use super::select::{Bursts, RuleConditions, Steps};
 use pumice_model::fates::completion::{CompletionFate, CompletionKey};
 use pumice_model::fates::fired::RejData;
 use pumice_model::fates::identity::{CallFate, PacketClass, PacketKey};

@@ -14,8 +14,7 @@ use pumice_transport::event::PacketSide;
 
 use super::action::Fault;
 use super::plan::{FaultPlan, PacketRule, Rule, What};
-use super::select::{PacketSelector, Span, check_ordinals};
-use super::when::RuleConditions;
+use super::select::{PacketSelector, RuleConditions, Span, check_ordinals};
 use pumice_model::fates::identity::{PacketClass, PacketService, side_name};
 use pumice_model::fates::incident::Incident;
 

@@ -1,6 +1,5 @@
 use std::sync::{Arc, Mutex};
 
-use crate::tap::TapPort;
 use pumice_fabric::{Fabric, FabricConfig};
 use pumice_model::event::Subscribers;
 use pumice_model::port::batch::GsoBatch;

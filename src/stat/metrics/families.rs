@@ -2,8 +2,8 @@
 
 use pumice_device::inspect::{CqView, InspectedObjects, QpView, SrqView};
 
-use super::super::counters;
-use super::family::{MetricFamily, MetricKind, MetricValue};
+use super::super::table;
+use super::text::{MetricFamily, MetricKind, MetricValue};
 
 use MetricKind::{Counter, Gauge};
 
@@ -145,8 +145,7 @@ pub(crate) fn qps_left_out() -> MetricFamily {
 
 /// Returns the counters of the device and of port sharing: name in reports, and family.
 pub(crate) fn counter_families() -> impl Iterator<Item = (&'static str, MetricFamily)> {
-    counters::all()
-        .map(|(name, meaning)| (name, MetricFamily::new(format!("pumice_{name}"), Counter, meaning)))
+    table::all().map(|(name, meaning)| (name, MetricFamily::new(format!("pumice_{name}"), Counter, meaning)))
 }
 
 pub(crate) fn of_process(row: &ProcessMetric) -> MetricFamily {

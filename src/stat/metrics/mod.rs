@@ -1,7 +1,6 @@
 //! Counters and states of processes as metrics for Prometheus and compatible programs.
 
 mod families;
-mod family;
 mod scrape;
 mod text;
 

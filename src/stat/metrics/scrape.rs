@@ -7,8 +7,7 @@ use pumice_device::platform::ordinal::Ordinal;
 use pumice_transport::wire::Qpn;
 
 use super::families as list;
-use super::family::{MetricFamily, MetricGroup, MetricSample, MetricValue};
-use super::text::label;
+use super::text::{MetricFamily, MetricGroup, MetricSample, MetricValue, label};
 use crate::observe::{ProcessView, Snapshot, plain};
 
 /// Returns all metrics. Of all processes together, the first `most_qps` queue pairs have series of their own.

@@ -4,8 +4,7 @@ use pumice_platform::ordinal::OrdinalSpan;
 use pumice_transport::types::{QpType, WcStatus};
 
 use crate::calls::matches_tag;
-use crate::select::{Span, check_ordinals};
-use crate::when::RuleConditions;
+use crate::select::{RuleConditions, Span, check_ordinals};
 use pumice_model::fates::completion::{
     CompletionClass, CompletionKey, WorkSide, can_end, is_of_side, status_name,
 };

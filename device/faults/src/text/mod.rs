@@ -5,27 +5,20 @@
 
 mod compare;
 mod completion;
-mod completion_event;
-mod error;
 mod fields;
 mod kinds;
-mod ordinal;
-mod read;
 mod report;
 mod rule;
-mod trigger;
 mod units;
 
 pub use compare::{Comparison, Difference, compare};
-pub use completion::CompletionLine;
-pub use completion_event::CompletionEventLine;
-pub use error::TextError;
+pub use completion::{CompletionEventLine, CompletionLine};
+pub use fields::{NthField, OrdinalField, TextError};
 pub use kinds::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultKind, KINDS, SELECTOR, WHEN,
 };
-pub use ordinal::{NthField, OrdinalField};
-pub(super) use read::rule_of_line;
 pub use report::{ReportLine, Summary, summaries};
+pub(super) use rule::rule_of_line;
 
 /// The longest text of a plan, in bytes. A report of a long run is a plan, too.
 pub const MAX_PLAN_BYTES: u64 = 256 << 20;

@@ -18,10 +18,8 @@ use pumice_platform::link_settings::{LinkSettings, Speed, Width};
 use pumice_transport::types::{Fate, Flips};
 use serde::{Deserialize, Serialize};
 
-use super::completion::CompletionLine;
-use super::completion_event::CompletionEventLine;
-use super::error::TextError;
-use super::ordinal::{NthField, OrdinalField};
+use super::completion::{CompletionEventLine, CompletionLine};
+use super::fields::{NthField, OrdinalField, TextError};
 use super::units::is_default;
 use crate::answer::refusal;
 use crate::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, RuleConditions, What};

@@ -2,9 +2,7 @@
 //! One list ([`Record`]) defines all records; writing ([`Encoder`]) and reading ([`TraceReader`]) are
 //! generated from it. A damaged file gives an error, never a panic.
 
-mod decode;
 mod encode;
-mod fault_action;
 mod field;
 mod header;
 mod reader;
@@ -13,8 +11,7 @@ mod record;
 mod tests;
 
 pub use encode::{Encoder, SECTION};
-pub use fault_action::TracedFaultAction;
 pub use field::{ByteSink, TEXT_BYTES};
-pub use header::{CHANGING_AT, HeaderError, TraceHeader, VERSION};
+pub use header::{CHANGING_AT, HeaderError, TraceHeader, TracedFaultAction, VERSION};
 pub use reader::{Item, ReadError, TraceReader};
 pub use record::Record;

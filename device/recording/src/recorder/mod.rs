@@ -7,14 +7,11 @@
 //! milliseconds later, so that a process that is killed leaves all but its last moments behind.
 
 mod fault_detail;
-mod file;
-mod last_paths;
-mod naming;
 mod queue;
 mod subscriber;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-pub use file::create_private;
 pub use subscriber::{ClockBase, DEFAULT_LIMIT_BYTES, TraceFile, TraceNetwork, TraceSource, TraceSubscriber};
+pub use waiting::create_private;

@@ -14,8 +14,7 @@ use pumice_platform::outside::system_call::within_limit;
 use pumice_platform::outside::thread::start_without_signals;
 use pumice_platform::spin_lock::{SpinLock, SpinLockGuard};
 
-use super::last_paths::PacketPath;
-use super::waiting::{QueuedRecords, WaitingRecord, reuse, usual_list};
+use super::waiting::{PacketPath, QueuedRecords, WaitingRecord, reuse, usual_list};
 
 /// Time that records wait, so that the thread is not woken for each. With the time of a write it stays below
 /// 10 ms.

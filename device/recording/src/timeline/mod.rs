@@ -1,7 +1,5 @@
 //! Timelines: traces combined, so that every work request has its events on one clock.
 
-mod arrows;
-mod budget;
 mod build;
 mod clock;
 mod evidence;

@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::budget::TimelineBudget;
-use super::evidence::{FaultFact, RefusedCall};
+use super::evidence::{FaultFact, RefusedCall, TimelineBudget};
 use super::model::{TimelineEvent, TimelineProcess};
 use super::queue_pair::QpBuilder;
 use super::words::about_process;

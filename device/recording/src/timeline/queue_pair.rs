@@ -6,7 +6,7 @@ use pumice_transport::mrc::wire::MrcOpcode;
 use pumice_transport::types::MrcLossProof;
 use pumice_transport::wire::{Opcode, Operation, Syndrome};
 
-use super::budget::TimelineBudget;
+use super::evidence::TimelineBudget;
 use super::model::{
     Congestion, CongestionKind, Measure, Message, Receive, RequestEnd, Setback, SetbackKind, TimelineEvent,
     TracedPacket, TracedQueuePair,
