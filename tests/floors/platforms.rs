@@ -50,7 +50,7 @@ const LINUX_EDGES: &[&str] = &[
     "device/memory/src/access.rs",
     "device/memory/src/advice.rs",
     "device/memory/src/device_memory.rs",
-    "device/memory/src/disk_files.rs",
+    "device/memory/src/mapping.rs",
     "device/memory/src/file_mapping.rs",
     "device/memory/src/mapping.rs",
     "device/memory/src/on_demand.rs",
@@ -95,7 +95,7 @@ const LINUX_EDGES: &[&str] = &[
     "src/stat/listen/peer.rs",
     "src/sweep/child.rs",
     "src/sweep/child.rs",
-    "verbs/perf/src/cores.rs",
+    "verbs/perf/src/machine.rs",
     "verbs/perf/src/machine.rs",
     "verbs/perf/src/memory.rs",
 ];

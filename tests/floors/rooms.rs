@@ -250,7 +250,7 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
                 "errors of requests and of calls, and the functions that set options",
             ),
             room("buffers", &["buffers/"], "slices of memory, memory that is owned"),
-            room("transport", &["transport/"], "services as types, and what may be chosen when connecting"),
+            room("transport", &["transport.rs"], "services as types, and what may be chosen when connecting"),
             room("check", &["check/"], "what programs do wrong"),
             room("device", &["device/"], "devices on networks and in simulations, and waiting"),
             room("objects", &["objects/"], "what programs make of a device, queue pairs apart"),
@@ -266,7 +266,7 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
             room("plan", &["plan/"], "what to measure"),
             room(
                 "basics",
-                &["error.rs", "cores.rs", "machine.rs", "pattern.rs", "statistics.rs"],
+                &["error.rs", "machine.rs", "pattern.rs", "statistics.rs"],
                 "errors, cores, contents of messages, medians",
             ),
             room("endpoint", &["endpoint/"], "one end's device, queue pairs and buffers"),

@@ -140,15 +140,13 @@ pub use device::simulation::Simulation;
 pub use device::{AsyncEvent, Device, DeviceInfo};
 pub use objects::address::{AddressHandle, UdAddress, UdEndpoint};
 pub use objects::completion::{CompletionChannel, CompletionEvent, CompletionQueue, Notify};
-pub use objects::domain::{ProtectionDomain, XrcDomain, XrcDomainOpening};
+pub use objects::domain::{OpenedTarget, ProtectionDomain, XrcDomain, XrcDomainOpening};
 pub use objects::memory::MemoryRegion;
 pub use objects::receive::SharedReceiveQueue;
-pub use objects::target::OpenedTarget;
-pub use queue_pair::request::{Placement, SendList, SendRequest};
-pub use queue_pair::window::MemoryWindow;
+pub use queue_pair::request::{MemoryWindow, Placement, SendList, SendRequest};
 pub use queue_pair::{DcAddress, DcEndpoint, Endpoint, QueuePair, QueuePairBuilder};
 pub use rdma_cm::{Connection, ConnectionEvent, ConnectionParams, ConnectionRequest, Listener};
-pub use transport::options::{
+pub use transport::{
     ConnectOptions, PathOptions, RcConnectOptions, UcConnectOptions, XrcTargetConnectOptions,
 };
 

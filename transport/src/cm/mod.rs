@@ -37,11 +37,8 @@ mod params;
 mod passive;
 mod receive;
 mod reject;
-mod sending;
 mod sidr;
 mod table;
-mod time;
-mod timeouts;
 
 pub use connection::CmState;
 pub use error::{CmError, IgnoredMad};
@@ -52,5 +49,5 @@ pub use listeners::{BacklogOverflow, ListenParams, ListenerId, Served};
 pub use machine::{Cm, CmConfig};
 pub use params::{
     AcceptParams, CmPath, ConnectParams, MadRoute, QpParameters, RejectParams, ResolveParams, SidrReply,
+    ack_timeout, time_code_ns,
 };
-pub use time::{ack_timeout, time_code_ns};

@@ -17,17 +17,12 @@ mod header;
 mod ip_header;
 mod lap;
 mod message;
-mod mra;
 mod private_data;
 #[cfg(test)]
 mod properties;
-mod reason;
-mod refusal;
 mod rej;
 mod rep;
 mod req;
-mod rtu;
-mod service_id;
 mod sidr;
 
 pub use comm_id::CommId;
@@ -37,16 +32,11 @@ pub use header::{MAD_BYTES, MAD_HEADER_BYTES, Mad, MadError, MadHeader, attribut
 pub use ip_header::{IP_HEADER_BYTES, IpHeader, IpHeaderError};
 pub use lap::{ApStatus, Apr, Lap};
 pub use message::CmMessage;
-pub use mra::{Mra, MraOf};
 pub use private_data::{PrivateData, PrivateDataTooLong};
-pub use reason::{RejectReason, Rejected, SidrStatus};
-pub use refusal::refuse;
-pub use rej::Rej;
-pub use rep::Rep;
+pub use rej::{Rej, RejectReason, Rejected, SidrStatus, refuse};
+pub use rep::{Mra, MraOf, Rep, Rtu};
 pub use req::{PathFields, Req, TransportType};
-pub use rtu::Rtu;
-pub use service_id::{PortSpace, ServiceId};
-pub use sidr::{SidrRep, SidrReq};
+pub use sidr::{PortSpace, ServiceId, SidrRep, SidrReq};
 
 /// The Q_Key of queue pair 1.
 pub const GSI_Q_KEY: u32 = 0x8001_0000;

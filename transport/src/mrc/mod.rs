@@ -19,10 +19,7 @@ mod requester;
 mod responder;
 mod semantics;
 mod settings;
-mod statistics;
-mod turn;
 pub mod wire;
 
 pub use queue_pair::{MrcPostError, MrcProgress, MrcQueuePair};
-pub use settings::{MrcSettings, RequesterAttributes, ResponderAttributes};
-pub use statistics::MrcStatistics;
+pub use settings::{MrcSettings, MrcStatistics, RequesterAttributes, ResponderAttributes};

@@ -1,3 +1,5 @@
+//! Settings, counters and shared state of an MRC queue pair.
+//!
 //! Settings of an MRC queue pair, given at its creation and connection. Every value has a default.
 
 use alloc::boxed::Box;
@@ -8,7 +10,7 @@ use super::constants::{
     DEFAULT_BASE_RTT_NS, DEFAULT_EXP_CNT, DEFAULT_LINEAR_CNT, DEFAULT_MAX_WIMM, DEFAULT_MPR, DEFAULT_TIMEOUT,
     SACK_THRESHOLD_BYTES,
 };
-use super::paths::EvProfile;
+use super::paths::{EvProfile, ReversePaths};
 use crate::host::QpContext;
 use crate::types::{Access, Mtu, Peer};
 use crate::wire::{Psn, Qpn};
@@ -146,4 +148,45 @@ impl RequesterAttributes {
             congestion: Box::new(Unlimited),
         }
     }
+}
+
+/// Counts since the queue pair was created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MrcStatistics {
+    /// Data packets sent, retransmissions included.
+    pub data_sent: u64,
+    /// Data packets retransmitted.
+    pub retransmitted: u64,
+    /// Losses found by a hole in the SACK bitmaps.
+    pub holes: u64,
+    /// Losses found by a probe.
+    pub probed_losses: u64,
+    /// Timeouts of the local ACK timer.
+    pub timeouts: u64,
+    /// NACKs received.
+    pub nacks: u64,
+    /// NACKs of trimmed packets received.
+    pub trims: u64,
+    /// Reliability probes sent.
+    pub probes_sent: u64,
+    /// SACKs sent.
+    pub sacks_sent: u64,
+    /// NACKs sent.
+    pub nacks_sent: u64,
+    /// Transport ACKs sent.
+    pub acks_sent: u64,
+    /// Data packets received and placed in memory.
+    pub data_placed: u64,
+    /// Data packets received that had arrived before.
+    pub duplicates: u64,
+    /// Packets received that are invalid or have no meaning in the state of the queue pair.
+    pub dropped: u64,
+}
+
+pub(crate) struct MrcCallContext<'a, H> {
+    pub(crate) settings: &'a MrcSettings,
+    pub(crate) now_ns: u64,
+    pub(crate) statistics: &'a mut MrcStatistics,
+    pub(crate) reverse: &'a mut ReversePaths,
+    pub(crate) host: &'a mut H,
 }

@@ -1,43 +1,38 @@
 //! The vocabulary of verbs: the values that all layers use, numbered as the verbs ABI numbers them.
 
-mod access;
 mod address_vector;
-mod breach;
 mod cause;
 mod completion;
 mod counter;
 mod event;
 mod failure;
 mod fate;
-mod memory_error;
 mod memory_key;
 mod mtu;
 mod opcode;
-mod post_error;
 #[cfg(any(test, kani))]
 mod proofs;
 mod queue_pair;
 mod store_order;
 mod work;
 
-pub use access::Access;
 pub use address_vector::{AddressVector, Gid};
-pub use breach::{MrcBreach, MrcLossProof};
 pub use cause::{Cause, CqUse, DropReason};
-pub use completion::{CompletionError, WcFlags, WcStatus, WorkCompletion};
+pub use completion::{CompletionError, MAX_MESSAGE_BYTES, PostError, WcFlags, WcStatus, WorkCompletion};
 pub use counter::Counter;
-pub use event::AsyncEventType;
-pub use failure::{FailedSend, FailureDetail, IgnoredAnswer, IgnoredAnswers, MemoryFault, Peer, RemoteRange};
+pub use event::{AsyncEventType, MrcBreach, MrcLossProof};
+pub use failure::{
+    FailedSend, FailureDetail, IgnoredAnswer, IgnoredAnswers, MemoryError, MemoryFault, Peer, RemoteRange,
+};
 pub use fate::{Fate, Flips};
-pub use memory_error::MemoryError;
 pub use memory_key::{
-    BlockSignature, KeyConfiguration, KeyLayout, KeyPiece, KeySignature, SignatureChange, SignedBlocks,
+    Access, BlockSignature, KeyConfiguration, KeyLayout, KeyPiece, KeySignature, SignatureChange,
+    SignedBlocks,
 };
 pub use mtu::Mtu;
 pub use opcode::{
     AtomicOperation, LocalData, Operand, QpTypes, SendOpcode, WR_OPCODES, WcOpcode, WrClass, WrInfo,
 };
-pub use post_error::{MAX_MESSAGE_BYTES, PostError};
 pub use queue_pair::{DcStreams, QP_TYPES, QpCapacity, QpState, QpType, QpTypeRow, VendorService};
 pub use store_order::{
     STORE_GUARANTEES, SenderOrder, StoreEvidence, StoreGuarantee, StoreOrder, guarantees_as_markdown,

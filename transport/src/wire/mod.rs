@@ -8,19 +8,13 @@
 //! Header layouts, the opcode table and the invariant CRC are those of the IBTA specification with
 //! its RoCEv2 annex; FLUSH and ATOMIC WRITE as in its memory placement extensions.
 
-mod aeth;
-mod atomic;
 mod bth;
-mod deth;
 pub mod encapsulation;
-mod feth;
+mod extended_headers;
 mod frame;
-mod grh;
 mod header_set;
 mod headers;
 pub mod icrc;
-mod immediate;
-mod opcode;
 mod opcode_table;
 mod operation;
 mod packet;
@@ -29,36 +23,24 @@ pub mod peek;
 pub(crate) mod proofs;
 #[cfg(test)]
 mod properties;
-mod psn;
 mod qpn;
-mod reth;
 mod service;
 pub mod source_port;
 mod syndrome;
 #[cfg(test)]
 mod vectors;
-mod xrceth;
 
-pub use aeth::Aeth;
-pub use atomic::{AtomicAckEth, AtomicEth};
-pub use bth::Bth;
-pub use deth::Deth;
+pub use bth::{Bth, GRH_BYTES, Opcode, grh};
 pub use encapsulation::{Datagram, EncapsulationError, LinkType, decapsulate, encapsulate};
-pub use feth::Feth;
+pub use extended_headers::{Aeth, AtomicAckEth, AtomicEth, Deth, Feth, Ieth, ImmDt, Reth, XrcEth};
 pub use frame::{FRAME_HEADER_BYTES, FrameFields};
-pub use grh::{GRH_BYTES, grh};
 pub use header_set::HeaderSet;
 pub(crate) use header_set::{CnpReserved, Extensions};
 pub use headers::Headers;
 pub use icrc::{ICRC_BYTES, IcrcVerdict};
-pub use immediate::{Ieth, ImmDt};
-pub use opcode::Opcode;
 pub use opcode_table::{OPCODES, OpcodeInfo, PayloadRule};
 pub use operation::{Operation, OperationClass, Packets, Position};
 pub use packet::{Packet, PacketError};
-pub use psn::Psn;
-pub use qpn::{ProcessIndex, Qpn};
-pub use reth::Reth;
+pub use qpn::{ProcessIndex, Psn, Qpn};
 pub use service::{SERVICES, Service, ServiceRow};
 pub use syndrome::{NakCode, Syndrome, credits, rnr_timer_ns, transport_timer_ns};
-pub use xrceth::XrcEth;

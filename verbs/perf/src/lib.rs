@@ -47,7 +47,6 @@
 
 pub mod connections;
 mod control;
-pub mod cores;
 mod endpoint;
 mod error;
 pub mod machine;

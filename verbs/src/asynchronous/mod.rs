@@ -41,8 +41,6 @@
 mod completion;
 mod connection;
 mod event;
-mod readiness;
-mod waiters;
 
 pub use completion::AsyncCompletionQueue;
 pub use connection::{AsyncConnection, AsyncListener};

@@ -4,7 +4,6 @@
 //! **Invariant**: a device without a check has none of this: objects hold an `Option` that is `None`.
 
 mod options;
-mod output;
 mod stack;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +22,7 @@ use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;
 
 pub use options::CheckOptions;
-use output::FindingOutput;
+use options::FindingOutput;
 
 /// Interval at which the thread checks for new findings.
 const PERIOD: Duration = Duration::from_millis(25);

@@ -11,7 +11,7 @@ use pumice_transport::wire::Qpn;
 use crate::device::calls::gated_call;
 use crate::error::{Result, VerbsError};
 use crate::objects::domain::ProtectionDomain;
-use crate::transport::options::PathOptions;
+use crate::transport::PathOptions;
 
 /// The data that others need to send datagrams to a queue pair. Exchange it out of band, as its 24 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

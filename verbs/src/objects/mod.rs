@@ -5,4 +5,3 @@ pub(crate) mod completion;
 pub(crate) mod domain;
 pub(crate) mod memory;
 pub(crate) mod receive;
-pub(crate) mod target;

@@ -5,7 +5,6 @@ mod connect;
 mod datagram;
 mod numbered_datagram;
 pub(crate) mod request;
-pub(crate) mod window;
 
 use std::fmt;
 use std::marker::PhantomData;

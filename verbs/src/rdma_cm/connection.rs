@@ -16,7 +16,7 @@ use pumice_transport::mad::{CommId, IpHeader, PortSpace, Req, ServiceId};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Psn;
 
-use super::private_data::{value, written};
+use super::params::{value, written};
 use super::{Connectable, ConnectionEvent, ConnectionParams, EPHEMERAL, PrivateData, Rejection, room};
 use crate::device::Device;
 use crate::device::calls::gated_call;

@@ -14,7 +14,7 @@ use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;
 
 use super::connection::{channel, take, wait};
-use super::private_data::{value, written};
+use super::params::{value, written};
 use super::{Connectable, Connection, ConnectionParams, EPHEMERAL, PrivateData, room};
 use crate::device::Device;
 use crate::device::calls::gated_call;

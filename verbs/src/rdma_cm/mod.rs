@@ -8,17 +8,13 @@
 //! [`PrivateData`].
 
 mod connection;
-mod event;
 mod listener;
 mod params;
-mod private_data;
 
 pub use crate::rejection::Rejection;
 pub use connection::Connection;
-pub use event::ConnectionEvent;
 pub use listener::{ConnectionRequest, Listener};
-pub use params::{Connectable, ConnectionParams};
-pub use private_data::PrivateData;
+pub use params::{Connectable, ConnectionEvent, ConnectionParams, PrivateData};
 
 /// Ports for connections whose own port the program does not name.
 const EPHEMERAL: std::ops::Range<u16> = 32768..61000;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{sockaddr, socklen_t};
 
-use crate::original::{Original, errno, set_errno};
+use crate::kernel::{Original, errno, set_errno};
 
 /// The C library's `connect`.
 pub(crate) static ORIGINAL: Original = Original::new(c"connect");

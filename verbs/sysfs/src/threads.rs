@@ -11,7 +11,7 @@ use std::mem::transmute;
 
 use libc::{pthread_attr_t, pthread_t};
 
-use crate::original::Original;
+use crate::kernel::Original;
 use crate::thread_names::{MAIN, UNNAMED, child};
 
 type StartFunction = extern "C-unwind" fn(*mut c_void) -> *mut c_void;

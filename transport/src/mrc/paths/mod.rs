@@ -1,15 +1,11 @@
 //! Paths of a queue pair: its entropy values, which of them are active, and the state of each.
 
-mod format;
 mod profile;
 #[cfg(any(test, kani))]
 mod proofs;
-mod reverse;
 mod set;
 
-pub use format::{EvField, EvFormat, FormatError, expand};
-pub use profile::{Ev, EvProfile};
-pub use reverse::ReversePaths;
+pub use profile::{Ev, EvField, EvFormat, EvProfile, FormatError, ReversePaths, expand};
 pub use set::{PathChange, PathReport, PathSet, PathState, PathStatus};
 
 /// A pseudo-random generator that depends only on its seed (SplitMix64).

@@ -4,10 +4,6 @@ mod flight;
 #[cfg(any(test, kani))]
 mod proofs;
 mod receive;
-mod retry;
-mod window;
 
-pub(super) use flight::{Flight, SentPacket};
-pub(super) use receive::{ReceiveReliability, SackCause};
-pub(super) use retry::RetryTimer;
-pub(super) use window::Placement;
+pub(super) use flight::{Flight, RetryTimer, SentPacket};
+pub(super) use receive::{Placement, ReceiveReliability, SackCause};

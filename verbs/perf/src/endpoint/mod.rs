@@ -1,21 +1,9 @@
 //! Device and queue pairs of one end, with the same interface for all services.
 
-mod buffers;
-mod completions;
 mod connect;
-mod contents;
 mod end;
-mod first_failure;
-mod info;
-mod medium;
-mod post;
-mod posting;
-mod queue;
 mod queue_pairs;
 
-pub(crate) use buffers::receives_per_queue;
-pub(crate) use end::Endpoint;
-pub(crate) use info::EndpointInfo;
-pub(crate) use info::PacketCounts;
-pub(crate) use medium::Medium;
-pub(crate) use post::{BufferSelection, Post};
+pub(crate) use connect::{EndpointInfo, PacketCounts};
+pub(crate) use end::{Endpoint, Medium};
+pub(crate) use queue_pairs::{BufferSelection, Post, receives_per_queue};

@@ -1,64 +1,156 @@
-//! A session with a server: rounds, then a report.
+//! A session with a server: requests to it, rounds of the device, and yardsticks.
 
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::address::device_address;
-use super::yardstick::Yardstick;
-use crate::control::{ClientRequest, Contents, Control, Reply, Round, VERSION, unexpected};
+use pumice_device::port::RawWait;
+
+use crate::control::{ClientRequest, Contents, Control, ReceiveTotals, Reply, Round, VERSION, unexpected};
 use crate::endpoint::{Endpoint, Medium};
 use crate::error::{PerfError, Result};
 use crate::pattern::Tag;
 use crate::plan::{MeasuredQuantity, Operation, Plan, Service};
-use crate::raw::RawEndpoint;
+use crate::raw::{RawEndpoint, Stream};
 use crate::report::{Report, RoundFigures, SessionTotals};
 use crate::rounds::latency;
 use crate::rounds::sender::{RoundLimit, send};
 use crate::statistics::LatencySamples;
 
-/// Time for caches and the scheduler to settle before the first round.
-const WARM_UP: Duration = Duration::from_millis(50);
+/// Destination port of RoCEv2 packets.
+const UDP_PORT: u16 = 4791;
 
-/// Options of the measuring end.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SessionOptions {
-    /// Address of the device; by default the one through which the server is reached, or, if the server on
-    /// the same machine has that one, a free loopback address.
-    pub address: Option<IpAddr>,
-    /// File for the device's packets, as pcapng; an old one is replaced.
-    pub capture: Option<PathBuf>,
-    /// Core of a second thread for the yardsticks of one host, from 0; by default any.
-    pub second_core: Option<usize>,
+/// Returns the address of this end's device: the given one, or the one through which the server is reached,
+/// or, if that is taken on a machine that is the server's as well, another loopback address.
+fn device_address(control: &Control, requested: Option<IpAddr>) -> Result<IpAddr> {
+    if let Some(requested) = requested {
+        return Ok(requested);
+    }
+    let (local, peer) = control.addresses().map_err(|error| PerfError::Control(error.to_string()))?;
+    let free = |address: IpAddr| UdpSocket::bind((address, UDP_PORT)).is_ok();
+    let same_machine = local == peer || peer.is_loopback();
+    if !same_machine || (local != peer && free(local)) {
+        return Ok(local);
+    }
+    if local.is_ipv6() {
+        return Err(PerfError::SameAddress(local));
+    }
+    let mut candidates = (2..255).map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
+    let found = candidates.find(|address| *address != peer && free(*address));
+    found.ok_or(PerfError::NoLoopbackAddress)
 }
 
-/// Times of single messages, in µs: for a SEND half the time until the peer's answer, for others the time
-/// until the completion.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MessageTimes {
-    /// Median of the times.
-    pub p50: f64,
-    /// The 99th percentile of the times.
-    pub p99: f64,
+/// A yardstick for rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Yardstick {
+    PlainUdp,
+    /// Two threads that spin on cache lines.
+    CacheLines,
+    /// Two threads that sleep on a futex.
+    Futex,
+    /// Copies of 1 MiB from memory to memory.
+    Memcpy,
 }
 
-/// A measurement with one server.
-#[derive(Debug)]
-pub struct Session {
-    pub(super) plan: Plan,
-    pub(super) control: Control,
-    pub(super) end: Endpoint,
-    /// Plain socket, with the address of the server's.
-    pub(super) raw: Option<(RawEndpoint, SocketAddr)>,
-    /// Medium of packets to the other end when it was last determined.
-    pub(super) medium: Option<Medium>,
-    pub(super) second_core: Option<usize>,
-    pub(super) times: LatencySamples,
-    pub(super) next_tag: Tag,
-    pub(super) totals: SessionTotals,
+impl Yardstick {
+    /// Returns the yardstick of a plan whose packets go by this medium.
+    pub(super) fn of(plan: &Plan, medium: Option<&Medium>) -> Yardstick {
+        match plan.quantity {
+            _ if !medium.is_some_and(Medium::is_shared_memory) => Yardstick::PlainUdp,
+            MeasuredQuantity::Latency if plan.events => Yardstick::Futex,
+            MeasuredQuantity::Latency | MeasuredQuantity::Rate => Yardstick::CacheLines,
+            MeasuredQuantity::Bandwidth => Yardstick::Memcpy,
+        }
+    }
+
+    /// Returns its name in reports.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Yardstick::PlainUdp => "plain UDP",
+            Yardstick::CacheLines => "cache lines",
+            Yardstick::Futex => "futex",
+            Yardstick::Memcpy => "memcpy",
+        }
+    }
 }
 
 impl Session {
+    pub(super) fn tags(&mut self, count: u64) -> Tag {
+        let first = self.next_tag;
+        self.next_tag += count;
+        first
+    }
+
+    pub(super) fn start(&mut self, round: Round) -> Result<()> {
+        match self.control.request_reply(&ClientRequest::Start(round))? {
+            Reply::Started => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) fn stop(&mut self, sent: u64) -> Result<ReceiveTotals> {
+        match self.control.request_reply(&ClientRequest::Stop { sent })? {
+            Reply::Stopped(served) => Ok(served),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) fn fill_peer(&mut self, first: Tag, count: u64) -> Result<()> {
+        self.confirm(&ClientRequest::Fill { tags: (first..first + count).collect() })
+    }
+
+    pub(super) fn check_peer(&mut self, first: Tag, count: u64) -> Result<()> {
+        self.confirm(&ClientRequest::Check { tags: (first..first + count).collect() })
+    }
+
+    pub(super) fn confirm(&mut self, request: &ClientRequest) -> Result<()> {
+        match self.control.request_reply(request)? {
+            Reply::Checked | Reply::Filled => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) fn plain_udp_round(&mut self, duration: Duration, measured: &mut RoundFigures) -> Result<()> {
+        let Some((mut raw, peer)) = self.raw.take() else { return Ok(()) };
+        let outcome = self.raw_with(&mut raw, peer, duration, measured);
+        self.raw = Some((raw, peer));
+        outcome
+    }
+
+    fn raw_with(
+        &mut self,
+        raw: &mut RawEndpoint,
+        peer: SocketAddr,
+        duration: Duration,
+        measured: &mut RoundFigures,
+    ) -> Result<()> {
+        let client = raw.address()?;
+        raw.drain()?;
+        let packet_bytes = self.plan.size_bytes.min(self.plan.mtu_bytes) + self.plan.header_bytes();
+        if self.plan.quantity == MeasuredQuantity::Latency {
+            if self.plan.size_bytes > self.plan.mtu_bytes {
+                // One datagram is no yardstick for a message of several packets.
+                return Ok(());
+            }
+            let wait = if self.plan.events { RawWait::Block } else { RawWait::Spin };
+            self.start(Round::RawEcho { client, block: self.plan.events })?;
+            let times = raw.ping_pong(peer, packet_bytes, wait, duration, &mut self.times)?;
+            self.stop(0)?;
+            // A machine that is busy with other work may lose every datagram of a round, which has no
+            // yardstick then.
+            measured.set_raw_round_trips(&self.plan, times);
+            return Ok(());
+        }
+        let singles = self.plan.quantity == MeasuredQuantity::Rate;
+        let stream = Stream { packet_bytes, singles };
+        self.start(Round::RawStream { client, credit_bytes: stream.credit_bytes() })?;
+        let bytes_per_second = raw.stream(peer, stream, duration)?;
+        self.stop(0)?;
+        measured.raw =
+            Some(if singles { bytes_per_second / packet_bytes as f64 / 1e6 } else { bytes_per_second / 1e9 });
+        Ok(())
+    }
+
     /// Opens this end's device, makes the queue pairs of both ends and connects them. `stream` is connected
     /// to a [`Server`](crate::Server).
     ///
@@ -209,6 +301,71 @@ impl Session {
     }
 }
 
+/// Time for caches and the scheduler to settle before the first round.
+const WARM_UP: Duration = Duration::from_millis(50);
+
+/// Options of the measuring end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionOptions {
+    /// Address of the device; by default the one through which the server is reached, or, if the server on
+    /// the same machine has that one, a free loopback address.
+    pub address: Option<IpAddr>,
+    /// File for the device's packets, as pcapng; an old one is replaced.
+    pub capture: Option<PathBuf>,
+    /// Core of a second thread for the yardsticks of one host, from 0; by default any.
+    pub second_core: Option<usize>,
+}
+
+/// Times of single messages, in µs: for a SEND half the time until the peer's answer, for others the time
+/// until the completion.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MessageTimes {
+    /// Median of the times.
+    pub p50: f64,
+    /// The 99th percentile of the times.
+    pub p99: f64,
+}
+
+/// A measurement with one server.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) plan: Plan,
+    pub(super) control: Control,
+    pub(super) end: Endpoint,
+    /// Plain socket, with the address of the server's.
+    pub(super) raw: Option<(RawEndpoint, SocketAddr)>,
+    /// Medium of packets to the other end when it was last determined.
+    pub(super) medium: Option<Medium>,
+    pub(super) second_core: Option<usize>,
+    pub(super) times: LatencySamples,
+    pub(super) next_tag: Tag,
+    pub(super) totals: SessionTotals,
+}
+
 fn unanswered() -> PerfError {
     PerfError::Lost("no message was answered in a whole round".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::plan;
+    use crate::plan::{Operation, Service};
+
+    #[test]
+    fn memory_is_compared_with_memory() {
+        let of = |name: &str| Some(Medium { name: name.to_owned(), reason: None });
+        let plan = |quantity, events| Plan { quantity, events, ..plan(Operation::Send, Service::Rc) };
+        let with = [
+            (plan(MeasuredQuantity::Latency, false), Yardstick::CacheLines),
+            (plan(MeasuredQuantity::Latency, true), Yardstick::Futex),
+            (plan(MeasuredQuantity::Rate, false), Yardstick::CacheLines),
+            (plan(MeasuredQuantity::Bandwidth, false), Yardstick::Memcpy),
+        ];
+        for (plan, yardstick) in with {
+            assert_eq!(Yardstick::of(&plan, of("shared memory").as_ref()), yardstick);
+            assert_eq!(Yardstick::of(&plan, of("UDP").as_ref()), Yardstick::PlainUdp);
+            assert_eq!(Yardstick::of(&plan, None), Yardstick::PlainUdp);
+        }
+    }
 }

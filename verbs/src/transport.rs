@@ -1,10 +1,117 @@
-//! The options for connecting a queue pair.
+//! Transport services as types, by which the compiler knows what a queue pair can do.
+
+use std::fmt::Debug;
 
 use pumice_transport::qp::{AttributeMask, QpAttributes};
-use pumice_transport::types::Mtu;
+use pumice_transport::types::{Mtu, QpType};
 
-use super::service::{Transport, XrcInitiator};
 use crate::setters::setters;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A transport service.
+pub trait Transport: sealed::Sealed + Debug + Copy + Send + Sync + 'static {
+    /// Number and name of the service.
+    const TYPE: QpType;
+}
+
+/// Reliable connection, which has all operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rc;
+/// Unreliable connection: SEND and RDMA WRITE; lost packets are not sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uc;
+/// Unreliable datagram: messages of at most the path MTU, to any peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ud;
+/// XRC initiator: sends to shared receive queues of the peer's process, named by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcInitiator;
+/// XRC as OFED 1.x had it: initiator and target in one, for the shared receive queues of its XRC domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcDuplex;
+/// XRC target: receives for all shared receive queues of its XRC domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcTarget;
+
+/// Reliable datagrams without order (SRD of EFA): SEND, RDMA WRITE and READ, to any peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Srd;
+/// Initiator of DC (of mlx5): all operations, in order, to any target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dci;
+/// Target of DC, which executes requests of initiators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dct;
+
+macro_rules! service {
+    ($($marker:ident),*) => {$(
+        impl sealed::Sealed for $marker {}
+        impl Transport for $marker {
+            const TYPE: QpType = QpType::$marker;
+        }
+    )*};
+}
+
+service!(Rc, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget, Srd, Dci, Dct);
+
+/// A service that names its peer in the queue pair.
+pub trait Connected: Transport {
+    /// Transport of the peer's queue pair.
+    type Peer: Transport;
+    /// Options of connecting.
+    type Options: ConnectOptions;
+}
+
+/// A connected service with a send queue: SEND and RDMA WRITE.
+pub trait Requester: Connected {}
+
+/// A requester whose operations have answers: RDMA READ and atomics.
+pub trait Reliable: Requester {}
+
+/// A service with a receive queue, its own or a shared one.
+pub trait Receiver: Transport {}
+
+impl Connected for Rc {
+    type Peer = Rc;
+    type Options = RcConnectOptions;
+}
+impl Connected for Uc {
+    type Peer = Uc;
+    type Options = UcConnectOptions;
+}
+impl Connected for XrcDuplex {
+    type Peer = XrcDuplex;
+    type Options = RcConnectOptions;
+}
+impl Connected for XrcInitiator {
+    type Peer = XrcTarget;
+    type Options = RcConnectOptions;
+}
+impl Connected for XrcTarget {
+    type Peer = XrcInitiator;
+    type Options = XrcTargetConnectOptions;
+}
+
+impl Requester for Rc {}
+impl Requester for Uc {}
+impl Requester for XrcDuplex {}
+impl Requester for XrcInitiator {}
+impl Reliable for Rc {}
+impl Reliable for XrcDuplex {}
+impl Reliable for XrcInitiator {}
+
+/// A requester whose requests name the destination's shared receive queue.
+pub trait XrcRequester: Requester {}
+
+impl XrcRequester for XrcDuplex {}
+impl XrcRequester for XrcInitiator {}
+impl Receiver for Rc {}
+impl Receiver for Uc {}
+impl Receiver for Ud {}
+impl Receiver for Srd {}
 
 /// The marking of a connection's packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
