@@ -1,5 +1,11 @@
 //! Turns captures into processes of a timeline: which capture shows the packets of an address, and which
 //! queue pairs are connected.
+//!
+//! Turns captures into processes of a timeline: each address becomes a process, with the queue pairs that
+//! packets name.
+//!
+//! Finds which queue pairs are connected: a packet names its destination, and an answer has the PSN of its
+//! request.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;

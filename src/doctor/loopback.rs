@@ -1,5 +1,8 @@
 //! Exchanges packets over the loopback interface, and examines whether processes on this host can share
 //! memory.
+//!
+//! Exchanges packets over the loopback interface: do they arrive, and does the kernel segment and merge
+//! batches?
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,4 +1,7 @@
 //! Finds the programs that a command line runs, as far as it shows them, and this program's file.
+//!
+//! Finds the programs that a command line runs, as far as it shows them: `env`, a shell's command line, and a
+//! script hide the program that matters.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

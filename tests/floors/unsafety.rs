@@ -47,7 +47,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     // Tracing processes: the first one of a world, and calls that no crate offers.
     "verbs/world/src/supervised/clock_code.rs",
     "verbs/world/src/supervised/start.rs",
-    "verbs/world/src/supervised/system.rs",
+    "verbs/world/src/supervised/tracee.rs",
     // In the place of the C library's functions.
     "verbs/sysfs/",
     "verbs/rspreload/",

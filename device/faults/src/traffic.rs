@@ -1,4 +1,7 @@
 //! What a plan remembers of one queue pair, and the identities of connection-management messages.
+//!
+//! What a plan remembers of one queue pair: the progress of each kind of traffic, and what rules have
+//! counted.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

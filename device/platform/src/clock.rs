@@ -1,4 +1,7 @@
 //! The two clocks that a device can have, and the random numbers of faults and number ranges.
+//!
+//! The random numbers of faults and of the beginnings of number ranges: a generator whose output is the same
+//! on every machine and in every version.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

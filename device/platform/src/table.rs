@@ -1,5 +1,7 @@
 //! Tables of objects, named by index and generation or by serial number, whose memory is allocated in
 //! advance.
+//!
+//! Allocation in advance, so that no later call fails for lack of memory.
 
 use crate::error::ResourceError;
 

@@ -1,4 +1,7 @@
 //! Columns of the page: work requests, counters, and the indices of queue pairs.
+//!
+//! Counters as columns of the page: requests under way of queue pairs, and unpolled completions of completion
+//! queues.
 
 use pumice_device::trace::{
     Message, PartKind, Receive, TimePart, Timeline, TimelineProcess, TracedQueuePair,

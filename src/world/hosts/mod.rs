@@ -13,7 +13,7 @@ use pumice_device::outside::world::{WORLD_VARIABLE, enters_host};
 use pumice_device::port::Topology;
 use pumice_device::settings;
 use pumice_world::WorldOptions;
-use pumice_world::hosts::own_name;
+use pumice_world::options::own_name;
 
 use crate::check;
 use crate::outcome::{CommandError, CommandResult};

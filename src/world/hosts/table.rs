@@ -1,4 +1,7 @@
 //! The hosts of a world, by number, and their files in a folder that all hosts see.
+//!
+//! The files of hosts, in a folder that all hosts see: names, lists for launchers, the stand-in for ssh, and
+//! the folders that each host has of its own.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
@@ -8,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use pumice_device::outside::output_file::create_private_folder;
-use pumice_world::hosts::{BOOT_ID, Host, folders_of_hosts};
+use pumice_world::options::{BOOT_ID, Host, folders_of_hosts};
 use serde::{Deserialize, Serialize};
 
 use crate::run::own_program;

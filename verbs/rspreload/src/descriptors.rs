@@ -1,4 +1,7 @@
 //! Records of descriptors, and children that share their parent's memory (vfork(2)).
+//!
+//! Children that share their parent's memory (vfork(2), which posix_spawn(3) and Python's subprocess use):
+//! they close descriptors of their own, and the records about the parent's must not change.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};

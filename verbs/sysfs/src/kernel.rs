@@ -1,5 +1,7 @@
 //! System calls without the C library's functions, the original functions of the C library, and environment
 //! variables.
+//!
+//! Environment variables, copied once, because a program may change its environment later.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};

@@ -1,4 +1,7 @@
 //! Netlink messages about RDMA devices, and their attributes.
+//!
+//! Attributes of netlink messages about RDMA devices (linux/rdma_netlink.h): finds them, and puts numbers
+//! into them.
 
 /// `RDMA_NLDEV_ATTR_*`.
 pub(crate) const DEV_INDEX: u16 = 1;

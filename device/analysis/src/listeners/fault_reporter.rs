@@ -1,4 +1,7 @@
 //! The effects of a fault plan: sentences of the log, and lines of its report.
+//!
+//! Asynchronous events that rules of a fault plan wait for: the rules are notified when the program has got
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};

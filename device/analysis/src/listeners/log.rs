@@ -1,4 +1,7 @@
 //! The log, the steps of queue pairs as lines, and the channel by which they leave the engine.
+//!
+//! A channel by which items of a subscriber leave the engine, so that a slow terminal does not hold the
+//! engine's lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,7 @@
 //! Incidents, which a fault plan applies to the device itself, with operations that a device has anyway.
+//!
+//! Incidents, which a fault plan applies to the device itself: objects fail, a port goes down, addresses
+//! move, or an adapter stops.
 
 use std::fmt;
 

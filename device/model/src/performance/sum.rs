@@ -1,5 +1,8 @@
 //! What a benchmark prints and what a device in a world charges, computed from a performance model.
 //!
+//! What a device in a world charges: a performance model as a row of whole numbers, which fits a variable of
+//! the environment.
+//!
 //! Latencies are those of perftest: SEND and WRITE one way, READ and atomics from post to completion. The
 //! time between two messages is a smooth maximum of the time that a queue pair needs for each and of the
 //! time of its bytes, because measured curves are round at their knee.

@@ -1,4 +1,7 @@
 //! The content of a profile: capabilities, vendor, connection establishment, retransmission.
+//!
+//! The part of a profile about enhanced connection establishment (ECE): connection options that two ends
+//! agree on.
 
 use pumice_platform::limits::Limits;
 use pumice_transport::qp::AdaptiveTimeout;

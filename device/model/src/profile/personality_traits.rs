@@ -1,4 +1,7 @@
 //! The personality of a device, and the numbers of failures in the library of its adapter.
+//!
+//! The numbers of failures in the library of an adapter: the errno of a post that is refused, and
+//! `vendor_err` of a completion that failed.
 
 use std::collections::BTreeMap;
 

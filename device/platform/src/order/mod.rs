@@ -1,5 +1,8 @@
 //! The order of a process's calls and arrivals, and which calls are points of it.
 //!
+//! The order of a process's calls and arrivals: recorded while a run is recorded, and imposed while it is
+//! replayed.
+//!
 //! A *point* is a call that changes something, a poll that found nothing after one that had found something,
 //! or the last packet of a request that a queue pair accepts. Each has a name that other runs have too: the
 //! thread by its [`ThreadName`], or without one by the order in which such threads make their first call; the

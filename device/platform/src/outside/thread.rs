@@ -1,5 +1,8 @@
 //! Threads of the library, and the names of the program's threads.
 //!
+//! The names of the program's threads: the same in every run in which the threads before a thread create
+//! theirs in the same order.
+//!
 //! The first thread of a process is `main`. The name of another thread is the number of threads that its
 //! creator had created before it: `2` is the third that `main` created, and `2.0` the first that this one
 //! created. The small preload of `pumice run` (`verbs/sysfs`) names threads as pthread_create(3) creates

@@ -1,5 +1,8 @@
 //! The interface of a link-local destination, and unread data in the UDP sockets of this network namespace.
 //!
+//! The interface of a link-local destination. fe80::/64 is on every link, as are the groups ff02::, and a GID
+//! names no link: as on Linux it is the one of the address that is sent from.
+//!
 //! Processes that keep their UDP ports to themselves share no files that would say whether one of them has
 //! had a processor. But a process that has not taken what was sent to it cannot have answered.
 

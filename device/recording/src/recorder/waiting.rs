@@ -1,5 +1,7 @@
 //! Records that wait for the thread that writes them, the addresses of their packets, and the file of a
 //! trace.
+//!
+//! Records that wait for the thread that writes them: as values, so that the data path encodes no bytes.
 
 use std::collections::HashMap;
 use std::fs::{File, Permissions};

@@ -1,4 +1,7 @@
 //! Measures a quantity in traces, and finds when the other end had each message.
+//!
+//! Finds when the other end had each message: by the arrival of its packets, and by the receive request that
+//! took it.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;

@@ -1,5 +1,8 @@
 //! The checker, the setting whether programs are checked, call sites of log messages, and results that a
 //! program uses too early.
+//!
+//! Results of READs and atomics that the program uses before it has polled the completion: hardware
+//! breakpoints detect the accesses of the thread that has posted.
 
 use std::mem;
 use std::sync::atomic::{AtomicU8, Ordering};

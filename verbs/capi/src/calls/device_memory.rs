@@ -1,5 +1,8 @@
 //! Memory that the device has or allocates for a program: device memory, buffers, DMA handles.
 //!
+//! Buffers that the device allocates for a program (`ibv_alloc_buf`), and registration with a structure of
+//! parameters (`ibv_reg_mr_ex`).
+//!
 //! DMA handles (`ibv_alloc_dmah`). Their parameters are checked as by Linux and the provider that has them,
 //! and have no effect: the processor that copies this device's bytes manages its own caches.
 

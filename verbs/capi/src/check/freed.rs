@@ -1,4 +1,7 @@
 //! Memory that a program frees or reads too late, as the preload libpumice_check.so and breakpoints show it.
+//!
+//! Memory that the program frees, its sleeps, and its ends without exit(3), as the preload libpumice_check.so
+//! reports them (`verbs/checkpreload`).
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

@@ -1,4 +1,6 @@
 //! Output of findings: standard error, the file of the report, and the thread that writes them.
+//!
+//! Writing of findings by a separate thread, because finding symbols takes long.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,9 @@
 //! The end and the forks of a checked process: findings are reported when it exits, and a child begins
 //! without any.
 //!
+//! The end of the process: remaining findings are reported after the destructors of the program and of its
+//! libraries.
+//!
 //! Their locks are held over a fork, so that no other thread holds one of them then. The child makes both
 //! anew (they are [`PerProcess`](pumice_device::outside::fork_generation::PerProcess)), and its checker gets
 //! the state of the parent's.

@@ -1,5 +1,8 @@
 //! Refusals without a reason of their own, and the refused calls of vendors' libraries.
 //!
+//! The calls of vendors' libraries (mlx5dv_*, efadv_*, mlx4dv_*, manadv_*): their vendors, and what to use
+//! instead.
+//!
 //! Refusals without a reason of their own: the call and its errno are logged nevertheless, so that no call
 //! fails without a message. A message by the code that refuses (`Errno::because`) is better.
 

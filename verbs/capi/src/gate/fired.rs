@@ -1,5 +1,11 @@
 //! Notifications at the gate: rules that applied to a call, what is known about it before, and connect(2) on
 //! TCP.
+//!
+//! Notifications of connect(2) on TCP by the small preload (`verbs/sysfs`): each is a point in the order of a
+//! process.
+//!
+//! Notifications of a rule that applied to a call: to the subscribers of the device that the call is about,
+//! the log, the report of calls and the report of faults.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

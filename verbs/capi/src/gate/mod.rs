@@ -1,6 +1,9 @@
 //! The gate at the entry of every call that can fail, the subscribers to calls, and the contexts of lost
 //! devices.
 //!
+//! The gate at the entry of every call that can fail: calls are counted by name, and the rules of a fault
+//! plan make them fail or delay them.
+//!
 //! Subscribers receive [`Event::Call`] and [`Event::Idle`] only, in the thread that makes the call, and
 //! without a time: reading a clock would cost more than most of them do. The subscribers also determine
 //! whether calls of the data path come here at all ([`super::state`]).

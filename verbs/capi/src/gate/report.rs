@@ -1,4 +1,7 @@
 //! The reports of calls and of faults, and the objects that the program has not given back.
+//!
+//! The report of calls (PUMICE_CALL_REPORT): a line of JSON for each rule that applied, and one when the
+//! process ends, with the calls that it made and the objects that it left.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};

@@ -1,5 +1,8 @@
 //! Replacements of calls that change mappings, and system calls that need no C library.
 //!
+//! Replacements of calls that change mappings, from when memory is registered: they do the same, and notify
+//! the device.
+//!
 //! This code runs where the program's calls do, in the middle of an allocator and in signal handlers: it
 //! allocates no memory and takes no lock.
 

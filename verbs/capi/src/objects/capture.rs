@@ -1,4 +1,7 @@
 //! Captures and traces that the settings ask for, and facts about a process in them.
+//!
+//! Facts about a process in a record, besides its packets: its tag, its devices, and their queue pairs by
+//! ordinal.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -1,5 +1,8 @@
 //! Memory that programs get from the device, and pages that an adapter would pin.
 //!
+//! Pages that an adapter would pin: those of registered memory, counted against a limit if the user sets one
+//! (`--memlock`).
+//!
 //! Buffers that the device allocates for a program. They are plain memory, which this device accesses
 //! fastest.
 //!

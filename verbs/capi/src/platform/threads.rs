@@ -1,5 +1,8 @@
 //! Threads: their cancellation, and values that one thread uses between two of its calls.
 //!
+//! A value that one thread uses between two calls of the program: `ibv_wr_start` and `ibv_wr_complete`,
+//! `ibv_start_poll` and `ibv_end_poll`.
+//!
 //! The C library ends a cancelled thread by unwinding its stack, from a system call or, if the program has
 //! chosen so, from any instruction. Such unwinding must not meet a frame of Rust that owns something or that
 //! catches panics: the process would be aborted, or a lock stay locked. So a thread inside this library

@@ -1,4 +1,7 @@
 //! Threads that sleep while completions wait, and receives that are posted too late.
+//!
+//! Threads that sleep while completions wait: in `ibv_get_cq_event`, or in poll(2) for a completion event
+//! which does not come.
 
 use pumice_platform::call_stack::Stack;
 

@@ -1,4 +1,9 @@
 //! Lives of objects: their order, forks, requests under way at their end, and the threads that may use them.
+//!
+//! Lives of objects: those that are used after their end, and those that are never destroyed.
+//!
+//! Objects that one thread at a time may use: those of a thread domain, and completion queues that are made
+//! for a single thread.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
 //! Receivers that are not ready when packets come, and the effect on senders.
+//!
+//! The check for receivers whose RNR NAKs ask for so short a wait that the peer sends the same message again
+//! and again.
 
 use pumice_model::event::Event;
 use pumice_platform::call_stack::Stack;

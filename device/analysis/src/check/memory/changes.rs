@@ -1,5 +1,8 @@
 //! Findings about memory that the program changes or uses while a request has it.
 //!
+//! Findings about memory: contents that changed, memory and regions that ended, keys that are no longer
+//! valid.
+//!
 //! The first and the last word of a result's destination are watched, from the post until the program polls
 //! the completion, or may know otherwise that the result is there. The owner of the checker provides the
 //! accesses; here they become findings.

@@ -1,4 +1,7 @@
 //! Posted requests, and findings where the device stores to memory that another one uses.
+//!
+//! Findings where the device stores to memory that another posted request uses: only actual damage is found,
+//! because programs that do not read the contents, or use a buffer for a request and its answer, are right.
 
 use pumice_transport::types::{RecvRequest, Sge, WorkCompletion};
 use pumice_transport::wire::Psn;

@@ -1,5 +1,13 @@
 //! The state of the memory that a program gives to its device: freed memory, replaced messages, polled data.
 //!
+//! The check for messages that another one has replaced in the same buffer before the program polled their
+//! completion.
+//!
+//! Memory that the program frees, and memory that is filled so that programs notice that they read too early.
+//!
+//! Records of received data whose completion the program has polled, and of which a word is watched, because
+//! reading it may be an error.
+//!
 //! A program may post one buffer in many receives if it ignores the data. So a finding is reported only when
 //! the program reads the buffer: a word of it is watched from the poll of the first completion until the
 //! buffer is posted again.

@@ -1,5 +1,8 @@
 //! Queue pairs and shared receive queues of identifiers, and their membership of multicast groups.
 //!
+//! Shared receive queues of identifiers, those for XRC included: a process has one XRC domain for all of its
+//! identifiers whose programs name none.
+//!
 //! Multicast groups of identifiers. In RoCE no subnet administration grants a group: its GID follows from its
 //! address, as Linux maps it, and this host joins it by IGMP or MLD when the identifier's queue pair is
 //! attached.

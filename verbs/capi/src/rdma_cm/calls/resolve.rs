@@ -1,5 +1,7 @@
 //! Resolution of names and of a peer's address to a path.
 //!
+//! The option RDMA_OPTION_IB_PATH: a path that the program gives itself, instead of resolving a route.
+//!
 //! Resolution of a peer's address to a path. RoCE has no subnet administrator to ask: the routing table gives
 //! the source address, the neighbour table shows whether the first host on the way is there, and the path
 //! follows.

@@ -1,4 +1,7 @@
 //! Translation of the device's events to those of librdmacm, when a program fetches them.
+//!
+//! Fetching of events: by the calls for it, and by the calls of synchronous identifiers, which wait for their
+//! event.
 
 use std::ffi::c_int;
 use std::net::SocketAddr;

@@ -1,5 +1,11 @@
 //! The structure of an identifier that programs see, and acknowledgement of its fetched events.
 //!
+//! Acknowledgement of fetched events: destroying an identifier, leaving a group and moving an identifier wait
+//! until they are acknowledged, and a channel is not destroyed while a thread sleeps in it.
+//!
+//! The structure of an identifier that programs see: `struct rdma_cm_id` and the path record that it points
+//! at.
+//!
 //! Its fields are read and written one by one and by value, so that no reference to the program's memory
 //! exists: the program may read the structure at any time and writes some fields itself.
 

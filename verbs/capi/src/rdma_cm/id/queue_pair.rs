@@ -1,5 +1,8 @@
 //! Queue pairs of identifiers, the groups that they are attached to, and the XRC domain of identifiers
 //! without one.
+//!
+//! Queue pairs of identifiers: the attributes for their state transitions, and the objects that are destroyed
+//! with them.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;

@@ -1,5 +1,8 @@
 //! The registry of the identifiers that connections and listeners of devices belong to, and devices that are
 //! removed.
+//!
+//! Devices that are removed, or whose addresses move: their identifiers get RDMA_CM_EVENT_DEVICE_REMOVAL or
+//! RDMA_CM_EVENT_ADDR_CHANGE.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,4 +1,7 @@
 //! Creation, connection and closing of sockets, the addresses of both ends, and options.
+//!
+//! Types that several calls need: the stream of a descriptor, and the program's memory for an address or a
+//! value.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,6 +1,9 @@
 //! The threads of sockets: the one that waits for events of the connection manager, those that sleep, and
 //! those that are inside of this library.
 //!
+//! The thread that waits for events of the connection manager for all sockets: it makes them accept requests
+//! and notice the ends of connections, even while the program makes no calls.
+//!
 //! Threads that are inside of this library. Sockets that the library itself opens must be the system's: under
 //! a preload that replaces all sockets by rsockets, the C library's `socket` calls this library again.
 //!
