@@ -1,5 +1,3 @@
-//! Indices of a timeline in which the judge looks things up without a scan.
-//!
 //! Indices of a timeline in which the judge looks things up without a scan, so that a trace of twice as many
 //! messages takes about twice the time.
 

@@ -1,10 +1,8 @@
-//! Life of a stream, from its creation to its end.
+//! Life of a stream, from its creation to its end: bind, listen, accept, connect, close, and the events of
+//! the connection manager.
 //!
 //! Streams that a program leaves open when it exits: sent data arrives nevertheless, as with TCP, and the
 //! peer is notified.
-//!
-//! Life of a stream, from its creation to its end: bind, listen, accept, connect, close, and the events of
-//! the connection manager.
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
