@@ -39,11 +39,11 @@ pub mod xrc;
 pub use crate::port::two_ports::TwoPorts;
 pub use crate::simulated::{Fabric, FabricConfig, FabricStats, SimPort};
 pub use link::{LinkPort, wire_bytes};
-pub use pumice_faults::port::fault::{FaultPort, FaultStats};
-pub use pumice_model::network::link::{EcnMarking, Link, LinkDirection, LinkPassage, LinkQueue, QueueFull};
+pub use pumice_faults::port::{FaultPort, FaultStats};
 pub use pumice_model::network::topology::{
     QueueReport, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyHost, TopologyKind,
 };
+pub use pumice_model::network::{EcnMarking, Link, LinkDirection, LinkPassage, LinkQueue, QueueFull};
 pub use pumice_model::port::batch::{
     GsoBatch, PacketCost, Peer, PeerMedium, PortLimits, ReceivedBatch, TransmitError,
 };
@@ -51,10 +51,10 @@ pub use pumice_model::port::directory::{DirectoryError, Occupant, ServiceDirecto
 pub use pumice_model::port::group::{
     ControlCommand, ForwardOutcome, PortCondition, ProcessGroup, SharedResources,
 };
-pub use pumice_model::port::traits::{LinkChange, NullPort, Port, PortLayer};
+pub use pumice_model::port::{LinkChange, NullPort, Port, PortLayer};
 pub use pumice_platform::outside::system_call::wait_readable;
 pub use pumice_platform::packet_socket::{FrameWire, PacketSocket, PacketSocketError, SendFrameError};
+pub use pumice_platform::udp::PortError;
 pub use pumice_platform::udp::raw::{RawUdp, RawWait};
-pub use pumice_platform::udp::socket::PortError;
 pub use switched::{PORT_WORDS, SwitchWords, SwitchedPort, Switching};
 pub use udp::{UdpConfig, UdpCounters, UdpPort};

@@ -15,10 +15,10 @@ use super::completion_events::CompletionEventFaults;
 use super::completions::CompletionVerdict;
 use super::{ActivePlan, Faults};
 use pumice_model::fates::fired::{CallFired, CompletionFired, Fired, RejData};
-use pumice_model::fates::identity::{CallKey, Notes};
 use pumice_model::fates::incident::Incident;
 use pumice_model::fates::live::{FaultCommand, FaultReply, RuleChange};
 use pumice_model::fates::trigger::Partitions;
+use pumice_model::fates::{CallKey, Notes};
 
 /// Decides what happens to packets, messages of connection management, work requests and the device itself. A
 /// device without an arbiter has no faults.

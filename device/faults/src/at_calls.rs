@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pumice_model::fates::fired::CallFired;
-use pumice_model::fates::identity::{CallFate, CallKey, TIME};
 use pumice_model::fates::incident::Incident;
 use pumice_model::fates::trigger::Occurrence;
+use pumice_model::fates::{CallFate, CallKey, TIME};
 use pumice_platform::clock::Clock;
 
 use super::armed::ArmedRule;

@@ -20,9 +20,9 @@ use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What};
 use super::traffic::{Connections, StreamCount, Traffic, TrafficKind};
 use super::waits::Triggers;
 use pumice_model::fates::fired::{Fired, RejData};
-use pumice_model::fates::identity::{Notes, PacketKey, TIME};
 use pumice_model::fates::incident::Incident;
 use pumice_model::fates::trigger::{Occurrence, Partitions};
+use pumice_model::fates::{Notes, PacketKey, TIME};
 
 /// Most queue pairs that are remembered at a time: more than a device has.
 pub(crate) const MAX_QUEUE_PAIRS: usize = 1 << 20;

@@ -51,10 +51,9 @@ pub use plan::{
 };
 pub use pumice_model::fates::details::{FIRST_PORT, MAX_PORTS};
 pub use pumice_model::fates::fired::{Fired, RejData};
-pub use pumice_model::fates::identity::{Notes, PacketClass, PacketKey, PacketService};
 pub use pumice_model::fates::incident::{Adapter, GID_TABLE_LEN, Incident, IncidentKind};
-pub use pumice_model::fates::live;
 pub use pumice_model::fates::trigger::{Occurrence, Partition, Partitions, Trigger};
+pub use pumice_model::fates::{Notes, PacketClass, PacketKey, PacketService, live};
 pub use pumice_transport::types::{Fate, Flips};
 pub use ready::{READY, ReadyPlan};
 pub use select::{PacketSelector, PlaneSpan, Span};

@@ -12,9 +12,9 @@ use super::select::PacketSelector;
 pub use super::select::{Bursts, RuleConditions, Steps};
 use pumice_model::fates::completion::{CompletionFate, CompletionKey};
 use pumice_model::fates::fired::RejData;
-use pumice_model::fates::identity::{CallFate, PacketClass, PacketKey};
 use pumice_model::fates::incident::Incident;
 use pumice_model::fates::trigger::Trigger;
+use pumice_model::fates::{CallFate, PacketClass, PacketKey};
 
 /// The name of the rule that `--loss` stands for.
 const LOSS: &str = "loss";

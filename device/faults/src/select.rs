@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService};
+use pumice_model::fates::{PacketClass, PacketKey, PacketService};
 use pumice_platform::ordinal::OrdinalSpan;
 use pumice_transport::event::PacketSide;
 

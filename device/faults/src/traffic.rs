@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService};
+use pumice_model::fates::{PacketClass, PacketKey, PacketService};
 use pumice_platform::ordinal::{ObjectOrdinals, Ordinal};
 use pumice_transport::event::{OutgoingPacket, PacketIdentity, PacketSide};
 use pumice_transport::mad::{CmMessage, CommId};

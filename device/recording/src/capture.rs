@@ -14,9 +14,8 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::{DataLink, Endianness, PcapError};
 use pumice_model::event::{Event, Subscriber, Subscribers, Topics};
-use pumice_model::port::batch;
 use pumice_model::port::batch::{GsoBatch, Peer, PortLimits, ReceivedBatch, TransmitError};
-use pumice_model::port::traits::{Port, PortLayer};
+use pumice_model::port::{Port, PortLayer, batch};
 use pumice_platform::outside::output_file::open_private;
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{IcrcVerdict, encapsulate, icrc};
@@ -348,7 +347,7 @@ mod tests {
     use std::sync::Mutex;
 
     use pumice_model::event::{Subscriber, Topics};
-    use pumice_model::port::traits::NullPort;
+    use pumice_model::port::NullPort;
     use pumice_platform::clock::{Clock, VirtualTime};
     use pumice_transport::path::Flow;
 

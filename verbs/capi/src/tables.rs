@@ -17,16 +17,15 @@ use crate::calls::{
     completion_queue, completion_queue_ex, device_memory, domains, frames, memory, post_recv, post_send,
     query, queue_pair, queue_pair_attributes, shared_receive_queue, vendors,
 };
-use crate::check;
 use crate::entry::arguments::In;
-use crate::entry::outcome::{pointer, pointer_about};
 use crate::entry::unsupported::{self, refused};
+use crate::entry::{pointer, pointer_about};
 use crate::log::settings::settings;
+use crate::objects::Context;
 use crate::objects::command_file::CommandFile;
-use crate::objects::context::Context;
 use crate::objects::device::{about, device_at, device_of};
-use crate::platform::errno::NOT_SUPPORTED;
-use crate::platform::process;
+use crate::platform::NOT_SUPPORTED;
+use crate::{check, platform};
 
 pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     pointer_about(Call::ibv_open_device, about(device), || {
@@ -75,7 +74,7 @@ pub(crate) extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
         let file = CommandFile::of(cmd_fd)?;
         let device = device_at(file.device())?;
         // SAFETY: it is open, or it would have no file; the program gives it away to `ibv_import_device`.
-        let command = unsafe { process::given_away(cmd_fd) };
+        let command = unsafe { platform::given_away(cmd_fd) };
         Context::open(device, command, file, operations()).map_err(|(errno, descriptor)| {
             // The descriptor stays the program's.
             std::mem::forget(descriptor);

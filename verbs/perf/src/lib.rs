@@ -56,7 +56,7 @@ mod pattern;
 mod plan;
 mod raw;
 mod report;
-mod rounds;
+pub(crate) mod rounds;
 mod server;
 mod session;
 mod statistics;

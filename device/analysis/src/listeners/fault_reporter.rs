@@ -8,17 +8,17 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::{RelayThread, StepHook};
 use pumice_faults::{ReportLine, Triggers};
-use pumice_model::event::kinds::{about_change, about_completion, about_completion_event};
-use pumice_model::event::{Event, Subscriber, Topics};
+use pumice_model::event::{
+    Event, Subscriber, Topics, about_change, about_completion, about_completion_event,
+};
+use pumice_model::fates::PacketService;
 use pumice_model::fates::fired::Fired;
-use pumice_model::fates::identity::PacketService;
 use pumice_model::fates::live::RuleChange;
 use pumice_model::fates::trigger::Occurrence;
 use pumice_platform::ordinal::Ordinal;
 use pumice_transport::wire::Qpn;
-
-use super::log::{RelayThread, StepHook};
 
 /// A subscriber that notifies the rules which wait for asynchronous events.
 pub struct AwaitedEvents(pub Arc<Triggers>);

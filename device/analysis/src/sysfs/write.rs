@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pumice_platform::outside;
 
-use super::contents::SysfsEntry;
-use super::{SysfsDevice, contents};
+use super::{SysfsDevice, SysfsEntry};
 
 /// A tree. Paths are relative to its folder: `sys/class/infiniband`, `dev/infiniband`, ….
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -21,7 +20,7 @@ pub struct Sysfs {
 impl Sysfs {
     /// Creates the tree of these devices.
     pub fn of(devices: &[SysfsDevice<'_>]) -> Sysfs {
-        Sysfs { entries: devices.iter().flat_map(contents::entries).collect() }
+        Sysfs { entries: devices.iter().flat_map(super::entries).collect() }
     }
 
     /// Returns a name for its folder. Other contents have another name, so a tree that is in use never

@@ -7,8 +7,8 @@ use pumice_model::inspect::{
     CopyView, InspectCursor, InspectPage, List, ListenView, MAX_GROUPS, ObjectTotals, PageWriter, PeerView,
     QpView, RuleStatus, WaitsView,
 };
+use pumice_model::port::Port;
 use pumice_model::port::batch::{CopyReport, Peer, PeerMedium};
-use pumice_model::port::traits::Port;
 use pumice_transport::cm::ListenScope;
 use pumice_transport::host::QpContext;
 use pumice_transport::qp::QpStatistics;

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use pumice_model::port::Port;
 use pumice_model::port::batch::Peer;
-use pumice_model::port::traits::Port;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::wire::Qpn;
 

@@ -1,7 +1,7 @@
 //! The timers of the engine, and its next deadline.
 
 use pumice_memory::MappingCheck;
-use pumice_model::port::traits::LinkChange;
+use pumice_model::port::LinkChange;
 use pumice_platform::clock::earliest;
 
 use super::drive::Engine;

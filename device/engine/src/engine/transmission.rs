@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pumice_model::counters::Counters;
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
 
 use super::batch::{BatchBuilder, BatchSink};
 use super::budget::Budget;

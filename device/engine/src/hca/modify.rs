@@ -1,7 +1,7 @@
 //! Changes of a queue pair's state and attributes (`ibv_modify_qp`).
 
 use pumice_model::addresses::gid_table::GidTable;
-use pumice_model::addresses::ports::{DevicePort, Ports};
+use pumice_model::addresses::{DevicePort, Ports};
 use pumice_model::port::batch::Peer;
 use pumice_platform::error::ResourceError;
 use pumice_transport::event::QpEvent;

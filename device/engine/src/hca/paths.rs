@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use pumice_model::addresses::address_handle;
-use pumice_model::addresses::ports::{DevicePort, PkeyTable, Ports};
+use pumice_model::addresses::{DevicePort, PkeyTable, Ports, address_handle};
+use pumice_model::port::Port;
 use pumice_model::port::batch::Peer;
-use pumice_model::port::traits::Port;
 use pumice_platform::error::ResourceError;
 use pumice_transport::path::Path;
 use pumice_transport::qp::{

@@ -11,7 +11,7 @@ use crate::objects::srq::Srq;
 use pumice_fabric::xrc::XrcDomains;
 use pumice_memory::RegionTable;
 use pumice_model::addresses::multicast::MulticastGroups;
-use pumice_model::addresses::ports::{DevicePort, PkeyTable, Ports};
+use pumice_model::addresses::{DevicePort, PkeyTable, Ports};
 use pumice_model::counters::Counters;
 use pumice_model::event::async_event::AsyncEventQueue;
 use pumice_model::event::{Subscribers, Topics};

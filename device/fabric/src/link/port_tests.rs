@@ -8,7 +8,7 @@ use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::icrc::{self, IcrcVerdict};
 
 use super::*;
-use pumice_model::network::link::{EcnMarking, LinkDirection};
+use pumice_model::network::{EcnMarking, LinkDirection};
 use pumice_model::port::batch::PacketCost;
 use pumice_model::port::group::ProcessGroup;
 

@@ -7,7 +7,7 @@ use pumice_model::counters::Counters;
 use pumice_transport::host::Counter;
 
 use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use pumice_model::port::traits::{Port, PortLayer};
+use pumice_model::port::{Port, PortLayer};
 
 /// A port that counts what each of the device's ports sends and receives: a packet is of the port whose
 /// address it leaves from or goes to. It is right above the network, and devices with one port do not have
@@ -82,7 +82,7 @@ mod tests {
     use pumice_transport::path::{Flow, Path};
 
     use super::*;
-    use pumice_model::port::traits::NullPort;
+    use pumice_model::port::NullPort;
 
     #[test]
     fn a_packet_is_of_the_port_whose_address_it_leaves_from() {

@@ -41,6 +41,7 @@ use crate::system::medium::Medium;
 use counters::{count, note_sent};
 use pumice_model::counters::Counters;
 use pumice_model::fates::trigger::Partition;
+use pumice_model::port::Port;
 use pumice_model::port::batch::{
     CopyReport, GsoBatch, Peer, PeerMedium, PortLimits, ReceivedBatch, TransmitError,
 };
@@ -48,7 +49,6 @@ use pumice_model::port::directory::{DirectoryError, Occupant, ServiceDirectory, 
 use pumice_model::port::group::{
     ControlCommand, ForwardOutcome, PortCondition, ProcessGroup, SharedResources,
 };
-use pumice_model::port::traits::Port;
 use pumice_platform::limits::ObjectSummary;
 use requests::is_for_all;
 use socket_polling::RingPoll;

@@ -16,7 +16,7 @@ use super::receive::receive_charge;
 use super::switches::{Switches, Transit, TransitOutcome};
 use crate::link::{ip_overhead_bytes, wire_bytes};
 use pumice_faults::port::damage::{damage, payload_bytes};
-use pumice_model::network::link::LinkQueue;
+use pumice_model::network::LinkQueue;
 use pumice_model::network::topology::QueueReport;
 use pumice_model::port::batch::{GsoBatch, TransmitError};
 

@@ -13,8 +13,8 @@ use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use super::*;
 use crate::{Fabric, FabricConfig, SimPort};
 use pumice_model::network::topology::Topology;
+use pumice_model::port::Port;
 use pumice_model::port::batch::GsoBatch;
-use pumice_model::port::traits::Port;
 
 /// UDP payload of a packet that has 1000 bytes on a link over IPv4: a microsecond at 8 Gbit/s.
 const PAYLOAD: usize = 1_000 - 46;

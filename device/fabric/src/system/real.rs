@@ -17,7 +17,7 @@ use pumice_platform::clock;
 use pumice_platform::outside::interface::{self, interfaces};
 use pumice_platform::outside::system_call::{Uncancelled, within_limit, without_cancellation};
 use pumice_platform::outside::{self, files};
-use pumice_platform::udp::socket::PortError;
+use pumice_platform::udp::PortError;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr};
 use socket2::{Domain, SockAddr, Socket, Type};

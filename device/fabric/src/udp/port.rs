@@ -16,16 +16,15 @@ use socket2::{SockAddr, Socket};
 use super::config::{UdpConfig, UdpCounters};
 use super::multicast::JoinedGroups;
 use super::senders::Senders;
-use pumice_model::port::batch;
 use pumice_model::port::batch::{GsoBatch, PacketCost, Peer, PortLimits, ReceivedBatch, TransmitError};
 use pumice_model::port::group::ProcessGroup;
-use pumice_model::port::traits::Port;
+use pumice_model::port::{Port, batch};
+use pumice_platform::udp;
 use pumice_platform::udp::message::{self, Control, ReceivedMessage};
-use pumice_platform::udp::socket::{
-    self, DEFAULT_HOP_LIMIT, DEFAULT_TRAFFIC_CLASS, MAX_BATCH_BYTES, PortError, PortReuse,
-};
-use pumice_platform::udp::unread;
 use pumice_platform::udp::unread::Scopes;
+use pumice_platform::udp::{
+    DEFAULT_HOP_LIMIT, DEFAULT_TRAFFIC_CLASS, MAX_BATCH_BYTES, PortError, PortReuse, unread,
+};
 
 /// The socket of the RoCE port.
 #[derive(Debug)]
@@ -74,8 +73,8 @@ impl UdpPort {
         let sharing = PortReuse { reuse_port: config.reuse_port, reuse_address: false };
         let open = |address| {
             let scope_id = Scopes::default().scope_id(address, address);
-            let name = socket::destination(false, address, config.port, scope_id);
-            socket::open(name, config.buffer_bytes, sharing)
+            let name = udp::destination(false, address, config.port, scope_id);
+            udp::open(name, config.buffer_bytes, sharing)
         };
         let mut address = config.address;
         let socket = match open(address) {
@@ -105,7 +104,7 @@ impl UdpPort {
             },
             scopes: Scopes::default(),
             limits: PortLimits {
-                max_segments: socket::max_segments(),
+                max_segments: udp::max_segments(),
                 max_batch_bytes: MAX_BATCH_BYTES,
                 receive_buffer_bytes,
                 packet_cost: PacketCost::UDP_SOCKET,
@@ -211,7 +210,7 @@ impl UdpPort {
             group if group.is_multicast() && self.groups.scope_id() != 0 => self.groups.scope_id(),
             other => self.scopes.scope_id(flow.source, other),
         };
-        let to = SockAddr::from(socket::destination(
+        let to = SockAddr::from(udp::destination(
             send_socket.is_mapped,
             flow.destination,
             flow.destination_port,
@@ -385,8 +384,8 @@ impl Port for UdpPort {
         if udp_port != self.own.own_port && self.second.is_none() {
             let sharing = PortReuse { reuse_port: !self.own.is_exclusive, reuse_address: false };
             let scope_id = Scopes::default().scope_id(self.own.address, self.own.address);
-            let name = socket::destination(false, self.own.address, udp_port, scope_id);
-            let socket = socket::open(name, self.own.buffer_bytes, sharing).map_err(io::Error::other)?;
+            let name = udp::destination(false, self.own.address, udp_port, scope_id);
+            let socket = udp::open(name, self.own.buffer_bytes, sharing).map_err(io::Error::other)?;
             let given = socket.local_addr()?.as_socket().map_or(udp_port, |name| name.port());
             self.second = Some((socket, given));
         }

@@ -8,7 +8,7 @@ use fnv::FnvHasher;
 use pumice_model::fates::fired::{CompletionEventFate, CompletionEventFired, CompletionEventKey};
 use pumice_platform::clock::Random;
 
-use super::rule::CompletionEventRule;
+use super::CompletionEventRule;
 use crate::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, RuleTally, Rules};
 use crate::plan::{FaultPlan, Rule, What};
 use crate::waits::Triggers;

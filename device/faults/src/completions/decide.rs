@@ -8,7 +8,7 @@ use fnv::FnvHashMap;
 use pumice_transport::host::Ended;
 use pumice_transport::types::WcStatus;
 
-use super::rule::{CompletionFault, CompletionRule};
+use super::{CompletionFault, CompletionRule};
 use crate::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, RuleTally, Rules};
 use crate::plan::{FaultPlan, Rule, What};
 use crate::waits::{TriggerGate, Triggers};

@@ -11,9 +11,7 @@ use pumice_model::fates::fired::{
     CallFired, CompletionEventFired, CompletionFired, Fired, errno_from, errno_text, private_data,
     private_data_text, word_of,
 };
-use pumice_model::fates::identity::{
-    CallFate, PacketClass, PacketKey, PacketService, side_by_name, side_name,
-};
+use pumice_model::fates::{CallFate, PacketClass, PacketKey, PacketService, side_by_name, side_name};
 use pumice_platform::link_settings::{LinkSettings, Speed, Width};
 use pumice_transport::types::{Fate, Flips};
 use serde::{Deserialize, Serialize};

@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
+use super::Ports;
 use crate::addresses::gid_table::GidEntry;
-use crate::addresses::ports::Ports;
 
 /// TTL of packets whose address vector leaves it to the device, as in rdma_rxe and the kernel's CM.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
@@ -118,9 +118,9 @@ impl AddressWatch {
 mod tests {
     use pumice_transport::types::Mtu;
 
+    use super::super::{DevicePort, PkeyTable};
     use super::*;
     use crate::addresses::gid_table::GidEntry;
-    use crate::addresses::ports::{DevicePort, PkeyTable};
 
     fn table() -> Ports {
         let mut ports = Ports::one(DevicePort::new(PkeyTable::new(&[], 1), Mtu::Mtu1024));

@@ -6,7 +6,6 @@ use fnv::FnvHasher;
 use pumice_platform::clock::Random;
 use pumice_transport::types::{QpType, WcOpcode, WcStatus};
 
-use crate::fates::identity::named;
 use crate::fates::trigger::Trigger;
 
 /// Returns the name of a status in plans and reports.

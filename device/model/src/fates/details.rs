@@ -3,7 +3,7 @@
 
 use pumice_platform::link_settings::{LinkSettings, Speed, Width};
 
-pub use crate::addresses::ports::{FIRST_PORT, MAX_PORTS};
+pub use crate::addresses::{FIRST_PORT, MAX_PORTS};
 
 /// The fields of an incident, in a rule or in a line of a report, besides its kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

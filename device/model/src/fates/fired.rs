@@ -7,9 +7,8 @@ use pumice_transport::mad::PrivateData;
 use pumice_transport::types::Fate;
 use pumice_transport::wire::{NakCode, Syndrome};
 
-use super::identity::PacketKey;
+use super::{CallFate, CallKey, PacketKey, TIME};
 use crate::fates::completion::{CompletionFate, CompletionKey};
-use crate::fates::identity::{CallFate, CallKey, TIME};
 use crate::fates::incident::Incident;
 
 /// The fate of an event of a completion channel: how long it is delayed.

@@ -7,7 +7,7 @@
 //! time between two messages is a smooth maximum of the time that a queue pair needs for each and of the
 //! time of its bytes, because measured curves are round at their knee.
 
-use super::model::{Key, PerformanceModel};
+use super::{Key, PerformanceModel};
 
 /// Share of the rate of PCIe that is left beside the headers of packets with 256 bytes: 256 of 288.
 pub const PCIE_SHARE: f64 = 256.0 / 288.0;

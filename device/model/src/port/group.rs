@@ -90,7 +90,7 @@ pub trait ProcessGroup {
     }
 
     /// Notes that the caller waited on the port's descriptors and something is readable, or that it must see
-    /// all that has arrived: the next calls of [`receive`](crate::port::traits::Port::receive) poll every
+    /// all that has arrived: the next calls of [`receive`](super::Port::receive) poll every
     /// source.
     fn woken(&mut self) {}
 
@@ -111,7 +111,7 @@ pub trait ProcessGroup {
     }
 
     /// Returns the next order that has come. Orders come while
-    /// [`receive`](crate::port::traits::Port::receive) takes something and gives nothing to its handler.
+    /// [`receive`](super::Port::receive) takes something and gives nothing to its handler.
     fn next_command(&mut self) -> Option<ControlCommand> {
         None
     }

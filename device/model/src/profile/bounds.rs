@@ -7,8 +7,8 @@ use pumice_platform::outside;
 use pumice_platform::quantity::suggestion;
 
 use super::{DeviceProfile, Profile, bounds};
+use crate::addresses::MAX_PORTS;
 use crate::addresses::gid_table::{GidTable, MAX_FIRST_INDEX};
-use crate::addresses::ports::MAX_PORTS;
 use crate::built_in::{BUILT_IN, BuiltIn, DEFAULT};
 use crate::settings::{PROFILE, SettingError, Settings, check_device_name};
 

@@ -7,8 +7,8 @@ use pumice_transport::types::Mtu;
 use serde::{Deserialize, Deserializer, de};
 
 use super::LinkLayer;
+use crate::addresses::PkeyTable;
 use crate::addresses::gid_table::GidTable;
-use crate::addresses::ports::PkeyTable;
 use crate::settings::LinkSettings;
 
 pub use pumice_platform::link_settings::{Speed, Width};

@@ -4,8 +4,8 @@
 use pumice_model::event::Event;
 use pumice_model::fates::completion::WorkSide;
 use pumice_model::fates::fired::{CallFired, CompletionEventFired, CompletionFired, Fired};
-use pumice_model::fates::identity::{PacketClass, PacketService};
 use pumice_model::fates::incident::Incident;
+use pumice_model::fates::{PacketClass, PacketService};
 use pumice_transport::cm::{CmEvent, CmState};
 use pumice_transport::event::{PacketSide, RetransmitReason, StateChangeActor};
 use pumice_transport::mad::CmMessage;

@@ -5,9 +5,10 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::{TraceQueue, fault_detail};
 use crate::format::{Record, TraceHeader};
 use pumice_model::counters::COUNTERS;
-use pumice_model::event::{AsyncElement, Event, Subscriber, Topics};
+use pumice_model::event::{AsyncElement, Event, Subscriber, Topics, fault_in_words};
 use pumice_model::fates::fired::Fired;
 use pumice_model::recording::{Existing, QpSnapshot};
 use pumice_platform::clock::Clock;
@@ -20,10 +21,7 @@ use pumice_transport::path::Flow;
 use pumice_transport::types::{Peer, QpState};
 use pumice_transport::wire::{Psn, Qpn};
 
-use super::fault_detail;
-use super::queue::TraceQueue;
 use super::waiting::PacketPath;
-use pumice_model::event::kinds::fault_in_words;
 
 /// Default limit of a trace, in bytes.
 pub const DEFAULT_LIMIT_BYTES: u64 = 256 << 20;
@@ -483,7 +481,7 @@ fn of_message(message: &CmMessage) -> (&'static str, u32, Option<u64>) {
 /// Returns the record of a fault plan's rule that applied to a packet.
 fn of_fault<'a>(fault: &Fired<'a>, deed: &'a str) -> Record<'a> {
     let Fired { rule, key, fate, .. } = fault;
-    let is_cm = key.service == pumice_model::fates::identity::PacketService::Cm;
+    let is_cm = key.service == pumice_model::fates::PacketService::Cm;
     Record::FaultApplied {
         rule,
         deed,

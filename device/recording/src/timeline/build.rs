@@ -5,9 +5,8 @@ use std::io::Read;
 use std::net::IpAddr;
 
 use super::evidence::TimelineBudget;
-use super::model::{Timeline, TimelineProcess};
 use super::process::ProcessBuilder;
-use super::{clock, hosts};
+use super::{Timeline, TimelineProcess, clock, hosts};
 use crate::format::{Item, ReadError, TraceReader};
 
 impl Timeline {

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use pumice_transport::mrc::wire::MrcOpcode;
 use pumice_transport::wire::Opcode;
 
-use super::model::{Arrow, PacketIndex, Timeline, TimelineProcess, TracedPacket, TracedQueuePair};
+use super::{Arrow, PacketIndex, Timeline, TimelineProcess, TracedPacket, TracedQueuePair};
 use crate::steps::count_steps;
 
 /// The properties that a packet has at both ends: its way, the queue pair that it is addressed to, its
@@ -242,7 +242,7 @@ enum SightingTimes {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use super::super::model::{TracedPacket, TracedQueuePair};
+    use super::super::{TracedPacket, TracedQueuePair};
     use super::*;
 
     const ADDRESSES: [IpAddr; 2] =

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::evidence::{FaultFact, RefusedCall, TimelineBudget};
-use super::model::{TimelineEvent, TimelineProcess};
 use super::queue_pair::QpBuilder;
 use super::words::about_process;
+use super::{TimelineEvent, TimelineProcess};
 use crate::format::Record;
 use crate::format::TraceHeader;
 use crate::format::TracedFaultAction;

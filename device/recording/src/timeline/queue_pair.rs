@@ -7,11 +7,11 @@ use pumice_transport::types::MrcLossProof;
 use pumice_transport::wire::{Opcode, Operation, Syndrome};
 
 use super::evidence::TimelineBudget;
-use super::model::{
+use super::words::about_queue_pair;
+use super::{
     Congestion, CongestionKind, Measure, Message, Receive, RequestEnd, Setback, SetbackKind, TimelineEvent,
     TracedPacket, TracedQueuePair,
 };
-use super::words::about_queue_pair;
 use crate::format::Record;
 use crate::steps::count_steps;
 

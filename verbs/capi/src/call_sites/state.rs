@@ -15,8 +15,8 @@ use pumice_device::outside::fork_generation::PerProcess;
 
 use super::{preload, stack};
 use crate::call_sites::current_call::{current, device_at, name_of};
-use crate::platform::process;
-use crate::platform::process::current_pid;
+use crate::platform;
+use crate::platform::current_pid;
 
 const UNKNOWN: u8 = 0;
 const OFF: u8 = 1;
@@ -47,7 +47,7 @@ pub(crate) fn is_on() -> bool {
 
 #[cold]
 fn decide() -> bool {
-    let is_on = process::settings().is_ok_and(|settings| settings.check.is_some());
+    let is_on = platform::settings().is_ok_and(|settings| settings.check.is_some());
     if is_on {
         checker();
     }
@@ -61,7 +61,7 @@ pub(crate) fn checker() -> &'static Arc<Mutex<Checker>> {
 }
 
 fn new_checker() -> Checker {
-    let settings = process::settings().ok().and_then(|settings| settings.check.as_ref());
+    let settings = platform::settings().ok().and_then(|settings| settings.check.as_ref());
     let checks_performance = settings.is_some_and(|settings| settings.checks_performance);
     let mut checker =
         Checker::new(stack::capture, checks_performance).with_wait_counter(preload::outside_calls);

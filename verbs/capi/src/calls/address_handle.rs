@@ -13,14 +13,13 @@ use crate::abi::{
 use crate::check;
 use crate::entry::arguments::{In, Out};
 use crate::entry::handles::{hand_out, live, take_back};
-use crate::entry::outcome::{pointer_about, status_of};
+use crate::entry::{pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::context::Context;
 use crate::objects::domains::{Ah, Pd};
-use crate::objects::peer_host;
 use crate::objects::queue_pair::Qp;
-use crate::platform::errno::{Errno, INVALID};
+use crate::objects::{Context, peer_host};
+use crate::platform::{Errno, INVALID};
 
 /// Converts an address vector from its C form.
 pub(crate) fn vector_from(c: &ibv_ah_attr) -> AddressVector {

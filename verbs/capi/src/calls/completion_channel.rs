@@ -16,16 +16,16 @@ use crate::abi::{
 };
 use crate::check;
 use crate::entry::arguments::{In, Out, Trusted};
+use crate::entry::data_path::value;
 use crate::entry::handles::{hand_out, live, pointer_of, take_back};
-use crate::entry::outcome::data_path::value;
-use crate::entry::outcome::{TRY_AGAIN, attempt, pointer_about, status_of};
+use crate::entry::{TRY_AGAIN, attempt, pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
+use crate::objects::Context;
 use crate::objects::completion_queue::{CompChannel, CompCntr, Cq, MAX_COUNTERS};
-use crate::objects::context::Context;
 use crate::objects::queue_pair::Qp;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::platform::threads::{RESTART, begun, blocking};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 use crate::waits::{self, ThreadWait};
 
 pub(crate) extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {

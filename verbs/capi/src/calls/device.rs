@@ -20,17 +20,16 @@ use crate::abi::{ibv_async_event, ibv_context, ibv_device, ibv_mr, ibv_pd};
 use crate::check;
 use crate::entry::arguments::{In, Out, OutBytes, Text, Trusted};
 use crate::entry::handles::{forget_all_of, hand_out, is_inherited, live, take_back};
-use crate::entry::outcome::{number, number_of, pointer, pointer_about, status, status_of, value};
+use crate::entry::{number, number_of, pointer, pointer_about, status, status_of, value};
 use crate::gate::{CallSubject, context_closed};
 use crate::objects::adapter::release;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::context::Context;
 use crate::objects::device::{Device, devices, gid_entries, is_present};
 use crate::objects::domains::Pd;
 use crate::objects::events::acknowledge;
 use crate::objects::memory_region::Mr;
-use crate::objects::{memory_region, unused};
-use crate::platform::errno::{Errno, INVALID, set_errno};
+use crate::objects::{Context, memory_region, unused};
+use crate::platform::{Errno, INVALID, set_errno};
 
 /// Returns a list of devices that ends with NULL: without those that have no address now, or were removed.
 pub(crate) extern "C" fn ibv_get_device_list(num_devices: Out<'_, c_int>) -> *mut *mut ibv_device {

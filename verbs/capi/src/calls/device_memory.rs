@@ -24,15 +24,15 @@ use crate::abi::{
 };
 use crate::entry::arguments::{Bytes, In, LastingPointer, Out, OutBytes, Trusted};
 use crate::entry::handles::{hand_out, is_inherited, live, take_back};
-use crate::entry::outcome::{number, number_of, pointer_about, status_of, value};
+use crate::entry::{number, number_of, pointer_about, status_of, value};
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
+use crate::objects::Context;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::context::Context;
 use crate::objects::device_memory::{Buffer, Dm, Dmah, allocate_in_child};
 use crate::objects::domains::Pd;
 use crate::objects::memory_region::Mr;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Handle of memory that a child has through an inherited context, which cannot be imported.
 const NO_HANDLE: u32 = u32::MAX;

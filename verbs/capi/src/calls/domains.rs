@@ -24,16 +24,16 @@ use crate::abi::{
 };
 use crate::entry::arguments::{In, InOut, Out};
 use crate::entry::handles::{hand_out, live, live_or_none, take_back};
-use crate::entry::outcome::{pointer_about, status, status_of};
+use crate::entry::{pointer_about, status, status_of};
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
 use crate::log::settings::require;
+use crate::objects::Context;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::context::Context;
 use crate::objects::domains::{Pd, Td, Xrcd, forget_ofed, mark_ofed};
 use crate::objects::events::EventSource;
-use crate::platform::errno::{Errno, INVALID};
-use crate::platform::process;
+use crate::platform;
+use crate::platform::{Errno, INVALID};
 
 pub(crate) extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer_about(Call::ibv_alloc_pd, CallSubject::on(context), || {
@@ -132,7 +132,7 @@ fn open(context: *mut ibv_context, fd: c_int, oflags: c_int) -> Result<*mut ibv_
         //= man:ibv_open_xrcd
         //| O_CREAT creates the domain of a file, and O_EXCL refuses one that is there.
         let (create, exclusive) = (oflags & libc::O_CREAT != 0, oflags & libc::O_EXCL != 0);
-        let fd = process::given(fd)?;
+        let fd = platform::given(fd)?;
         open.hca().open_xrcd_of_file(&XrcdFile { fd, create, exclusive })?
     };
     open.own(OwnedObject::XrcDomain(handle.pack()));

@@ -22,16 +22,16 @@ use crate::abi::{
 };
 use crate::entry::arguments::{Array, Bytes, In, InOut};
 use crate::entry::handles::{hand_out, live, take_back};
-use crate::entry::outcome::{pointer_about, status_of};
+use crate::entry::{pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
+use crate::objects::Context;
 use crate::objects::command_file::OwnedObject;
 use crate::objects::completion_queue::Cq;
-use crate::objects::context::Context;
 use crate::objects::domains::Pd;
 use crate::objects::queue_pair::Qp;
 use crate::objects::receive_queues::{Flow, IndirectionTable, Wq};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Bits of `IBV_FLOW_ATTR_FLAGS_*`: frames that this process sends are looped back to its own rules in any
 /// case.

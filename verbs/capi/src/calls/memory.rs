@@ -17,8 +17,8 @@ use pumice_transport::types::Access;
 use crate::abi::{ibv_mr, ibv_mw, ibv_pd, ibv_sge};
 use crate::entry::arguments::{Array, LastingPointer};
 use crate::entry::handles::{hand_out, live, take_back};
-use crate::entry::outcome::{number_of, pointer_about, status_of};
 use crate::entry::requests::elements;
+use crate::entry::{number_of, pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::log::log_at;
 use crate::log::settings::require;
@@ -28,8 +28,7 @@ use crate::objects::device_memory::PinnedPages;
 use crate::objects::domains::Pd;
 use crate::objects::memory_region;
 use crate::objects::memory_region::{Mr, Mw};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED, set_errno};
-use crate::platform::process::given;
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED, given, set_errno};
 
 /// Converts access rights from a program's bits; unknown optional ones are ignored.
 ///

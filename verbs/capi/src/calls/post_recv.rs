@@ -14,15 +14,15 @@ use pumice_transport::types::{Access, RecvRequest, SendFlags, SendOpcode, SendRe
 
 use crate::abi::{ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp, ibv_recv_wr, ibv_srq, ibv_wq};
 use crate::entry::arguments::{In, Out, Trusted};
+use crate::entry::data_path::status_or;
 use crate::entry::handles::{check_trusted, find};
-use crate::entry::outcome::data_path::status_or;
-use crate::entry::outcome::status_of;
 use crate::entry::requests::RequestList;
+use crate::entry::status_of;
 use crate::gate::CallSubject;
 use crate::objects::memory_region::{Mw, show_key_of, show_not_posted, show_posted};
 use crate::objects::queue_pair::Qp;
 use crate::objects::receive_queues::{Srq, Wq};
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 
 /// The error of a full queue.
 const FULL: Errno = Errno(libc::ENOMEM);

@@ -2,9 +2,12 @@
 
 use std::ffi::{c_char, c_int};
 
+use crate::entry::{number_of, status_of};
+use crate::objects::{Context, peer_host};
+use crate::platform::{Errno, INVALID};
 use pumice_calls::Call;
+use pumice_device::addresses::DevicePort;
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::addresses::ports::DevicePort;
 use pumice_device::memory::on_demand_is_available;
 use pumice_device::objects::tag_list::{MAX_TAG_SGE, MAX_TAGS};
 use pumice_device::profile::{LinkLayer, NodeType, PortProfile, Speed, Width};
@@ -17,11 +20,7 @@ use crate::abi::{
     ibv_tm_caps, ibv_values_ex,
 };
 use crate::entry::arguments::{In, InOut, Out, OutArray};
-use crate::entry::outcome::{number_of, status_of};
 use crate::gate::CallSubject;
-use crate::objects::context::Context;
-use crate::objects::peer_host;
-use crate::platform::errno::{Errno, INVALID};
 
 /// The flags `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
 const ODP_GENERAL: u64 = 3;

@@ -24,19 +24,18 @@ use crate::abi::{
 use crate::check;
 use crate::entry::arguments::InOut;
 use crate::entry::handles::{ObjectMemory, find, hand_out_shared, live, live_or_none, take_back};
-use crate::entry::outcome::{pointer_about, status_of};
+use crate::entry::{pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
 use crate::objects::command_file::OwnedObject;
 use crate::objects::completion_queue::Cq;
-use crate::objects::context::Context;
 use crate::objects::domains::{Pd, Xrcd, is_ofed_program, is_open_by_ofed};
 use crate::objects::events::EventSource;
-use crate::objects::mlx5;
 use crate::objects::queue_pair::{EceOptions, MrcWay, Qp, QpParts, SendSeries};
 use crate::objects::receive_queues::{IndirectionTable, Srq};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::objects::{Context, mlx5};
 use crate::platform::threads::TurnCell;
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 fn qp_type(number: u32) -> Result<QpType, Errno> {
     match number {

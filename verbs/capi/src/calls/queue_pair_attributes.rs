@@ -16,13 +16,13 @@ use crate::call_sites::current_call::current;
 use crate::check;
 use crate::entry::arguments::{In, InOut, Out, OutTarget};
 use crate::entry::handles::live;
-use crate::entry::outcome::status_of;
+use crate::entry::status_of;
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
 use crate::objects::device::is_of_device;
 use crate::objects::queue_pair::Qp;
 use crate::objects::{peer_host, unused};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 pub(crate) extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: Out<'_, ibv_ece>) -> c_int {
     status_of(Call::ibv_query_ece, Qp::about(qp), || {

@@ -18,12 +18,11 @@ use super::post_send::{BATCH, destination, report_if_full};
 use crate::abi::operation;
 use crate::abi::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge};
 use crate::entry::arguments::{Array, Bytes, In, Trusted};
-use crate::entry::outcome::data_path::{status_or, value};
+use crate::entry::data_path::{status_or, value};
 use crate::entry::requests::elements;
 use crate::objects::memory_region::{show_not_posted, show_posted};
 use crate::objects::queue_pair::{Qp, SendSeries, SeriesRequest};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::platform::reserve;
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED, reserve};
 
 /// Queue pair of a call, as the program's pointer.
 type QpExPointer<'a> = Trusted<'a, ibv_qp>;

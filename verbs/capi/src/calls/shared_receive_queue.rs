@@ -19,18 +19,17 @@ use crate::abi::{
 use crate::check;
 use crate::entry::arguments::{In, InOut, Out};
 use crate::entry::handles::{ObjectMemory, hand_out_shared, live, take_back};
-use crate::entry::outcome::{pointer_about, status_of};
 use crate::entry::requests::{ListedRequest, RequestList};
+use crate::entry::{pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
 use crate::objects::command_file::OwnedObject;
 use crate::objects::completion_queue::Cq;
-use crate::objects::context::Context;
 use crate::objects::domains::{Pd, Xrcd};
 use crate::objects::events::EventSource;
-use crate::objects::mlx5;
 use crate::objects::receive_queues::{Srq, ofed_srq};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::objects::{Context, mlx5};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Creates a shared receive queue, and returns its capacity in `attributes`.
 ///

@@ -31,7 +31,7 @@ use pumice_transport::wire::Qpn;
 
 use crate::call_sites::state::{is_on, of_device};
 use crate::call_sites::{stack, state};
-use crate::platform::process::current_pid;
+use crate::platform::current_pid;
 
 /// Interval at which the thread of a check looks for news.
 const PERIOD: Duration = Duration::from_millis(25);

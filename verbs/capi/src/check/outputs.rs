@@ -17,8 +17,8 @@ use super::{killed, threads};
 use crate::call_sites::stack;
 use crate::call_sites::state::{self, call_site_lines, checker, is_on};
 use crate::log::{log_always, logs, print_always};
-use crate::platform::process;
-use crate::platform::process::{WrittenPath, open_process_file};
+use crate::platform;
+use crate::platform::{WrittenPath, open_process_file};
 
 /// Findings that are not suppressed, and the state of their output.
 pub(crate) struct Outputs {
@@ -40,7 +40,7 @@ pub(crate) struct Outputs {
 impl Outputs {
     /// Creates the outputs without an open report.
     pub(super) fn new() -> Outputs {
-        let settings = process::settings().ok().and_then(|settings| settings.check.as_ref());
+        let settings = platform::settings().ok().and_then(|settings| settings.check.as_ref());
         let suppressions = settings.map(Suppressions::of).unwrap_or(Ok(Suppressions::default()));
         let suppressions = suppressions.unwrap_or_else(|error| {
             log_always(&error.to_string());

@@ -42,7 +42,7 @@ use std::{ptr, slice};
 
 use super::handles::{CObject, DataPathObject, check_trusted};
 use crate::log::refusal;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 
 /// Defines a pointer type of C with a lifetime, which can be copied.
 macro_rules! argument {

@@ -20,7 +20,7 @@ use crate::call_sites::current_call::{HandleEntry, MAX_DESTROYED, current, regis
 use crate::check;
 use crate::gate::{given_back, handed_out, left_behind, permits};
 use crate::log::refusal;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 
 /// An object of this library behind a C pointer.
 ///

@@ -15,7 +15,7 @@ use crate::call_sites::current_call::current;
 use crate::check;
 use crate::gate::CallSubject;
 use crate::log::{device_subscribers, log_at, logs, take_log_message, take_logged};
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 use crate::platform::threads::RESTART;
 
 /// Logs that a call ended with an errno; `is_planned` is true if a rule of a fault plan injected it, or if

@@ -9,7 +9,7 @@ use std::ptr;
 use pumice_calls::Call;
 use pumice_device::settings::LogLevel;
 
-use crate::entry::outcome::unsupported;
+use super::unsupported;
 use crate::entry::refusals;
 use crate::log::log_at;
 use crate::log::settings::known_profile;
@@ -93,7 +93,7 @@ pub(crate) use refused;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::errno::errno;
+    use crate::platform::errno;
 
     #[test]
     fn each_convention_returns_not_supported() {

@@ -28,8 +28,7 @@ use pumice_device::platform::order;
 use crate::call_sites::current_call;
 use crate::call_sites::current_call::{self as current, ProgramCall, context_at, current};
 use crate::log::refusal;
-use crate::platform::errno::Errno;
-use crate::platform::threads;
+use crate::platform::{Errno, threads};
 use crate::{check, waits};
 
 /// State of an opened device: lost or not. A lost device stays lost.

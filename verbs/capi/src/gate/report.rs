@@ -20,10 +20,9 @@ use pumice_device::outside::output_file::{MessageSink, OutputFile, complete_line
 use pumice_device::platform::ordinal::{CallOrdinal, Ordinal};
 
 use crate::call_sites::current_call::current;
-use crate::check;
 use crate::log::{log_always, print_always};
-use crate::platform::process;
-use crate::platform::process::{WrittenPath, current_pid, expand, open_process_file};
+use crate::platform::{WrittenPath, current_pid, expand, open_process_file};
+use crate::{check, platform};
 
 /// An object that the program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,7 +160,7 @@ static CALL_HANDLE: PerProcess<Mutex<Option<OutputFile>>> = PerProcess::new(|_| 
 /// Begins the report with the names of the rules. It does nothing without rules, without a report, and a
 /// second time. An unwritable report is also reported when the device is opened.
 pub(super) fn begin_fault_report(faults: &CallFaults) {
-    let pattern = process::settings().ok().and_then(|settings| settings.fault_report.as_deref());
+    let pattern = platform::settings().ok().and_then(|settings| settings.fault_report.as_deref());
     let Some(pattern) = pattern.filter(|_| faults.is_active()) else { return };
     let mut of_calls = CALL_HANDLE.lock().unwrap_or_else(PoisonError::into_inner);
     if of_calls.is_some() {

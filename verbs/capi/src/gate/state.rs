@@ -26,8 +26,7 @@ use super::fired::CallSubject;
 use super::{fired, report};
 use crate::call_sites::preload;
 use crate::log::{log_at, logs, print_always};
-use crate::platform::process;
-use crate::{check, waits};
+use crate::{check, platform, waits};
 
 /// Counts of all calls of this process: a forked process counts from the beginning.
 pub(super) static ALL: PerProcess<Ordinals> = PerProcess::new(|_| Ordinals::new());
@@ -257,7 +256,7 @@ pub(super) fn finish() {
 
 impl Gate {
     fn new() -> Gate {
-        let settings = process::settings().ok();
+        let settings = platform::settings().ok();
         if settings.and_then(|settings| settings.call_report.as_deref()).is_some_and(report::begin) {
             report::enable();
         }

@@ -28,7 +28,7 @@ use pumice_transport::wire::Qpn;
 
 use crate::call_sites::state;
 use crate::log::log_limit::{Admission, LogLimiter, shape_of, with_count};
-use crate::platform::process::settings;
+use crate::platform::settings;
 
 /// Time after the first failure of a cause in which further ones are reported together with it.
 const SIBLINGS_WITHIN: Duration = Duration::from_millis(200);

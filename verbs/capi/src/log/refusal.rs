@@ -22,7 +22,7 @@ use pumice_device::platform::error::ResourceError;
 use pumice_device::settings::{LogLevel, SettingError};
 
 use crate::log::{log_always, log_at, log_warning, logs};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 impl Errno {
     /// Logs the reason of an error for the operator, and returns the error.

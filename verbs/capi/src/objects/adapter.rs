@@ -31,13 +31,13 @@ use super::events::EventDistributor;
 use super::{capture, unused, waits};
 use crate::abi::plain::zeroed;
 use crate::check;
-use crate::entry::outcome::value;
+use crate::entry::value;
 use crate::gate::{self, DeviceLoss, LossState};
 use crate::log::settings::settings;
 use crate::log::{
     self, device_subscribers, log_always, log_cause, log_limit, log_warning, logs, print_always,
 };
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 
 /// State that the contexts of a device share. It is dropped with the last of them: the port is free again
 /// then.

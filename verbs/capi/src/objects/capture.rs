@@ -27,8 +27,7 @@ use pumice_transport::types::QpState;
 use super::device::Device;
 use crate::gate;
 use crate::log::{log_at, print_always};
-use crate::platform::errno::Errno;
-use crate::platform::process::{WrittenPath, current_pid, expand, open_process_file, open_process_file_by};
+use crate::platform::{Errno, WrittenPath, current_pid, expand, open_process_file, open_process_file_by};
 
 /// Returns the tag of this process, and writes it into the record with its devices, if there is one: the
 /// process may be a child of the recorded program.

@@ -15,22 +15,20 @@ use pumice_device::outside::fork_generation::Generation;
 use pumice_transport::types::WorkCompletion;
 
 use super::command_file::OwnedObject;
-use super::context::Context;
 use super::domains::UseGuard;
 use super::events::EventSource;
-use super::{mlx5, waits};
+use super::{Context, mlx5, waits};
 use crate::abi::plain::zeroed;
 use crate::abi::{efadv_cq, ibv_comp_channel, ibv_comp_cntr, ibv_context, ibv_cq, ibv_cq_ex};
-use crate::check;
 use crate::entry::arguments::In;
 use crate::entry::handles::{
     CObject, DataPathObject, HandleIdentity, ObjectMemory, RegisteredObject, SharedStruct, hand_out_shared,
     live_or_none, show, shown,
 };
-use crate::platform::errno::Errno;
-use crate::platform::process;
+use crate::platform::Errno;
 use crate::platform::threads::{RESTART, TurnCell, attempt_ends};
 use crate::platform::wall_clock::WallClock;
+use crate::{check, platform};
 
 /// A completion channel.
 #[repr(C)]
@@ -97,7 +95,7 @@ impl CompChannel {
             outside::world::waits_without_end(None);
             return Ok(event);
         }
-        if process::is_nonblocking(self.channel.as_fd()) {
+        if platform::is_nonblocking(self.channel.as_fd()) {
             return Err(Errno(libc::EAGAIN));
         }
         let context = self.context()?;

@@ -26,7 +26,7 @@ use crate::call_sites::current_call::name_devices;
 use crate::entry::handles::CObject;
 use crate::gate::{CallSubject, DeviceLoss, LossState};
 use crate::log::settings::{profile, settings};
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 
 /// Returns the addresses that a device offers, in GID table order.
 pub(crate) fn gid_entries(device: &DeviceDescription) -> Result<Vec<GidEntry>, Errno> {

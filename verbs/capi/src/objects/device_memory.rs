@@ -20,15 +20,14 @@ use pumice_device::outside::process::{lockable_bytes, page_bytes};
 use pumice_device::settings::MemlockLimit;
 use pumice_transport::types::Access;
 
-use super::context::Context;
+use super::Context;
 use super::domains::{UseCount, UseGuard};
 use crate::abi::{ibv_buf, ibv_context, ibv_dm, ibv_dmah, ibv_pd};
 use crate::entry::handles::{
     CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, is_inherited, shown,
 };
 use crate::log::settings::{profile, settings};
-use crate::platform::errno::{Errno, INVALID};
-use crate::platform::process::current_pid;
+use crate::platform::{Errno, INVALID, current_pid};
 
 /// Device memory that a child may allocate through contexts that it inherited: as much as one device has.
 static OF_CHILD: PerProcess<DeviceMemoryPool> =

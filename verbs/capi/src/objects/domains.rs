@@ -13,11 +13,11 @@ use pumice_device::outside::fork_generation::{Generation, PerProcess};
 use pumice_device::platform::table::Handle;
 use pumice_transport::path::Path;
 
-use super::context::Context;
+use super::Context;
 use crate::abi::{ibv_ah, ibv_context, ibv_pd, ibv_td, ibv_xrcd};
 use crate::check;
 use crate::entry::handles::{CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, shown};
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 
 /// The uses of an object.
 #[derive(Default)]

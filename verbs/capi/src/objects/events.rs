@@ -22,8 +22,7 @@ use pumice_transport::wire::Qpn;
 
 use super::{device, peer_host};
 use crate::abi::{EVENT_FLAG, ibv_async_event, ibv_context};
-use crate::platform::errno::Errno;
-use crate::platform::system_call;
+use crate::platform::{Errno, system_call};
 use crate::waits::AcknowledgementWait;
 
 /// The event `IBV_EVENT_LID_CHANGE`, of this library: the device knows no LIDs.

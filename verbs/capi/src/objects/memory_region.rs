@@ -14,12 +14,12 @@ use pumice_device::outside::fork_generation::PerProcess;
 use pumice_device::platform::table::Handle;
 use pumice_transport::wire::Qpn;
 
-use super::context::Context;
+use super::Context;
 use super::device_memory::{Dmah, PinnedPages};
 use super::domains::{Pd, UseGuard};
 use crate::abi::{ibv_context, ibv_mr, ibv_mw, ibv_pd};
 use crate::entry::handles::{CObject, HandleIdentity, RegisteredObject, SharedStruct, show, shown};
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 
 /// A memory region.
 #[repr(C)]

@@ -14,11 +14,11 @@ use pumice_device::outside::{environment, files};
 use pumice_device::platform::table::Handle;
 use pumice_device::profile::Vendor;
 
-use super::context::Context;
+use super::Context;
 use super::domains::{Pd, UseGuard};
 use crate::abi::{ibv_context, mlx5dv_mkey, mlx5dv_sched_leaf, mlx5dv_sched_node};
 use crate::entry::handles::{CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, shown};
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 
 /// An indirect memory key.
 #[repr(C)]

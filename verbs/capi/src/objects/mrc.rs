@@ -14,7 +14,7 @@ use crate::entry::arguments::Trusted;
 use crate::entry::handles::{
     CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, hand_out, shown, take_back,
 };
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 
 /// Addresses of MRC queue pairs, by those of their `ibv_qp`, which asynchronous events name.
 static OWNERS: PerProcess<Mutex<BTreeMap<usize, usize>>> = PerProcess::new(|_| Mutex::default());

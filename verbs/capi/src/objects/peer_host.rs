@@ -19,7 +19,7 @@ use pumice_device::port::Topology;
 use pumice_transport::types::{AddressVector, Gid};
 
 use crate::log::settings::settings;
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 
 /// Reports whether PUMICE_LID is set and neither empty nor 0.
 fn has_lids() -> bool {

@@ -15,7 +15,7 @@ use pumice_device::platform::table::Handle;
 use pumice_transport::types::{QpCapacity, SendFlags, SendRequest, Sge, VendorService};
 use pumice_transport::wire::Qpn;
 
-use super::context::Context;
+use super::Context;
 use super::domains::UseGuard;
 use super::events::EventSource;
 use super::memory_region::Mw;
@@ -27,7 +27,7 @@ use crate::entry::handles::{
     CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, find_at, show, shown,
 };
 use crate::gate::CallSubject;
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 use crate::platform::threads::TurnCell;
 
 /// The options of a queue pair.

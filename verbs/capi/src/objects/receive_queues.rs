@@ -11,7 +11,7 @@ use pumice_device::outside::fork_generation::Generation;
 use pumice_device::platform::table::Handle;
 use pumice_transport::wire::Qpn;
 
-use super::context::Context;
+use super::Context;
 use super::domains::{UseCount, UseGuard};
 use super::events::EventSource;
 use crate::abi::plain::zero_is_valid;
@@ -19,7 +19,7 @@ use crate::abi::{ibv_context, ibv_cq, ibv_flow, ibv_pd, ibv_rwq_ind_table, ibv_s
 use crate::entry::handles::{
     CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, show, shown,
 };
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 
 /// `struct ibv_srq` of OFED 1.x: it has more members behind those of today.
 #[repr(C)]

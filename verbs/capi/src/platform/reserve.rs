@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use pumice_calls::{CallAction, CallFacts, CallObject};
 
-use super::errno::Errno;
+use super::Errno;
 
 /// A value in memory of malloc, which is freed unless the program gets it. Memory that the value points at is
 /// not freed.

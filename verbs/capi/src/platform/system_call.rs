@@ -14,7 +14,7 @@ use libc::{epoll_event, pollfd, sockaddr_storage, socklen_t, timespec};
 use pumice_device::inspect::AwaitedThread;
 use pumice_device::outside;
 
-use crate::platform::errno::{Errno, errno};
+use super::{Errno, errno};
 
 /// Returns the result of a system call, or this thread's errno.
 fn checked(returned: c_long) -> Result<c_long, Errno> {

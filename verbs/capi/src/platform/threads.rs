@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use pumice_device::outside;
 
-use crate::platform::errno::Errno;
+use super::Errno;
 
 /// Longest time of an attempt before the call checks whether its thread was cancelled.
 const SLICE: Duration = Duration::from_millis(100);

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int};
 use pumice_device::gsi::ConnectionError;
 
 use crate::log::log_warning;
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 
 /// Values of `IBV_QPT_*`.
 pub(crate) const QPT_RC: u32 = 2;

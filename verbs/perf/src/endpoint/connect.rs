@@ -9,7 +9,7 @@ use pumice_verbs::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::end::Endpoint;
+use super::Endpoint;
 use super::queue_pairs::{ServiceQueuePairs, receives_per_queue, target_stride};
 use crate::error::{PerfError, Result, of_device};
 use crate::plan::{Operation, Plan};

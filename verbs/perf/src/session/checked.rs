@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::run::{Session, Yardstick};
+use super::{Session, Yardstick};
 use crate::control::{ClientRequest, Contents, Round};
 use crate::endpoint::{Medium, receives_per_queue};
 use crate::error::Result;
@@ -10,8 +10,7 @@ use crate::memory::{ThreadPair, copies};
 use crate::pattern::Tag;
 use crate::plan::{MeasuredQuantity, Operation};
 use crate::report::RoundFigures;
-use crate::rounds::latency;
-use crate::rounds::sender::{RoundLimit, send};
+use crate::rounds::{RoundLimit, latency, send};
 
 /// Length of a memory round: memory settles sooner than sockets do.
 const MEMORY_ROUND: Duration = Duration::from_millis(100);

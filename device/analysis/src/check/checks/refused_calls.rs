@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use pumice_calls::{Call, CallAction, CallObject};
-use pumice_model::event::Event;
-use pumice_model::event::kinds::fault_in_words;
+use pumice_model::event::{Event, fault_in_words};
 use pumice_platform::call_stack::Stack;
 
 use crate::check::context::{CheckContext, FindingParts};

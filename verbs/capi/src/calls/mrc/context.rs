@@ -19,12 +19,12 @@ use crate::calls::completion_queue;
 use crate::calls::device::{ibv_ack_async_event, next_event};
 use crate::entry::arguments::{In, InOut, Out, OutArray, Trusted};
 use crate::entry::handles::{find, hand_out, live, take_back};
-use crate::entry::outcome::{data_path, number_of, pointer_about, status_of, value};
+use crate::entry::{data_path, number_of, pointer_about, status_of, value};
 use crate::gate::CallSubject;
+use crate::objects::Context;
 use crate::objects::completion_queue::CompChannel;
-use crate::objects::context::Context;
 use crate::objects::mrc::{MrcContext, MrcHint, check_unused, element_of, inner_of};
-use crate::platform::errno::{Errno, INVALID, set_errno};
+use crate::platform::{Errno, INVALID, set_errno};
 
 /// Versions of the API: major, minor and sub number in the bytes from the top.
 pub(super) const CURRENT_VERSION: u32 = 1 << 24 | 1;

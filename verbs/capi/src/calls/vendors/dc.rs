@@ -18,13 +18,12 @@ use crate::abi::{
 };
 use crate::entry::arguments::{In, InOut, Trusted};
 use crate::entry::handles::live;
-use crate::entry::outcome::{pointer_about, status_of, value};
-use crate::entry::unsupported;
+use crate::entry::{pointer_about, status_of, unsupported, value};
 use crate::gate::CallSubject;
-use crate::objects::context::Context;
+use crate::objects::Context;
 use crate::objects::domains::Ah;
 use crate::objects::queue_pair::{Mlx5Qp, Qp};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Bits of `MLX5DV_QP_INIT_ATTR_MASK_*`: creation flags, DC, send operations of mlx5, streams.
 const MASK_FLAGS: u64 = 1;

@@ -20,15 +20,14 @@ use crate::abi::{
 };
 use crate::entry::arguments::{In, InOut, Out};
 use crate::entry::handles::live;
-use crate::entry::outcome::{negative_of, pointer_about, status_of, value};
-use crate::entry::unsupported;
+use crate::entry::{negative_of, pointer_about, status_of, unsupported, value};
 use crate::gate::CallSubject;
+use crate::objects::Context;
 use crate::objects::completion_queue::{Cq, EfaCq};
-use crate::objects::context::Context;
 use crate::objects::domains::{Ah, Pd};
 use crate::objects::memory_region::Mr;
 use crate::objects::queue_pair::Qp;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Lengths in bytes of the first version of each structure, which every program has at least.
 const DEVICE_ATTR_PREFIX: u32 = 24;

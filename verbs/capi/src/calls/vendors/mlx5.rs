@@ -19,15 +19,14 @@ use crate::abi::{
 };
 use crate::entry::arguments::{In, InOut, Out, OutBytes};
 use crate::entry::handles::live;
-use crate::entry::outcome::{status_of, value};
-use crate::entry::unsupported;
+use crate::entry::{status_of, unsupported, value};
 use crate::gate::CallSubject;
+use crate::objects::Context;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::context::Context;
 use crate::objects::device::device_of;
 use crate::objects::domains::Pd;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::platform::wall_clock::WallClock;
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Flags of `MLX5DV_CONTEXT_FLAGS_*` that a ConnectX has: CQE version 1, completions of 128 bytes compressed
 /// and padded, timestamps in real time, BlueFlame. They describe rings, which programs do not get here;

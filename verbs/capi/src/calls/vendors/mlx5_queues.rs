@@ -18,12 +18,11 @@ use crate::abi::{
 };
 use crate::entry::arguments::{In, Out};
 use crate::entry::handles::{RegisteredObject, hand_out, live, live_or_none, take_back};
-use crate::entry::outcome::{pointer_about, status_of};
-use crate::entry::unsupported;
+use crate::entry::{pointer_about, status_of, unsupported};
 use crate::gate::CallSubject;
 use crate::objects::mlx5::{SchedLeaf, SchedNode};
 use crate::objects::queue_pair::Qp;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Bits of `MLX5DV_CQ_INIT_ATTR_MASK_*`: a format for compression, flags, bytes of an entry.
 const MASK_COMPRESSED: u64 = 1;

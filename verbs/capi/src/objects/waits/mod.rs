@@ -24,7 +24,7 @@ use pumice_transport::path::ROCE_PORT;
 
 use crate::check;
 use crate::log::{logs, print_due_floods, print_due_siblings};
-use crate::platform::process::{current_pid, settings};
+use crate::platform::{current_pid, settings};
 use crate::waits::{query_threads as query_watcher, wake_watcher};
 use query_threads::{
     CollectObjects, ThreadSnapshot, WatchInterval, WatchedDevice, WatchedQueue, lock, queues_of,

@@ -14,14 +14,12 @@ use pumice_device::outside::interface::interfaces;
 use pumice_device::outside::neighbour::{Neighbour, Neighbours};
 use pumice_transport::types::Gid;
 
-use super::socket_address;
 use crate::abi::plain::{ForwardedStruct, bytes, zeroed};
 use crate::abi::rdma_addrinfo;
 use crate::entry::arguments::Text;
 use crate::objects::device::device_has_all_addresses;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::platform::reserve;
 use crate::platform::reserve::Allocation;
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED, reserve};
 use crate::rdma_cm::constants::{
     PS_IPOIB, PS_TCP, PS_UDP, QPT_RC, QPT_UD, RAI_DNS, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RAI_SA,
 };
@@ -248,7 +246,7 @@ fn wanted(hints: Option<&rdma_addrinfo>, flags: c_int) -> addrinfo {
         | if flags & RAI_NUMERICHOST != 0 { libc::AI_NUMERICHOST } else { 0 };
     // A GID is an IP address, of either version.
     let family = hints.map_or(0, |hints| hints.ai_family);
-    wanted.ai_family = if family == socket_address::FAMILY { 0 } else { family };
+    wanted.ai_family = if family == super::FAMILY { 0 } else { family };
     // Services have ports of their own for datagrams.
     wanted.ai_socktype = match hints.map_or((0, 0), |hints| (hints.ai_port_space, hints.ai_qp_type)) {
         (space, 0) if is_datagram(space) => libc::SOCK_DGRAM,
@@ -265,7 +263,7 @@ const fn is_datagram(port_space: c_int) -> bool {
 /// Reports whether a numeric address is wanted as a GID.
 fn by_gid(hints: Option<&rdma_addrinfo>) -> bool {
     const FLAGS: c_int = RAI_FAMILY | RAI_NUMERICHOST;
-    hints.is_some_and(|hints| hints.ai_flags & FLAGS == FLAGS && hints.ai_family == socket_address::FAMILY)
+    hints.is_some_and(|hints| hints.ai_flags & FLAGS == FLAGS && hints.ai_family == super::FAMILY)
 }
 
 /// Builds the answer from the hints and the C library's result.
@@ -287,8 +285,8 @@ fn describe(
     }
     let looked_up = found.and_then(|found| data(found, found.ai_addr.cast(), found.ai_addrlen as usize));
     let gid = looked_up.filter(|_| by_gid(hints)).and_then(|found| {
-        let space = socket_address::port_space(info.ai_port_space).ok()?;
-        Some(socket_address::ib_bytes(&socket_address::ib_to_c(socket_address::parse(found).ok()?, space)))
+        let space = super::port_space(info.ai_port_space).ok()?;
+        Some(super::ib_bytes(&super::ib_to_c(super::parse(found).ok()?, space)))
     });
     let named = gid.as_deref().or(looked_up);
     let source = hints.and_then(|h| data(h, h.ai_src_addr.cast(), h.ai_src_len as usize));
@@ -326,7 +324,7 @@ fn copy(address: Option<&[u8]>) -> Result<CopiedAddress, Errno> {
     if address.len() > size_of::<sockaddr_storage>() {
         return Err(INVALID);
     }
-    let copied = Allocation::new(socket_address::storage(address))?;
+    let copied = Allocation::new(super::storage(address))?;
     Ok(CopiedAddress { address: Some(copied), length: address.len() as u32 })
 }
 

@@ -16,16 +16,16 @@ use pumice_transport::wire::Qpn;
 use crate::abi::plain::{bytes, zeroed};
 use crate::abi::rdma_conn_param;
 use crate::check;
-use crate::entry::outcome::number_of;
+use crate::entry::number_of;
 use crate::log::log_warning;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 use crate::rdma_cm::constants::{AS_MUCH_AS_THERE_IS, DATAGRAM_Q_KEY, QPT_UC, QPT_XRC_SEND};
 use crate::rdma_cm::events::translation::complete;
-use crate::rdma_cm::id::identifier::{Id, IdPointer, IdStage, IdState};
 use crate::rdma_cm::id::objects::queue_pair_number;
 use crate::rdma_cm::id::queue_pair::{self, rd_atomic_limit};
 use crate::rdma_cm::id::registry::{IdRegistry, registry};
 use crate::rdma_cm::id::shared::SharedDevice;
+use crate::rdma_cm::id::{Id, IdPointer, IdStage, IdState};
 use crate::waits;
 
 /// The event `IBV_EVENT_COMM_EST`.

@@ -20,22 +20,22 @@ use super::{queue_pair, resolve};
 use crate::abi::plain::{ForwardedStruct, Plain as _};
 use crate::abi::{ibv_ece, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
 use crate::entry::arguments::Bytes;
-use crate::entry::outcome::{TRY_AGAIN, attempt, number, number_of, value};
+use crate::entry::{TRY_AGAIN, attempt, number, number_of, value};
 use crate::gate::finish;
 use crate::objects::capture::flush_captures;
-use crate::platform::errno::{Errno, INVALID};
 use crate::platform::threads::blocking;
+use crate::platform::{Errno, INVALID};
+use crate::rdma_cm::address::AddressPointer;
 use crate::rdma_cm::address::lookup::{connect_data, route};
-use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rdma_cm::constants::{
     ACK_TIMEOUT, CONNECT_REQUEST, LEVEL_ID, ONE_FAMILY, RAI_PASSIVE, REUSE_ADDRESS, TYPE_OF_SERVICE,
 };
 use crate::rdma_cm::events::translation::next_of;
 use crate::rdma_cm::id::binding::{bind, update_port_sharing};
-use crate::rdma_cm::id::identifier::{Id, IdPointer, IdStage};
 use crate::rdma_cm::id::queue_pair::destroy as destroy_queue_pair;
 use crate::rdma_cm::id::registry::register_loss_callbacks;
 use crate::rdma_cm::id::shared::if_open;
+use crate::rdma_cm::id::{Id, IdPointer, IdStage};
 
 pub(crate) extern "C" fn rdma_set_option(
     id: IdPointer,

@@ -12,21 +12,20 @@ use pumice_transport::cm::BacklogOverflow;
 
 use crate::abi::{ibv_context, rdma_cm_event, rdma_cm_id, rdma_event_channel};
 use crate::check;
-use crate::entry::outcome::{TRY_AGAIN, attempt, number, number_of, pointer, value};
+use crate::entry::{TRY_AGAIN, attempt, number, number_of, pointer, value};
 use crate::gate::CallSubject;
-use crate::platform::errno::{Errno, INVALID};
 use crate::platform::reserve::{Allocation, free};
 use crate::platform::threads::blocking;
-use crate::rdma_cm::address::socket_address::AddressPointer;
+use crate::platform::{Errno, INVALID};
+use crate::rdma_cm::address::AddressPointer;
 use crate::rdma_cm::constants::{USER, event_name, is_failure_event};
-use crate::rdma_cm::events::event::{RdmaCmEvent, acknowledge};
 use crate::rdma_cm::events::translation::{acknowledge_last, next_event};
-use crate::rdma_cm::id::binding;
+use crate::rdma_cm::events::{RdmaCmEvent, acknowledge};
 use crate::rdma_cm::id::binding::{bind, stop_sharing_of};
 use crate::rdma_cm::id::channel::EventParameters;
-use crate::rdma_cm::id::identifier::{EventChannel, EventChannelPointer, Id, IdPointer, IdStage, LocalEvent};
 use crate::rdma_cm::id::registry::{register_loss_callbacks, registry};
 use crate::rdma_cm::id::shared::{all, shared_at, up_to_date};
+use crate::rdma_cm::id::{EventChannel, EventChannelPointer, Id, IdPointer, IdStage, LocalEvent, binding};
 
 /// Returns the contexts that identifiers can be on, ending with NULL.
 pub(crate) extern "C" fn rdma_get_devices(

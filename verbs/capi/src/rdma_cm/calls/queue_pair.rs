@@ -20,22 +20,20 @@ use crate::abi::{
     ibv_ah_attr, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq_init_attr,
     ibv_srq_init_attr_ex, rdma_cm_join_mc_attr_ex, rdma_ud_param,
 };
-use crate::entry::outcome::{number_of, value};
-use crate::platform::errno::{Errno, INVALID};
-use crate::rdma_cm::address::lookup;
-use crate::rdma_cm::address::socket_address::AddressPointer;
+use crate::entry::{number_of, value};
+use crate::platform::{Errno, INVALID};
+use crate::rdma_cm::address::{AddressPointer, lookup};
 use crate::rdma_cm::constants::{
     DATAGRAM_Q_KEY, HOP_LIMIT, MULTICAST_ERROR, MULTICAST_JOIN, QPT_UD, QPT_XRC_RECV,
 };
 use crate::rdma_cm::events::translation::{acknowledge_last, complete};
 use crate::rdma_cm::id::acknowledgement::UnacknowledgedEvents;
 use crate::rdma_cm::id::channel::EventParameters;
-use crate::rdma_cm::id::identifier::{GroupMembership, Id, IdPointer, IdStage, IdState, LocalEvent};
-use crate::rdma_cm::id::objects;
 use crate::rdma_cm::id::queue_pair::{
     INIT, RTS, address_vector, attributes, destroy, destroy_completion_queues, detach, modify,
     receive_completion_queue, send_completion_queue, xrc_domain,
 };
+use crate::rdma_cm::id::{GroupMembership, Id, IdPointer, IdStage, IdState, LocalEvent, objects};
 
 /// Flags `IBV_SRQ_INIT_ATTR_*`.
 const MASK_TYPE: u32 = 1;

@@ -20,17 +20,16 @@ use crate::abi::plain::Plain as _;
 use crate::abi::{ibv_path_data, ibv_path_record, rdma_addrinfo};
 use crate::check::{self, misuse};
 use crate::entry::arguments::Text;
-use crate::entry::outcome::{number, number_of, value};
-use crate::platform::errno::{Errno, INVALID};
-use crate::rdma_cm::address::lookup;
+use crate::entry::{number, number_of, value};
+use crate::platform::{Errno, INVALID};
 use crate::rdma_cm::address::lookup::{LookupResult, free, look_up};
-use crate::rdma_cm::address::socket_address::AddressPointer;
+use crate::rdma_cm::address::{AddressPointer, lookup};
 use crate::rdma_cm::constants::{ADDRINFO_ERROR, ADDRINFO_RESOLVED, HOP_LIMIT, RAI_SA, ROUTE_RESOLVED};
 use crate::rdma_cm::events::translation::complete;
 use crate::rdma_cm::id::binding::{bind, ephemeral_port};
-use crate::rdma_cm::id::identifier::{Id, IdPointer, IdStage, IdState, LocalEvent};
 use crate::rdma_cm::id::neighbours::{ResolvedCmPath, apply_when_found, fail_resolution};
 use crate::rdma_cm::id::shared::{shared_towards, shared_with};
+use crate::rdma_cm::id::{Id, IdPointer, IdStage, IdState, LocalEvent};
 
 /// The level `RDMA_OPTION_IB`, and the option `RDMA_OPTION_IB_PATH`.
 pub(crate) const LEVEL: c_int = 1;

@@ -15,10 +15,10 @@ use pumice_transport::mad::{
 };
 use pumice_transport::types::Mtu;
 
-use super::event::{RdmaCmEvent, acknowledge, of_connection, of_datagrams};
+use super::{RdmaCmEvent, acknowledge, of_connection, of_datagrams};
 use crate::abi::plain::zeroed;
 use crate::abi::{rdma_conn_param, rdma_ud_param};
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 use crate::platform::threads::RESTART;
 use crate::rdma_cm::address::lookup;
 use crate::rdma_cm::constants::{
@@ -26,10 +26,9 @@ use crate::rdma_cm::constants::{
     REJECTED, TIMEWAIT_EXIT, UNREACHABLE,
 };
 use crate::rdma_cm::id::channel::EventParameters;
-use crate::rdma_cm::id::identifier::{EventChannel, Id, IdStage, channels};
-use crate::rdma_cm::id::queue_pair;
 use crate::rdma_cm::id::registry::{IdRegistry, registry};
 use crate::rdma_cm::id::shared::{SharedDevice, all};
+use crate::rdma_cm::id::{EventChannel, Id, IdStage, channels, queue_pair};
 use crate::waits::{self, ThreadWait};
 
 /// Translates an event of the device to the program's; `None` if the program does not get it.

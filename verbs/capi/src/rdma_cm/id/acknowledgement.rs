@@ -24,7 +24,7 @@ use crate::abi::{
 use crate::check;
 use crate::entry::handles::{SharedStruct, show, shown};
 use crate::log::log_at;
-use crate::platform::process::{ThreadNumber, is_alive, own_thread};
+use crate::platform::{ThreadNumber, is_alive, own_thread};
 use crate::rdma_cm::constants::{EVENT_KINDS, event_name};
 
 /// The structure that the program's pointer leads to.

@@ -15,9 +15,9 @@ use pumice_device::outside::process::may_bind_low_ports;
 use pumice_transport::cm::ListenScope;
 use pumice_transport::mad::{PortSpace, ServiceId};
 
-use super::identifier::{Id, IdStage, IdState};
 use super::shared::{SharedDevice, all, random, shared_at, shared_with};
-use crate::platform::errno::{Errno, INVALID};
+use super::{Id, IdStage, IdState};
+use crate::platform::{Errno, INVALID};
 use crate::rdma_cm::address::lookup;
 
 /// An identifier that has a port.

@@ -17,9 +17,8 @@ use crate::abi::{rdma_conn_param, rdma_event_channel, rdma_ud_param};
 use crate::gate::{given_back, handed_out};
 use crate::log::refusal;
 use crate::objects::device::devices;
-use crate::platform::errno::Errno;
-use crate::platform::system_call;
 use crate::platform::threads::{RESTART, attempt_ends};
+use crate::platform::{Errno, system_call};
 
 /// A channel of identifiers `I`: the devices' events, and those that this library makes itself. Its
 /// descriptor is an epoll instance over both, readable while there are any.

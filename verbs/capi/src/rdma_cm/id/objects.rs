@@ -31,12 +31,12 @@ use crate::calls::shared_receive_queue::{create_srq_ex, ibv_destroy_srq};
 use crate::check;
 use crate::entry::arguments::{LastingPointer, Trusted};
 use crate::entry::handles::live;
+use crate::objects::Context;
 use crate::objects::completion_queue::{CompChannel, Cq};
-use crate::objects::context::Context;
 use crate::objects::device::Device;
 use crate::objects::domains::{Ah, Pd};
 use crate::objects::queue_pair::Qp;
-use crate::platform::errno::{Errno, INVALID, errno};
+use crate::platform::{Errno, INVALID, errno};
 use crate::tables::ibv_open_device;
 
 /// Returns the pointer of a call, or the errno that it set.

@@ -15,13 +15,12 @@ use pumice_transport::cm::{CmState as DeviceState, MadRoute, QpParameters};
 use pumice_transport::qp::AttributeMask;
 use pumice_transport::types::AddressVector;
 
-use super::identifier::{GroupMembership, Id, IdState};
-use super::objects;
 use super::objects::{CompletionObjects, destroy_queue_pair, modify_queue_pair, open_unnamed_xrc_domain};
+use super::{GroupMembership, Id, IdState, objects};
 use crate::abi::plain::ForwardedStruct;
 use crate::abi::{ibv_ah_attr, ibv_cq, ibv_qp_attr, ibv_xrcd};
 use crate::calls::address_handle::vector_to;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 use crate::rdma_cm::constants::{
     AS_MUCH_AS_THERE_IS, DATAGRAM_Q_KEY, HOP_LIMIT, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND,
 };

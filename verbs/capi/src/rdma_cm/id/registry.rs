@@ -11,8 +11,8 @@ use pumice_device::outside::fork_generation::PerProcess;
 use pumice_transport::cm::ListenerId;
 use pumice_transport::mad::CommId;
 
-use super::identifier::{Id, IdStage, LocalEvent, known};
 use super::shared::if_open;
+use super::{Id, IdStage, LocalEvent, known};
 use crate::objects::device;
 use crate::rdma_cm::constants::{ADDR_CHANGE, DEVICE_REMOVAL};
 

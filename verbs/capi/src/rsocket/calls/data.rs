@@ -5,12 +5,12 @@ use std::ffi::c_int;
 use libc::{msghdr, off_t, socklen_t};
 use pumice_calls::Call;
 
-use super::connection::{OutputPointer, stream};
-use crate::entry::outcome::TRY_AGAIN;
-use crate::entry::outcome::sockets::{attempt, count, number};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use super::{OutputPointer, stream};
+use crate::entry::TRY_AGAIN;
+use crate::entry::sockets::{attempt, count, number};
 use crate::platform::threads::blocking;
-use crate::rdma_cm::address::socket_address::AddressPointer;
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
+use crate::rdma_cm::address::AddressPointer;
 use crate::rsocket::parts::buffers::{Buffers, DataPointer, Vector, VectorsPointer, check};
 use crate::rsocket::parts::event_thread::ReentryGuard;
 use crate::rsocket::sockets::transfer::some_or;

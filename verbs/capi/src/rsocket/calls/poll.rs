@@ -12,12 +12,11 @@ use libc::{epoll_event, fd_set, nfds_t, pollfd, timeval};
 use pumice_calls::Call;
 use pumice_device::outside;
 
+use crate::entry::TRY_AGAIN;
 use crate::entry::arguments::{OutArray, OutElements};
-use crate::entry::outcome::TRY_AGAIN;
-use crate::entry::outcome::sockets::{number, polled};
-use crate::platform::errno::{Errno, INVALID};
-use crate::platform::system_call;
+use crate::entry::sockets::{number, polled};
 use crate::platform::threads::{begun, blocking};
+use crate::platform::{Errno, INVALID, system_call};
 use crate::rsocket::parts::event_thread::{ReentryGuard, Waker};
 use crate::rsocket::sockets::waiting;
 use crate::rsocket::sockets::waiting::{EpollInterest, Socket, deadline, socket, wait};

@@ -7,7 +7,7 @@ use std::ptr;
 use libc::{iovec, msghdr};
 
 use crate::abi::plain::ForwardedStruct;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 use crate::rdma_cm::id::objects::Registration;
 use crate::rdma_cm::id::shared::SharedDevice;
 use crate::rsocket::protocol::halves::EntryTable;

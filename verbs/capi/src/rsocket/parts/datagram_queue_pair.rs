@@ -13,7 +13,7 @@ use pumice_transport::types::{
 use super::buffers::{BufferRegion, Buffers, LOCAL};
 use super::identifier::SocketId;
 use super::link::{LinkParameters, LinkQueuePair};
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 use crate::rdma_cm::address::lookup;
 use crate::rdma_cm::constants::{DATAGRAM_Q_KEY, HOP_LIMIT, PS_UDP, QPT_UD};
 use crate::rdma_cm::id::objects::path_of;

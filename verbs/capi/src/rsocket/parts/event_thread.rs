@@ -23,9 +23,7 @@ use pumice_device::outside;
 use pumice_device::outside::fork_generation::PerProcess;
 
 use crate::call_sites::current_call::run_internally;
-use crate::platform::errno::Errno;
-use crate::platform::process::current_pid;
-use crate::platform::system_call;
+use crate::platform::{Errno, current_pid, system_call};
 
 thread_local! {
     static IS_INSIDE: Cell<u32> = const { Cell::new(0) };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pumice_calls::Call;
 
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 use crate::rdma_cm::calls::connect::{ConnectParameters, accept, connect, disconnect, reject_silently};
 use crate::rdma_cm::calls::endpoint;
 use crate::rdma_cm::calls::identifier::{destroy, listen, migrate};
@@ -17,10 +17,10 @@ use crate::rdma_cm::constants::{
     ADDR_RESOLVED, CONNECT_ERROR, CONNECT_REQUEST, DISCONNECTED, ESTABLISHED, REJECTED, ROUTE_RESOLVED,
     UNREACHABLE,
 };
-use crate::rdma_cm::events::event::RdmaCmEvent;
+use crate::rdma_cm::events::RdmaCmEvent;
 use crate::rdma_cm::events::translation::take;
 use crate::rdma_cm::id::binding::bind;
-use crate::rdma_cm::id::identifier::{EventChannel, Id};
+use crate::rdma_cm::id::{EventChannel, Id};
 
 /// An identifier, which is destroyed when this is dropped.
 pub(crate) struct SocketId {

@@ -18,7 +18,7 @@ use super::buffers::{BIG_ENDIAN, BufferRegion, Buffers, LOCAL, WRITTEN_BY_PEERS}
 use super::identifier::SocketId;
 use crate::abi::ibv_qp_init_attr;
 use crate::abi::plain::zeroed;
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 use crate::rdma_cm::calls::queue_pair::create;
 use crate::rdma_cm::constants::QPT_RC;
 use crate::rdma_cm::id::objects::{CompletionObjects, queue_pair_number};

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 use crate::abi::plain::Plain;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 use crate::rsocket::protocol::headers::representable;
 use crate::rsocket::protocol::stream::StreamSizes;
 

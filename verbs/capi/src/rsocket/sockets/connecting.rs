@@ -11,14 +11,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::stream::{StreamConnection, StreamSocket, StreamStage, StreamState, WaitLimit, turn, wake_all};
 use super::transfer::LINGERING;
-use super::waiting;
 use super::waiting::{Socket, streams};
-use crate::entry::outcome::value;
+use super::{StreamConnection, StreamSocket, StreamStage, StreamState, WaitLimit, turn, waiting, wake_all};
+use crate::entry::value;
 use crate::log::log_warning;
-use crate::platform::errno::{Errno, INVALID};
-use crate::platform::process::current_pid;
+use crate::platform::{Errno, INVALID, current_pid};
 use crate::rdma_cm::constants::{ONE_FAMILY, REUSE_ADDRESS, TYPE_OF_SERVICE};
 use crate::rsocket::parts::event_thread::{EventHandlers, ReentryGuard, unwatch, watch};
 use crate::rsocket::parts::identifier::{CmNotice, SocketId};

@@ -16,11 +16,11 @@ use pumice_transport::path::Path;
 use pumice_transport::types::UdDestination;
 use pumice_transport::wire::Qpn;
 
-use super::stream::WaitLimit;
-use crate::platform::errno::Errno;
-use crate::platform::system_call;
+use super::WaitLimit;
 use crate::platform::threads::{RESTART, attempt_ends, earlier};
-use crate::rdma_cm::address::{lookup, socket_address};
+use crate::platform::{Errno, system_call};
+use crate::rdma_cm::address;
+use crate::rdma_cm::address::lookup;
 use crate::rdma_cm::id::shared::{all, shared_towards};
 use crate::rsocket::parts::buffers::Buffers;
 use crate::rsocket::parts::datagram_queue_pair::DatagramQueuePair;
@@ -119,7 +119,7 @@ impl DatagramSocket {
                 to.set_ip(only);
             }
         }
-        let (c, length) = socket_address::to_c(to);
+        let (c, length) = address::to_c(to);
         system_call::bind(self.udp.as_fd(), &c, length)?;
         state.bound = true;
         Ok(())

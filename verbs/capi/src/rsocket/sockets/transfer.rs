@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use pumice_device::outside;
 
-use super::stream::{
-    Locked, StreamConnection, StreamSocket, StreamStage, StreamState, WaitLimit, turn, wake_all,
-};
-use crate::platform::errno::{Errno, INVALID};
+use super::{Locked, StreamConnection, StreamSocket, StreamStage, StreamState, WaitLimit, turn, wake_all};
 use crate::platform::threads::RESTART;
+use crate::platform::{Errno, INVALID};
 use crate::rdma_cm::id::objects::Registration;
 use crate::rsocket::parts::buffers::{Buffers, DataPointer, LOCAL, MappedBuffer, WRITTEN_BY_PEERS};
 use crate::rsocket::protocol::halves::{FIRST_PIECE, Transfer};

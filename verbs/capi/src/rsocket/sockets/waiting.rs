@@ -11,10 +11,10 @@ use pumice_device::outside;
 use pumice_device::outside::fork_generation::PerProcess;
 
 use super::datagram::DatagramSocket;
-use super::stream::{StreamSocket, StreamState, WaitLimit};
 use super::transfer::{readiness, readiness_of};
+use super::{StreamSocket, StreamState, WaitLimit};
 use crate::log::refusal::refuse;
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 use crate::platform::system_call::{close, is_open, poll};
 use crate::platform::threads::{RESTART, attempt_ends, begun, earlier};
 use crate::rsocket::parts::event_thread::Waker;
