@@ -40,7 +40,7 @@ enum PacketDirection {
     Outbound = 2,
 }
 
-/// A subscriber that writes the batches that pass a [`TapPort`](TapPort) to a pcapng file: one
+/// A subscriber that writes the batches that pass a [`TapPort`] to a pcapng file: one
 /// section, one interface, raw IP packets with the IP and UDP headers that they had. The comment of a packet
 /// says what a fault plan did to it; a packet that the plan lost is in the file, too, and its comment says
 /// so. What the plan did to a call is a comment of the next packet. The UDP checksum is left 0, and the IP ID

@@ -3,7 +3,7 @@
 //! [`Checker`] is sans-IO: it is notified of calls and of the device's events, and asks for nothing but the
 //! call stack. It holds what all checks share (`context.rs`) and notifies each check of the list in
 //! `checks/mod.rs`, which has state of its own. It records their findings, once for each kind and call site;
-//! all state is bounded. [`report`] makes findings of them. Symbols, files and threads are the business of
+//! all state is bounded. `recorded.rs` makes findings of them. Symbols, files and threads are the business of
 //! the checker's owner.
 
 mod calls;

@@ -1,8 +1,8 @@
 //! Findings: the one type in which pumice reports problems, and the printers of its formats.
 //!
 //! Checks, sweeps, the doctor, traces and the log each make a [`Finding`] from their data. There is one
-//! printer for each format, and all of them use it: [`text`], [`json`], [`sarif`], [`junit`] and
-//! [`markdown`]. A command passes its own parts to the printer: the columns of a table, the fields of an
+//! printer for each format, and all of them use it: [`text`], [`json`], [`junit`], and [`sarif`], which has
+//! Markdown, too. A command passes its own parts to the printer: the columns of a table, the fields of an
 //! object, the names of test cases.
 
 pub mod checks;

@@ -13,7 +13,7 @@ use crate::error::ResourceError;
 use crate::outside::files;
 
 /// An eventfd used as one bit: readable while the bit is set. Programs never get it; they wait for an
-/// [`EventPipe`](EventPipe). Its calls are system calls without the C library, so they are
+/// [`EventPipe`]. Its calls are system calls without the C library, so they are
 /// no cancellation points.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);

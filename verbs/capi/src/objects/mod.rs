@@ -1,4 +1,4 @@
-//! Objects that programs hold, one file per object, and the adapter that they share.
+//! Objects that programs hold, one file per kind of objects, and the adapter that they share.
 //!
 //! Contexts: an opened device, its tables of operations, and the objects that it owns.
 

@@ -1,7 +1,5 @@
-//! Addresses: their C forms ([`socket_address`], [`infiniband`]), the selection of this host's address for a
-//! peer ([`local`]), and names ([`lookup`]).
-//!
-//! Socket addresses in their C form, and addresses by GID (AF_IB).
+//! Addresses: their C forms, those by GID (AF_IB) included. The selection of this host's address for a peer,
+//! and names, are in [`lookup`].
 //!
 //! Addresses by GID (AF_IB, `struct sockaddr_ib`). A RoCE GID is an IP address, so they are another notation
 //! of one; the service ID contains the port.

@@ -1,7 +1,4 @@
-//! Events as programs get them ([`event`]), converted from the device's ([`translation`]) when a program
-//! fetches them ([`fetch`]).
-//!
-//! Events as programs get them.
+//! Events as programs get them, converted from the device's when a program fetches them ([`translation`]).
 
 use std::ffi::c_int;
 use std::ptr;

@@ -1,6 +1,6 @@
 //! The protocol of stream rsockets, without I/O: the private data that the sides exchange when the connection
-//! is made ([`connection_data`]), the words that travel as immediate data ([`word`]), the rules for sending
-//! ([`sending`]) and for received data ([`receiving`]), and both together ([`stream`]). Wire-compatible with
+//! is made ([`headers`]), the words that travel as immediate data ([`ring`]), the rules for sending and for
+//! received data ([`halves`]), and both together ([`stream`]). Wire-compatible with
 //! rdma-core's rsockets, version 1.
 //!
 //! Each side has a ring for the bytes that it receives and grants the peer one half of it at a time: the

@@ -1,8 +1,7 @@
 //! Sockets, their table, and waiting for them.
 //!
-//! A stream ([`stream`]) sends with [`pieces`] and [`mapping`], both directions of data are in [`transfer`],
-//! and [`connecting`] has its life from bind to close. Datagrams ([`datagram`]) go over UD queue pairs, and
-//! over UDP until those are known.
+//! A stream ([`StreamSocket`]) sends and receives in [`transfer`], and [`connecting`] has its life from bind
+//! to close. Datagrams ([`datagram`]) go over UD queue pairs, and over UDP until those are known.
 //!
 //! A stream socket: its state, the waiting of threads for changes of it, and its progress.
 //!
