@@ -246,7 +246,7 @@ pub(super) const CRATE_ROOMS: &[CrateRooms] = &[
         rooms: &[
             room(
                 "errors",
-                &["error.rs", "rejection.rs", "setters.rs"],
+                &["error.rs", "setters.rs"],
                 "errors of requests and of calls, and the functions that set options",
             ),
             room("buffers", &["buffers/"], "slices of memory, memory that is owned"),

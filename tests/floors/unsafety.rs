@@ -24,7 +24,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "device/platform/src/outside/system_call.rs",
     "device/platform/src/outside/thread.rs",
     "device/platform/src/outside/thread.rs",
-    "device/platform/src/outside/clocks.rs",
+    "device/platform/src/outside/process.rs",
     "device/platform/src/outside/system_call.rs",
     "device/platform/src/outside/system_call.rs",
     "device/platform/src/outside/world_page.rs",

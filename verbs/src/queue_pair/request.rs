@@ -13,11 +13,11 @@ use pumice_transport::types::{
     WindowBind,
 };
 
-use crate::buffers::slice::{LocalSlice, RemoteSlice};
+use crate::buffers::{LocalSlice, RemoteSlice};
 use crate::device::calls::gated_call;
 use crate::error::{RequestError, Result, VerbsError};
+use crate::objects::ProtectionDomain;
 use crate::objects::address::UdAddress;
-use crate::objects::domain::ProtectionDomain;
 use crate::objects::memory::MemoryRegion;
 use crate::transport::{Rc, Reliable, Requester, Transport, Ud, XrcRequester};
 

@@ -466,7 +466,7 @@ impl<T: Connectable> Drop for Connection<T> {
 mod listener;
 mod params;
 
-pub use crate::rejection::Rejection;
+pub use crate::error::Rejection;
 
 pub use listener::{ConnectionRequest, Listener};
 pub use params::{Connectable, ConnectionEvent, ConnectionParams, PrivateData};

@@ -3,9 +3,8 @@
 use pumice_transport::cm::QpParameters;
 use pumice_transport::mad::TransportType;
 
-use crate::buffers::slice::RemoteSlice;
-use crate::error::{Result, VerbsError};
-use crate::rejection::Rejection;
+use crate::buffers::RemoteSlice;
+use crate::error::{Rejection, Result, VerbsError};
 use crate::setters::setters;
 use crate::transport::{Connected, PathOptions, Rc, RcConnectOptions, Receiver, Uc, UcConnectOptions};
 

@@ -8,7 +8,6 @@
 //! **Invariant**: the libraries that are loaded into programs use no other access. `tests/floors/outside.rs`
 //! lists the exceptions, each with its reason.
 
-mod clocks;
 pub mod data_watch;
 pub mod environment;
 pub mod event_fd;

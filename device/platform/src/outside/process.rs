@@ -1,4 +1,5 @@
-//! The numbers, users, limits, network namespaces and processors of this process, and facts about its system.
+//! The numbers, users, limits, namespaces and processors of this process, and facts about its system and its
+//! clocks.
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -6,14 +7,31 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, CpuSet, capabilities, sched_getaffinity};
 
-use super::clocks;
 use super::fork_generation::InheritedOnce;
+
+/// Returns the time of a clock, in ns; 0 if there is none of this number.
+#[inline]
+pub(super) fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut read = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `read` is a live timespec, which the call fills.
+    let status = unsafe { libc::clock_gettime(clock, &mut read) };
+    if status != 0 {
+        return 0;
+    }
+    // 64 bits of nanoseconds last 584 years.
+    (read.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(read.tv_nsec as u64)
+}
+
+/// Returns the time since the beginning of 1970.
+pub(super) fn clock_since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
 
 /// Reports whether the calling thread may bind ports below 1024 (CAP_NET_BIND_SERVICE); true if that is not
 /// known.
@@ -107,12 +125,12 @@ pub trait HostSystem: Sync {
 
     /// Returns the time of CLOCK_MONOTONIC, in ns.
     fn monotonic_ns(&self) -> u64 {
-        clocks::read_ns(libc::CLOCK_MONOTONIC)
+        clock_ns(libc::CLOCK_MONOTONIC)
     }
 
     /// Returns the time since the beginning of 1970.
     fn since_1970(&self) -> Duration {
-        clocks::since_1970()
+        clock_since_1970()
     }
 
     /// Sleeps for `duration`.

@@ -6,8 +6,8 @@ use std::io::{self, Read};
 
 use super::encode::{NEXT_RECEIVED, NEXT_SENT, PacketPredictor, SECTION};
 use super::field::{NUMBER_BYTES, take_byte, take_bytes, take_number, unzigzag};
-use super::header::{HeaderError, MAX_HEADER_BYTES, TraceHeader};
 use super::record::Record;
+use super::{HeaderError, MAX_HEADER_BYTES, TraceHeader};
 
 /// The result of decoding the front of some bytes.
 #[derive(Debug, PartialEq)]

@@ -1,12 +1,12 @@
 //! Handling of the peer's answers: SACK, NACK, transport ACK and NAK.
 
+use super::super::MrcCallContext;
 use super::{MrcFailure, MrcRequester};
 use crate::event::{QpEvent, Topic};
 use crate::host::Host;
 use crate::mrc::congestion::{LossSample, SackSample};
 use crate::mrc::constants::MPR_UNIT;
 use crate::mrc::paths::PathReport;
-use crate::mrc::settings::MrcCallContext;
 use crate::mrc::wire::{CcState, MrcBth, NackReason, Neth, PathMark, SackTrigger, Seth, since_timestamp_ns};
 use crate::types::{MrcBreach, MrcLossProof, WcStatus};
 use crate::wire::{Aeth, NakCode, Psn, Syndrome};

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use pumice_calls::Call;
 
 use crate::platform::Errno;
-use crate::rdma_cm::calls::connect::{ConnectParameters, accept, connect, disconnect, reject_silently};
-use crate::rdma_cm::calls::endpoint;
 use crate::rdma_cm::calls::identifier::{destroy, listen, migrate};
 use crate::rdma_cm::calls::resolve::{find_path, resolve_route};
+use crate::rdma_cm::calls::{ConnectParameters, accept, connect, disconnect, endpoint, reject_silently};
 use crate::rdma_cm::constants::{
     ADDR_RESOLVED, CONNECT_ERROR, CONNECT_REQUEST, DISCONNECTED, ESTABLISHED, REJECTED, ROUTE_RESOLVED,
     UNREACHABLE,
