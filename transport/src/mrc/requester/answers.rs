@@ -1,9 +1,9 @@
 //! Handling of the peer's answers: SACK, NACK, transport ACK and NAK.
 
-use super::super::MrcCallContext;
 use super::{MrcFailure, MrcRequester};
 use crate::event::{QpEvent, Topic};
 use crate::host::Host;
+use crate::mrc::MrcCallContext;
 use crate::mrc::congestion::{LossSample, SackSample};
 use crate::mrc::constants::MPR_UNIT;
 use crate::mrc::paths::PathReport;

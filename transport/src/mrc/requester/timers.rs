@@ -1,9 +1,9 @@
 //! Timers of a requester: timeouts, probes, and holes that become old enough.
 
-use super::super::MrcCallContext;
 use super::{MrcFailure, MrcRequester};
 use crate::event::QpEvent;
 use crate::host::{Host, PeerProgress};
+use crate::mrc::MrcCallContext;
 use crate::mrc::constants::{PROBE_AFTER_ROUND_TRIPS, TIMEOUT_ROUND_TRIPS};
 use crate::types::{MrcLossProof, WcStatus};
 

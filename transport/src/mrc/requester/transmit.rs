@@ -1,12 +1,12 @@
 //! Transmission of a requester's packets: probes first, then retransmissions, then new packets.
 
-use super::super::{MrcSettings, MrcStatistics};
 use super::{MrcFailure, MrcRequester};
 use crate::host::Host;
 use crate::mrc::constants::{ACK_REQUEST_WINDOW_BYTES, NOMINAL_OVERHEAD_BYTES};
 use crate::mrc::entropy::{MrcNetwork, MrcOutgoingPacket, MrcSent, TrafficClass};
 use crate::mrc::semantics::Planned;
 use crate::mrc::wire::{MrcBody, MrcBth, MrcHeaders, MrcOpcode, Peth, Tseth, WriteHeaders};
+use crate::mrc::{MrcSettings, MrcStatistics};
 use crate::types::WcStatus;
 use crate::wire::Psn;
 
