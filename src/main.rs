@@ -16,17 +16,15 @@ mod observe;
 mod outcome;
 mod perf;
 mod personalities;
-mod printed;
 mod reference;
 mod replay;
 mod run;
 mod same_host;
 mod shell;
-mod spellings;
 mod stat;
 mod sweep;
 mod top;
-mod topology;
+pub(crate) mod topology;
 mod trace;
 mod version;
 mod world;
@@ -38,8 +36,7 @@ use clap::FromArgMatches as _;
 use rustix::process::{Resource, getrlimit};
 
 use cli::{Cli, Command};
-use outcome::{CommandError, CommandResult, Outcome};
-use printed::{Printed, complain, end_in_errors_at_limits};
+use outcome::{CommandError, CommandResult, Outcome, Printed, complain, end_in_errors_at_limits};
 
 /// Stack size that the commands are built for, in bytes: the default of Linux.
 const STACK_BYTES: usize = 8 << 20;
@@ -78,7 +75,7 @@ fn end_with_a_panic() {
 fn execute() -> ExitCode {
     end_with_a_panic();
     end_in_errors_at_limits();
-    let words = spellings::current_spelling(std::env::args_os());
+    let words = help::current_spelling(std::env::args_os());
     let mut out = Printed::new(BufWriter::new(io::stdout().lock()));
     if words.len() < 2 {
         let printed = help::first_steps(&mut out).and_then(|()| out.flush());

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use pumice_perf::connections::{Acceptor, AcceptorAddresses, ConnectionRates, Connector};
-use pumice_perf::cores;
+use pumice_perf::machine;
 use serde::{Deserialize, Serialize};
 
 use super::figure::{Figure, RoundFigures};
@@ -29,7 +29,7 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn start([own, peer]: [IpAddr; 2]) -> Result<Connections, Unmeasured> {
-        let [own_core, peer_core] = cores::two();
+        let [own_core, peer_core] = machine::two();
         let mut accepting = PerfEnd::start(&EndTask::Accept { address: peer, core: peer_core })?;
         let to: AcceptorAddresses = accepting.read_message()?;
         let connecting = PerfEnd::start(&EndTask::Connect { address: own, to, core: own_core })?;

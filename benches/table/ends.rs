@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::Command;
 
 use pumice_device::settings::Wire;
-use pumice_perf::{Plan, PlanBuilder, Session, SessionOptions, cores};
+use pumice_perf::{Plan, PlanBuilder, Session, SessionOptions, machine};
 use serde::{Deserialize, Serialize};
 
 use super::figure::{Figure, RoundFigures};
@@ -48,7 +48,7 @@ pub(super) struct EndPair {
 
 impl EndPair {
     pub(super) fn start([own, peer]: [IpAddr; 2]) -> Result<EndPair, Unmeasured> {
-        let [own_core, peer_core] = cores::two();
+        let [own_core, peer_core] = machine::two();
         let mut serving = PerfEnd::start(&EndTask::Serve { address: peer, core: peer_core })?;
         let Listening { at } = serving.read_message()?;
         let rounds = EndTask::Rounds { server: at, address: own, cores: [own_core, peer_core] };

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
 use pumice_perf::connections::AcceptorAddresses;
-use pumice_perf::{Server, ServerOptions, cores};
+use pumice_perf::{Server, ServerOptions, machine};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{connecting, ends};
@@ -52,16 +52,16 @@ pub(super) fn run_end(task: &str) -> Result<(), String> {
             Err(server.serve(&mut |_| {}).to_string())
         }
         EndTask::Rounds { server, address, cores: [core, second] } => {
-            cores::pin(core);
+            machine::pin(core);
             ends::measure_rounds(server, address, second, out)
         }
         EndTask::Accept { address, core } => {
             end_with_parent();
-            cores::pin(core);
+            machine::pin(core);
             Err(connecting::accept(address, out))
         }
         EndTask::Connect { address, to, core } => {
-            cores::pin(core);
+            machine::pin(core);
             connecting::connect(address, to, out)
         }
     }

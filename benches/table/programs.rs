@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pumice_perf::cores;
+use pumice_perf::machine;
 
 use super::figure::{Figure, RoundFigures};
 use super::rows::{Instrument, UcxPeer, UcxTest, UcxUnit};
@@ -222,7 +222,7 @@ impl Drop for ScratchFolder {
 /// output of the client.
 pub(super) fn pair(server: Command, client: Command, port: u16) -> Result<String, String> {
     let until = Instant::now() + TIMEOUT;
-    let [own_core, peer_core] = cores::two();
+    let [own_core, peer_core] = machine::two();
     let mut server = RunningProgram::start(server, peer_core)?;
     while !is_listened_on(port) {
         if server.has_ended()? {
@@ -253,7 +253,7 @@ impl RunningProgram {
         // A process inherits the core of the thread that starts it.
         let spawned = thread::scope(|scope| {
             let pinned = scope.spawn(|| {
-                cores::pin(core);
+                machine::pin(core);
                 command.spawn()
             });
             pinned.join()

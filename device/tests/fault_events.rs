@@ -7,7 +7,7 @@ use kit::{Connection, Node, connect};
 use pumice_device::event::async_event::AsyncElement;
 use pumice_device::faults::{Fault, FaultPlan, WirePlan};
 use pumice_device::hca::SrqSetup;
-use pumice_device::platform::link_rate::{Speed, Width};
+use pumice_device::platform::link_settings::{Speed, Width};
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::host::Counter;

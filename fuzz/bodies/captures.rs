@@ -11,21 +11,18 @@ mod messages;
 #[allow(dead_code, reason = "the command line uses the rest of this file")]
 #[path = "../../src/capture/multipath.rs"]
 mod multipath;
-#[path = "../../src/capture/pairs.rs"]
-mod pairs;
 #[path = "../../src/capture/processes.rs"]
 mod processes;
 #[path = "../../src/capture/record.rs"]
 pub(crate) mod record;
-#[path = "../../src/capture/plan/sighting.rs"]
-mod sighting;
-#[path = "../../src/capture/vantages.rs"]
-mod vantages;
+#[allow(dead_code, reason = "the command line uses the rest of this file")]
+#[path = "../../src/capture/plan/sides.rs"]
+mod sides;
 
 #[path = "capture_timeline.rs"]
 pub(crate) mod capture_timeline;
 
 /// Of the plan, only what reads packets.
 mod plan {
-    pub(super) use super::sighting::{Sighting, all_sightings};
+    pub(super) use super::sides::{Sighting, all_sightings};
 }

@@ -1,12 +1,10 @@
 //! Any bytes as what the peer of a stream rsocket says, and what the program does in between: nothing panics,
 //! what is sent stays within the buffers that the peer gave, and what can be read within the own ring.
 
-use super::protocol::connection_data::ConnectionData;
-use super::protocol::remote_buffer::RemoteBuffer;
-use super::protocol::ring::RingPiece;
-use super::protocol::sending::{EntryTable, FIRST_PIECE, Transfer};
+use super::protocol::halves::{EntryTable, FIRST_PIECE, Transfer};
+use super::protocol::headers::ConnectionData;
+use super::protocol::ring::{RemoteBuffer, RingPiece, RsMessage};
 use super::protocol::stream::{ShutdownHow, StreamEnd, StreamProtocol, StreamSizes};
-use super::protocol::word::RsMessage;
 
 const SIZES: StreamSizes =
     StreamSizes { send_queue: 16, receive_queue: 16, send_buffer: 4096, receive_buffer: 8192 };

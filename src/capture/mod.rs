@@ -5,12 +5,10 @@ pub(crate) mod file;
 mod management;
 mod messages;
 mod multipath;
-mod pairs;
 pub(crate) mod plan;
 pub(crate) mod processes;
 mod record;
 mod totals;
-mod vantages;
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read, Write};

@@ -1,7 +1,13 @@
+//! Turns captures into processes of a timeline: which capture shows the packets of an address, and which
+//! queue pairs are connected.
+//!
 //! Turns captures into processes of a timeline: each address becomes a process, with the queue pairs that
 //! packets name.
+//!
+//! Finds which queue pairs are connected: a packet names its destination, and an answer has the PSN of its
+//! request.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::net::IpAddr;
 
@@ -11,9 +17,135 @@ use pumice_device::trace::{
 use pumice_transport::wire::Syndrome;
 
 use super::messages::MessageTracker;
-use super::pairs::ConnectedPairs;
 use super::plan::{Sighting, all_sightings};
-use super::vantages::{SeenDirection, Vantage, vantages};
+
+/// A direction between two addresses.
+type AddressPair = (IpAddr, IpAddr);
+
+/// For packets from an address to a queue pair of another address, the queue pair that sends them.
+#[derive(Debug, Default)]
+pub(super) struct ConnectedPairs {
+    sender: HashMap<(AddressPair, u32), u32>,
+}
+
+impl ConnectedPairs {
+    pub(super) fn of(captures: &[Vec<Sighting>]) -> ConnectedPairs {
+        // The queue pair that the last request with a PSN was addressed to.
+        let mut requests: HashMap<(AddressPair, u32), u32> = HashMap::new();
+        let mut votes: HashMap<(AddressPair, u32), HashMap<u32, u32>> = HashMap::new();
+        let is_connected =
+            |one: &&Sighting| one.info.service.is_connected() && one.info.service.has_messages();
+        for one in captures.iter().flatten().filter(is_connected) {
+            let direction = (one.source, one.destination);
+            if one.info.is_request {
+                requests.insert((direction, one.psn), one.qpn);
+                continue;
+            }
+            let back = (one.destination, one.source);
+            let Some(requester) = requests.get(&(back, one.psn)) else { continue };
+            // The destination of an answer sent the request, and the destination of the request sends the
+            // answer.
+            for (direction, to, from) in [(back, *requester, one.qpn), (direction, one.qpn, *requester)] {
+                *votes.entry((direction, to)).or_default().entry(from).or_default() += 1;
+            }
+        }
+        let best = |votes: HashMap<u32, u32>| {
+            let best = votes.into_iter().max_by_key(|(qpn, count)| (*count, std::cmp::Reverse(*qpn)));
+            best.map(|(qpn, _)| qpn)
+        };
+        let sender = votes.into_iter().filter_map(|(stream, votes)| Some((stream, best(votes)?)));
+        ConnectedPairs { sender: sender.collect() }
+    }
+
+    /// Returns the queue pair that sent a packet; `None` if the captures do not show it.
+    pub(super) fn sender(&self, one: &Sighting) -> Option<u32> {
+        let of_datagram = one.datagram.as_ref().map(|datagram| datagram.from_qpn);
+        of_datagram.or_else(|| self.sender.get(&((one.source, one.destination), one.qpn)).copied())
+    }
+}
+
+/// An address, and the capture taken at its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Vantage {
+    /// Index of the capture.
+    pub(super) capture: usize,
+    pub(super) address: IpAddr,
+    /// The capture says which packets left here and which arrived here; otherwise it shows them on their way.
+    pub(super) knows_directions: bool,
+}
+
+/// The relation of a packet to an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SeenDirection {
+    Sent,
+    Received,
+}
+
+impl Vantage {
+    /// Returns how the address saw a packet of this capture; `None` if the packet belongs to another address,
+    /// or did not arrive.
+    pub(super) fn seen(&self, one: &Sighting) -> Option<SeenDirection> {
+        let (is_source, is_destination) = (one.source == self.address, one.destination == self.address);
+        match (self.knows_directions, one.is_outbound) {
+            (true, Some(true)) => is_source.then_some(SeenDirection::Sent),
+            (true, _) => (is_destination && one.is_outbound.is_some()).then_some(SeenDirection::Received),
+            // A packet from an address to itself appears once: where it was sent.
+            (false, _) if is_source => Some(SeenDirection::Sent),
+            (false, _) => (is_destination && !one.is_lost).then_some(SeenDirection::Received),
+        }
+    }
+}
+
+/// Finds the homes of all addresses. If no capture says that an address's packets are its own, the home is
+/// the capture with most of the packets that the address sent: lost ones are in the sender's capture only.
+pub(super) fn vantages(captures: &[Vec<Sighting>]) -> BTreeSet<Vantage> {
+    let mut vantages = BTreeSet::new();
+    for (capture, seen) in captures.iter().enumerate() {
+        for one in seen {
+            let address = match one.is_outbound {
+                Some(true) => one.source,
+                Some(false) => one.destination,
+                None => continue,
+            };
+            vantages.insert(Vantage { capture, address, knows_directions: true });
+        }
+    }
+    let owned: BTreeSet<IpAddr> = vantages.iter().map(|vantage| vantage.address).collect();
+    let mut hosted = vec![0_usize; captures.len()];
+    for (address, sent) in sent_in_captures(captures) {
+        if owned.contains(&address) {
+            continue;
+        }
+        let candidates = || sent.iter().zip(&hosted).enumerate();
+        // Of two captures with as many packets, the one that is the home of fewer other addresses wins.
+        let best = candidates().max_by_key(|(capture, (sent, hosted))| {
+            (**sent, std::cmp::Reverse(**hosted), std::cmp::Reverse(*capture))
+        });
+        let Some((capture, _)) = best else { continue };
+        if let Some(count) = hosted.get_mut(capture) {
+            *count += 1;
+        }
+        vantages.insert(Vantage { capture, address, knows_directions: false });
+    }
+    vantages
+}
+
+/// Counts, for each address, the packets that it sent in each capture. Addresses that only receive are
+/// included.
+fn sent_in_captures(captures: &[Vec<Sighting>]) -> BTreeMap<IpAddr, Vec<usize>> {
+    let mut counts = BTreeMap::<IpAddr, Vec<usize>>::new();
+    for (capture, seen) in captures.iter().enumerate() {
+        for one in seen {
+            for (address, step) in [(one.source, 1), (one.destination, 0)] {
+                let counts = counts.entry(address).or_insert_with(|| vec![0; captures.len()]);
+                if let Some(count) = counts.get_mut(capture) {
+                    *count += step;
+                }
+            }
+        }
+    }
+    counts
+}
 
 /// Maximum number of packets of all captures of a timeline; each takes some 200 bytes.
 const MAX_PACKETS: usize = 4_000_000;

@@ -9,8 +9,7 @@ use std::time::SystemTime;
 use pumice_device::settings;
 use pumice_device::sharing::runtime_folder;
 
-use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::printed::complain;
+use crate::outcome::{CommandError, CommandResult, Outcome, complain};
 use crate::run::{RunOptions, run_as_child};
 use crate::trace::require::{Requirements, line};
 use crate::trace::timeline_of;

@@ -1,3 +1,6 @@
+//! Exchanges packets over the loopback interface, and examines whether processes on this host can share
+//! memory.
+//!
 //! Exchanges packets over the loopback interface: do they arrive, and does the kernel segment and merge
 //! batches?
 
@@ -9,7 +12,8 @@ use pumice_device::findings::Finding;
 use pumice_device::port::{GsoBatch, Port, PortError, TransmitError, UdpConfig, UdpPort, wait_readable};
 use pumice_transport::path::{Flow, Path};
 
-use super::kind::{LOOPBACK, OFFLOAD, blocking, ok, warning};
+use super::kind::{LOOPBACK, OFFLOAD, SHARED_MEMORY, WIRE, blocking, ok, warning};
+use crate::same_host::SameHost;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -115,6 +119,28 @@ fn offload(exchange: &LoopbackExchange) -> Finding {
             "Use Linux 4.18 or newer, and allow the socket option in this container.",
         ),
     }
+}
+
+/// Reports the setting, what is possible, and the processes that are reached. Returns nothing if the setting
+/// is invalid, because the finding about the device says so.
+pub(crate) fn same_host() -> Vec<Finding> {
+    SameHost::examine().map(|found| findings(&found)).unwrap_or_default()
+}
+
+fn findings(found: &SameHost) -> Vec<Finding> {
+    let mut all = vec![ok(&WIRE, found.setting())];
+    match found.sharing_possibility() {
+        Ok(sentence) => {
+            all.push(ok(&SHARED_MEMORY, sentence));
+            all.push(ok(&SHARED_MEMORY, format!("reaches {}", found.reach())));
+        }
+        Err(obstacle) => all.push(warning(
+            &SHARED_MEMORY,
+            format!("cannot be used, so that all packets go by UDP: {}", obstacle.sentence),
+            obstacle.remedy.clone(),
+        )),
+    }
+    all
 }
 
 #[cfg(test)]

@@ -5,9 +5,6 @@ mod kernel;
 mod kind;
 mod loopback;
 mod port;
-mod same_host;
-mod start;
-mod worlds;
 
 use std::io::Write;
 use std::path::Path;
@@ -80,12 +77,12 @@ fn examine(proc: &Path, sys: &Path) -> Vec<Finding> {
             "Allow netlink or getifaddrs in this container's seccomp profile.",
         )),
     }
-    findings.extend(start::start());
+    findings.extend(device::start());
     findings.extend(device::device());
-    findings.extend(same_host::same_host());
+    findings.extend(loopback::same_host());
     findings.extend(loopback::loopback());
     findings.extend(kernel::socket_buffers(proc));
-    findings.push(worlds::worlds());
+    findings.push(device::worlds());
     findings
 }
 

@@ -2,15 +2,12 @@
 //! counter.
 
 mod async_event;
-mod check;
 mod cm_event;
 mod counter;
 mod entry;
 mod errno;
-mod page;
 mod search;
 mod status;
-mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -22,8 +19,8 @@ use serde::Serialize;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use entry::ExplainEntry;
 pub(crate) use entry::ExplainedKind;
-pub(crate) use page::write_page;
-use tables::tables;
+use search::tables;
+pub(crate) use search::write_page;
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainOptions {

@@ -1,7 +1,75 @@
-//! Finds the entries for what a user typed.
+//! Finds the entries for what a user typed, in the tables of all kinds, and writes explanations as a page.
+
+use std::io::{self, Write};
+use std::sync::LazyLock;
+
+use pumice_device::check::KINDS;
 
 use super::entry::{ExplainEntry, ExplainedKind};
-use super::tables::tables;
+use super::{async_event, cm_event, counter, errno, status};
+
+/// Returns an entry for each kind of finding.
+pub(super) fn checks() -> &'static [ExplainEntry] {
+    static CHECKS: LazyLock<Vec<ExplainEntry>> = LazyLock::new(|| {
+        let kinds = KINDS.iter();
+        kinds
+            .map(|kind| ExplainEntry {
+                name: kind.name,
+                number: None,
+                meaning: kind.what,
+                causes: std::slice::from_ref(&kind.why),
+                look_at: std::slice::from_ref(&kind.remedy),
+            })
+            .collect()
+    });
+    &CHECKS
+}
+
+/// Returns all entries, kind by kind.
+pub(super) fn tables() -> [(ExplainedKind, &'static [ExplainEntry]); 6] {
+    [
+        (ExplainedKind::Status, status::STATUSES),
+        (ExplainedKind::Errno, errno::ERRNOS),
+        (ExplainedKind::AsyncEvent, async_event::ASYNC_EVENTS),
+        (ExplainedKind::CmEvent, cm_event::CM_EVENTS),
+        (ExplainedKind::Counter, counter::COUNTERS),
+        (ExplainedKind::Check, checks()),
+    ]
+}
+
+/// Writes a page with all entries of these kinds.
+pub(crate) fn write_page(title: &str, kinds: &[ExplainedKind], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "# {title}\n\n`pumice explain NAME` prints the same.")?;
+    for (kind, entries) in tables().into_iter().filter(|(kind, _)| kinds.contains(kind)) {
+        if kinds.len() > 1 {
+            writeln!(out, "\n## {}", kind.heading())?;
+        }
+        let depth = if kinds.len() > 1 { "###" } else { "##" };
+        for entry in entries {
+            write_entry(depth, kind, entry, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_entry(
+    depth: &str,
+    kind: ExplainedKind,
+    entry: &ExplainEntry,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let number = entry.number.map(|number| format!(" ({number})")).unwrap_or_default();
+    writeln!(out, "\n{depth} {}{number}\n\n{}", entry.full_name(kind), entry.meaning)?;
+    for (heading, sentences) in kind.headings().into_iter().zip([entry.causes, entry.look_at]) {
+        if !sentences.is_empty() {
+            writeln!(out, "\n{heading}:\n")?;
+        }
+        for sentence in sentences {
+            writeln!(out, "* {sentence}")?;
+        }
+    }
+    Ok(())
+}
 
 /// Maximum number of names that are suggested for an unknown one.
 const SUGGESTIONS: usize = 4;

@@ -1,18 +1,154 @@
-//! Runs `pumice hang --json` on other hosts by a remote shell, and reads its output.
+//! The options of `pumice hang`: it runs `pumice hang --json` on other hosts by a remote shell, and takes
+//! snapshots of the processes of this one.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Args;
+use pumice_device::outside;
+use pumice_device::platform::quantity::time_ns;
+use pumice_device::process_statuses::process_statuses;
+use pumice_device::waits::ProcessStatus;
+use pumice_transport::path::ROCE_PORT;
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::look::HostSnapshots;
-use super::options::HangOptions;
 use crate::observe::plain;
+use crate::outcome::CommandError;
+
+/// Options of `pumice hang`.
+#[derive(Debug, Args)]
+pub(crate) struct HangOptions {
+    /// Print one JSON object instead of text: what was seen, all waits and the verdicts
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw the processes and their waits into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Write the same as a graph for graphviz (dot)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dot: Option<PathBuf>,
+    /// Look at processes of other hosts as well: files that "pumice hang --json" has written there
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) with: Vec<PathBuf>,
+    /// Look at processes of these hosts as well, on which ssh runs "pumice hang --json"; with commas between
+    /// them. ssh must log in without a question
+    #[arg(long, value_name = "HOST", value_delimiter = ',', num_args = 1..)]
+    pub(crate) hosts: Vec<String>,
+    /// Command that runs a command on another host, and its options, as in "ssh -p 2222"
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "hosts")]
+    rsh: String,
+    /// Command that starts pumice on the other hosts
+    #[arg(long, value_name = "COMMAND", default_value = "pumice", requires = "hosts")]
+    pub(crate) remote: String,
+    /// Time that another host may take, as in 10s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = within, requires = "hosts")]
+    pub(crate) within: Duration,
+    /// The UDP port that the processes share
+    #[arg(long, default_value_t = ROCE_PORT)]
+    pub(crate) port: u16,
+    /// Folder of the registry of processes, if it is not the usual one
+    #[arg(long, hide = true)]
+    pub(crate) registry: Option<PathBuf>,
+}
+
+/// Parses the time that another host may take.
+fn within(text: &str) -> Result<Duration, String> {
+    let time = Duration::from_nanos(time_ns(text)?);
+    let is_right = (Duration::from_millis(100)..=Duration::from_secs(600)).contains(&time);
+    if is_right { Ok(time) } else { Err(format!("\"{text}\" is not a time from 100ms to 600s")) }
+}
+
+/// Time for which answers of processes are awaited.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Time between snapshots. Processes examine their threads meanwhile, which takes a quarter of a second, and
+/// longer on a busy machine.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum number of snapshots until all processes have examined their threads.
+const MAX_SNAPSHOTS: u32 = 20;
+
+/// The snapshots of a host, as `--json` writes and `--with` reads them.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct HostSnapshots {
+    /// Name of the host.
+    pub(super) host: String,
+    /// Id of the boot and of the pid namespace, in which process ids are unique; empty from an older version.
+    #[serde(default)]
+    pub(super) place: String,
+    /// Processes that are already included, also of other hosts.
+    #[serde(skip)]
+    pub(super) known: Vec<ProcessKey>,
+    /// Processes in the first snapshot.
+    pub(super) before: Vec<ProcessStatus>,
+    /// Processes in the second snapshot.
+    pub(super) processes: Vec<ProcessStatus>,
+}
+
+/// A process by the id of its boot and pid namespace, and its process id.
+type ProcessKey = (String, u32);
+
+impl HostSnapshots {
+    /// Adds the snapshots of a host of this name, without processes that are already included.
+    pub(super) fn add(&mut self, other: HostSnapshots, name: &str) {
+        if self.known.is_empty() && !self.place.is_empty() {
+            let own = self.processes.iter().filter(|one| one.host.is_empty());
+            self.known = own.map(|one| (self.place.clone(), one.pid)).collect();
+        }
+        let known = &self.known;
+        let is_new =
+            |one: &ProcessStatus| !one.host.is_empty() || !known.contains(&(other.place.clone(), one.pid));
+        // Processes of a third host, which the other host included, have that host's name already.
+        let named = |one: ProcessStatus| {
+            let host = if one.host.is_empty() { name.to_owned() } else { one.host.clone() };
+            ProcessStatus { host, ..one }
+        };
+        let [before, processes] = [&other.before, &other.processes]
+            .map(|all| all.iter().filter(|one| is_new(one)).cloned().map(named).collect::<Vec<_>>());
+        if !other.place.is_empty() {
+            let others = other.processes.iter().filter(|one| one.host.is_empty());
+            self.known.extend(others.map(|one| (other.place.clone(), one.pid)));
+        }
+        self.before.extend(before);
+        self.processes.extend(processes);
+    }
+}
+
+/// Returns the id of the boot and of the pid namespace.
+fn place() -> String {
+    let boot = outside::files::fact_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{} {}", boot.trim_end(), space.display())
+}
+
+/// Takes both snapshots.
+pub(super) fn take_snapshots(options: &HangOptions) -> Result<HostSnapshots, CommandError> {
+    let before = take_snapshot(options, true)?;
+    let mut processes = before.clone();
+    for _ in 0..MAX_SNAPSHOTS {
+        if before.is_empty() {
+            break;
+        }
+        outside::sleep(SNAPSHOT_INTERVAL);
+        processes = take_snapshot(options, false)?;
+        if !processes.iter().any(|one| one.must_examine_threads(&before)) {
+            break;
+        }
+    }
+    let host = outside::files::fact_text("/proc/sys/kernel/hostname").unwrap_or_default();
+    Ok(HostSnapshots { host: plain(host.trim_end()), place: place(), known: Vec::new(), before, processes })
+}
+
+/// Takes a snapshot. `examines_threads`: each process also examines what its threads wait for, and reports it
+/// in the next snapshot.
+fn take_snapshot(options: &HangOptions, examines_threads: bool) -> Result<Vec<ProcessStatus>, CommandError> {
+    let all = process_statuses(options.port, options.registry.as_deref(), TIMEOUT, examines_threads);
+    all.map_err(|error| CommandError::Failed(format!("the processes cannot be asked: {error}")))
+}
 
 /// Maximum number of hosts that are asked at a time.
 const MAX_PARALLEL_HOSTS: usize = 32;

@@ -3,9 +3,6 @@
 
 mod draw;
 mod hosts;
-mod look;
-mod options;
-mod text;
 
 use std::fs;
 use std::io::Write;
@@ -16,16 +13,15 @@ use pumice_device::waits::{ProcessStatus, WaitGraph, graph};
 use serde::Serialize;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use hosts::HostResult;
-use look::HostSnapshots;
-pub(crate) use options::HangOptions;
+pub(crate) use hosts::HangOptions;
+use hosts::{HostResult, HostSnapshots};
 
 /// Runs the command.
 pub(crate) fn run(options: &HangOptions, out: &mut dyn Write) -> CommandResult {
     let (own, host_results) = thread::scope(|scope| {
         // All hosts take their snapshots at one time.
         let host_results = scope.spawn(|| hosts::query_hosts(options));
-        (look::take_snapshots(options), host_results.join())
+        (hosts::take_snapshots(options), host_results.join())
     });
     let host_results = host_results.unwrap_or_else(|_| Err("the other hosts could not be asked".to_owned()));
     let (mut looks, mut host_results) = (own?, host_results.map_err(CommandError::Usage)?);
@@ -49,7 +45,7 @@ pub(crate) fn run(options: &HangOptions, out: &mut dyn Write) -> CommandResult {
             let problem = one.problem.as_deref().unwrap_or_default();
             writeln!(out, "host {} is not known: {problem}", one.host)?;
         }
-        text::write(&looks.processes, &found, out)?;
+        draw::write(&looks.processes, &found, out)?;
     }
     if let Some(file) = &options.svg {
         save(file, &draw::svg(&looks.processes, &found))?;

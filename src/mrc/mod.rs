@@ -1,6 +1,5 @@
 //! `pumice mrc`: prints the profiles, queue pairs and paths of MRC of the running processes of this user.
 
-mod process;
 mod text;
 
 use std::io::Write;
@@ -12,7 +11,7 @@ use pumice_transport::path::ROCE_PORT;
 
 use crate::observe::SnapshotScope;
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use process::MrcProcess;
+use text::MrcProcess;
 pub(crate) use text::planes;
 
 /// Time for which answers of processes are awaited. A live process answers within a millisecond or two.

@@ -1,17 +1,87 @@
-//! Records running programs for a time, or until a signal arrives.
+//! Records running programs for a time, or until a signal arrives: waits that SIGINT and SIGTERM end.
 
 use std::fmt;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pumice_device::record_orders::RecordCommand;
 use pumice_device::sharing::PortProcess;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{Interrupt, ProcessSelection, RecordResult, SelectedDevice, program};
-use crate::outcome::CommandError;
-use crate::printed::complain;
+use super::{ProcessSelection, RecordResult, SelectedDevice, program};
+use crate::outcome::{CommandError, complain};
+
+/// The reading end of a pipe to which the signal handlers write.
+#[derive(Debug)]
+pub(crate) struct Interrupt {
+    signals: UnixStream,
+}
+
+impl Interrupt {
+    /// Installs handlers so that the two signals end waits instead of the process.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn new() -> io::Result<Interrupt> {
+        let (signals, writer) = UnixStream::pair()?;
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+        }
+        Ok(Interrupt { signals })
+    }
+
+    /// Waits until something can be read from `input`, at most for `time`. Returns true if a signal has
+    /// arrived.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn wait_beside(&self, input: &impl AsFd, time: Duration) -> io::Result<bool> {
+        let mut both = [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(input, PollFlags::IN)];
+        let time = Timespec::try_from(time).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match poll(&mut both, Some(&time)) {
+            Ok(_) => Ok(!both[0].revents().is_empty()),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for all of this time, unless a signal arrives. Returns true if one has.
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn wait_all(&self, time: Duration) -> io::Result<bool> {
+        let begun = Instant::now();
+        while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+            // A wait may be interrupted early; the next one reports the signal.
+            if self.wait(left)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits, and returns true if a signal has arrived.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn wait(&self, time: Duration) -> io::Result<bool> {
+        // A timeout of 0 would mean no timeout.
+        self.signals.set_read_timeout(Some(time.max(Duration::from_millis(1))))?;
+        match (&self.signals).read(&mut [0]) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
 
 /// Interval at which the file that a process writes is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -1,8 +1,6 @@
 //! Snapshots of the running processes of this user, and the changes between two of them.
 
-mod interrupt;
 mod live;
-mod progress;
 mod rates;
 mod selected;
 mod words;
@@ -14,12 +12,10 @@ use std::time::Duration;
 use pumice_device::inspect::InspectedObjects;
 use pumice_device::sharing::{InspectReply, ProcessReport, inspect, reports};
 
-pub(crate) use interrupt::Interrupt;
-pub(crate) use live::{LiveDevice, NoOutput, RecordingTime, milliseconds, nanoseconds};
-pub(crate) use progress::{ProgressDisplay, ProgressReader};
+pub(crate) use live::{Interrupt, LiveDevice, NoOutput, RecordingTime, milliseconds, nanoseconds};
 pub(crate) use rates::{ProcessRates, QpRates, rates};
 pub(crate) use selected::{ProcessSelection, RecordResult, SelectedDevice, live_time};
-pub(crate) use words::{copied, plain, program, quantity, round_trip};
+pub(crate) use words::{ProgressDisplay, ProgressReader, copied, plain, program, quantity, round_trip};
 
 /// A snapshot of all processes.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -7,23 +7,21 @@ mod measure;
 mod netns;
 mod options;
 mod pairs;
-mod plans;
 mod process;
 mod report;
-mod wording;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 
-use pumice_device::platform::printable::printable;
-use pumice_perf::{Server, cores};
+use pumice_device::platform::error::printable;
+use pumice_perf::{Server, machine};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use netns::Namespaces;
 pub(crate) use options::PerfOptions;
 use options::{ClientOptions, EndSettings, LOOPBACK_ADDRESSES, LoopOptions, PerfRole, ServerOptions};
 use process::{EndTask, Listening, OutputReader, PerfEnd};
-use wording::in_words;
+use report::in_words;
 
 /// Runs the command.
 pub(crate) fn run(options: &PerfOptions, out: &mut dyn Write) -> CommandResult {
@@ -73,7 +71,7 @@ fn run_loop(options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome, Strin
     };
     let [own, peer] = options.addresses(defaults)?;
     let settings = EndSettings { addr: Some(own), ..options.end.clone() };
-    let [own_core, peer_core] = cores::two();
+    let [own_core, peer_core] = machine::two();
     let [own_wrapper, peer_wrapper] = wrappers;
     let serve = EndTask::Serve { address: peer, core: peer_core };
     let mut server_end = PerfEnd::start(&serve, &peer_wrapper, OutputReader::Parent)?;
@@ -97,7 +95,7 @@ fn run_end(task: &str, out: &mut dyn Write) -> Result<Outcome, String> {
         }
         EndTask::Measure { server, plans, settings, cores: [core, second] } => {
             process::end_with_parent();
-            cores::pin(core);
+            machine::pin(core);
             measure::measure(&plans, &settings, second, &|| connect(server), out)?;
         }
         EndTask::Exchange { server, plan, settings } => {

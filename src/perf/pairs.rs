@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::measure::{after_round, open};
 use super::options::{EndSettings, LoopOptions, OperationName};
 use super::process::{EndTask, Listening, OutputReader, PerfEnd};
-use super::report::{EMULATED, progress};
-use super::wording::in_words;
+use super::report::{EMULATED, in_words, progress};
 use crate::outcome::Outcome;
 
 /// An order to an exchanging end: exchange messages for this time.

@@ -1,15 +1,91 @@
-//! The page of all commands with their options, from the grammar.
+//! Pages of the reference: all commands with their options, all kinds of faults, and the personalities.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
+use pumice_device::faults::{KINDS, READY, WHEN};
 
-use super::table;
 use crate::cli::Cli;
+use crate::personalities::all;
+
+/// Begins a table with these headings.
+pub(super) fn head(headings: &[&str], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "| {} |\n|{}", headings.join(" | "), "---|".repeat(headings.len()))
+}
+
+/// Writes a row. Vertical bars and line ends in a cell are escaped, because they would end the cell.
+pub(super) fn row(cells: &[&str], out: &mut dyn Write) -> io::Result<()> {
+    let cells: Vec<String> =
+        cells.iter().map(|cell| cell.trim().replace('|', "\\|").replace('\n', " ")).collect();
+    writeln!(out, "| {} |", cells.join(" | "))
+}
 
 /// Writes the page.
-pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_personalities(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "# Personalities\n\nAdapters that a device can look like: `pumice run --device NAME`. [Personalities]\
+         (../personalities.md) says what for. A call that is refused fails with EOPNOTSUPP.\n"
+    )?;
+    let headings =
+        ["Name", "What it is", "Vendor and part", "Driver", "Queue pairs", "Vendor's calls", "Refused calls"];
+    head(&headings, out)?;
+    for one in all() {
+        let name = format!("`{}`", one.name);
+        let refused: Vec<String> = one.refused.iter().map(|call| format!("`{call}`")).collect();
+        let refused = if refused.is_empty() { "none".to_owned() } else { refused.join(", ") };
+        let calls = one.vendor_calls.map_or("none".to_owned(), |calls| format!("`{calls}`"));
+        let cells = [&name, &one.remark, &one.id, &one.driver, &one.queue_pairs, &calls, &refused];
+        row(&cells.map(String::as_str), out)?;
+    }
+    Ok(())
+}
+
+/// Writes the page.
+pub(super) fn write_faults(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "# Faults\n\nA rule says what happens, and to which packets, calls or completions. \
+         [Fault plans](../fault-plans.md) explains how to use rules, and `pumice fault kinds` prints them."
+    )?;
+    writeln!(out, "\n## When a rule applies\n\nEvery rule may have these fields.\n")?;
+    fields(WHEN, out)?;
+    for kind in KINDS {
+        writeln!(out, "\n## {}\n\n{}. It imitates {}.", kind.name, capital(kind.does), kind.imitates)?;
+        writeln!(out, "\n```text\n--fault '{}'\n```", kind.example)?;
+        let own = kind.meanings();
+        if !own.is_empty() {
+            writeln!(out, "\nIts own fields:\n")?;
+            fields(&own, out)?;
+        }
+        writeln!(out, "\nFields that say what it is about:\n")?;
+        fields(kind.about, out)?;
+    }
+    writeln!(out, "\n## Ready plans\n\n`--faults NAME` uses a plan; `pumice fault plans NAME` prints it.\n")?;
+    head(&["Plan", "What it imitates"], out)?;
+    for plan in READY {
+        row(&[&format!("`{}`", plan.name), &plan.imitates()], out)?;
+    }
+    Ok(())
+}
+
+fn fields<T: AsRef<str>>(fields: &[(&str, T)], out: &mut dyn Write) -> io::Result<()> {
+    head(&["Field", "Meaning"], out)?;
+    for (name, meaning) in fields {
+        row(&[&format!("`{name}`"), meaning.as_ref()], out)?;
+    }
+    Ok(())
+}
+
+/// Returns the text with a capital letter at its beginning.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Writes the page.
+pub(super) fn write_commands(out: &mut dyn Write) -> io::Result<()> {
     let mut grammar = Cli::command();
     grammar.build();
     writeln!(
@@ -62,10 +138,10 @@ fn write_command(
         options(command).filter(|arg| !has_those_of_run || !of_run.contains(arg.get_id().as_str())).collect();
     if !own.is_empty() {
         writeln!(out)?;
-        table::head(&["Option", "Meaning"], out)?;
+        head(&["Option", "Meaning"], out)?;
     }
     for arg in own {
-        table::row(&[&spelling(arg), &meaning(arg)], out)?;
+        row(&[&spelling(arg), &meaning(arg)], out)?;
     }
     for below in commands(command) {
         write_command(below, &name, of_run, out)?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use pumice_device::settings::{self, VARIABLES};
 
-use super::{commands, table};
+use super::commands;
 use crate::world::{SHARD_COUNT, SHARD_INDEX};
 
 /// The source of a variable's description.
@@ -120,18 +120,18 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
          `libpumice.so` in another way reads them from its own environment. A variable that is empty counts \
          as not set.\n"
     )?;
-    table::head(&["Variable", "Option", "Meaning"], out)?;
+    commands::head(&["Variable", "Option", "Meaning"], out)?;
     for (name, meaning) in &ROWS {
         let (option, text) = match meaning {
             Opt(option) => (format!("`{option}`"), commands::help_of_run(option).unwrap_or_default()),
             Sentence(text) => (String::new(), (*text).to_owned()),
         };
-        table::row(&[&format!("`{name}`"), &option, &text], out)?;
+        commands::row(&[&format!("`{name}`"), &option, &text], out)?;
     }
     writeln!(out, "\n## Others\n")?;
-    table::head(&["Variable", "Meaning"], out)?;
+    commands::head(&["Variable", "Meaning"], out)?;
     for (name, text) in OTHER_VARIABLES {
-        table::row(&[&format!("`{name}`"), text], out)?;
+        commands::row(&[&format!("`{name}`"), text], out)?;
     }
     Ok(())
 }

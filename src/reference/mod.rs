@@ -4,10 +4,7 @@
 
 mod commands;
 mod environment;
-mod faults;
-mod personalities;
 mod profiles;
-mod table;
 
 use std::io::{self, Write};
 
@@ -19,7 +16,7 @@ type PageWriter = fn(&mut dyn Write) -> io::Result<()>;
 
 /// The pages: name of the file without its extension, and the function that writes it.
 const PAGES: [(&str, PageWriter); 9] = [
-    ("commands", commands::write),
+    ("commands", commands::write_commands),
     ("environment", environment::write),
     ("statuses", |out| explain::write_page("Statuses of work completions", &[ExplainedKind::Status], out)),
     ("errnos", |out| explain::write_page("Errnos of calls", &[ExplainedKind::Errno], out)),
@@ -27,9 +24,9 @@ const PAGES: [(&str, PageWriter); 9] = [
         explain::write_page("Events", &[ExplainedKind::AsyncEvent, ExplainedKind::CmEvent], out)
     }),
     ("counters", |out| explain::write_page("Counters", &[ExplainedKind::Counter], out)),
-    ("faults", faults::write),
+    ("faults", commands::write_faults),
     ("profiles", profiles::write),
-    ("personalities", personalities::write),
+    ("personalities", commands::write_personalities),
 ];
 
 /// Runs the command.

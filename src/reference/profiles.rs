@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use pumice_device::profile::{BUILT_IN, BuiltIn, Profile, ranges};
 
-use super::table;
+use super::commands;
 
 /// The tables of a profile: name, heading of the TOML file, and a sentence.
 const TABLES: [(&str, &str, &str); 9] = [
@@ -76,20 +76,20 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "Fields: {}.", names.join(", "))?;
             continue;
         }
-        table::head(&["Field", "Default", "Bounds", "Remarks"], out)?;
+        commands::head(&["Field", "Default", "Bounds", "Remarks"], out)?;
         for field in fields {
             let full = if name.is_empty() { field.clone() } else { format!("{name}.{field}") };
             let (value, remark) =
                 defaults.get(&full).map(|(v, r)| (v.as_str(), r.as_str())).unwrap_or_default();
             let value = if value.is_empty() { String::new() } else { format!("`{value}`") };
             let within = bounds.get(full.as_str()).map(|(from, to)| format!("{from} to {to}"));
-            table::row(&[&format!("`{field}`"), &value, &within.unwrap_or_default(), remark], out)?;
+            commands::row(&[&format!("`{field}`"), &value, &within.unwrap_or_default(), remark], out)?;
         }
     }
     writeln!(out, "\n## Built-in profiles\n")?;
-    table::head(&["Profile", "What it is"], out)?;
+    commands::head(&["Profile", "What it is"], out)?;
     for built_in in BUILT_IN {
-        table::row(&[&format!("`{}`", built_in.name), &built_in.remark()], out)?;
+        commands::row(&[&format!("`{}`", built_in.name), &built_in.remark()], out)?;
     }
     Ok(())
 }

@@ -1,13 +1,85 @@
+//! Finds the programs that a command line runs, as far as it shows them, and this program's file.
+//!
 //! Finds the programs that a command line runs, as far as it shows them: `env`, a shell's command line, and a
 //! script hide the program that matters.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use super::search::find;
+use rustix::fs::{Access, access};
+
+use crate::outcome::{CommandError, NO_PROGRAM, NOT_EXECUTABLE};
+
+/// Folders in which execvp(3) searches when PATH is not set.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// Returns the file of a program that a shell would find.
+pub(crate) fn find(name: &OsStr) -> Result<PathBuf, CommandError> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
+    find_in(name, &path)
+}
+
+fn find_in(name: &OsStr, search: &OsStr) -> Result<PathBuf, CommandError> {
+    let shown = Path::new(name).display();
+    let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
+        vec![PathBuf::from(name)]
+    } else {
+        // An empty part means the current folder.
+        let folders = std::env::split_paths(search);
+        folders
+            .map(|folder| if folder.as_os_str().is_empty() { "./".into() } else { folder }.join(name))
+            .collect()
+    };
+    let there = |path: &&PathBuf| !name.is_empty() && fs::symlink_metadata(path).is_ok();
+    let runnable = |path: &&PathBuf| path.is_file() && access(path.as_path(), Access::EXEC_OK).is_ok();
+    if let Some(path) = candidates.iter().find(runnable) {
+        return Ok(path.clone());
+    }
+    match candidates.iter().find(there) {
+        Some(path) if path.is_dir() => Err(CommandError::Program {
+            sentence: format!("{} is a folder, not a program", path.display()),
+            exit_code: NOT_EXECUTABLE,
+        }),
+        Some(path) if path.exists() => Err(CommandError::Program {
+            sentence: format!("{} may not be executed: chmod +x it, if it is a program", path.display()),
+            exit_code: NOT_EXECUTABLE,
+        }),
+        _ => {
+            let remedy = if name.as_bytes().contains(&b'/') { "check its path" } else { "it is not in PATH" };
+            let sentence = format!("there is no program {shown}: {remedy}");
+            Err(CommandError::Program { sentence, exit_code: NO_PROGRAM })
+        }
+    }
+}
+
+/// Returns this program's file. Without /proc, which some containers lack, it is searched as a shell would.
+///
+/// # Errors
+/// A sentence: neither way finds it.
+pub(crate) fn own_program() -> Result<PathBuf, String> {
+    let error = match std::env::current_exe() {
+        Ok(path) => return Ok(path),
+        Err(error) => error,
+    };
+    let called = std::env::args_os().next().unwrap_or_default();
+    called_as(&called).ok_or_else(|| {
+        format!(
+            "this program cannot find itself, neither by /proc ({error}) nor as {}: mount /proc, or name it \
+             by its path",
+            Path::new(&called).display()
+        )
+    })
+}
+
+/// Returns the file of a program that was called by this name, with links in its path resolved.
+fn called_as(name: &OsStr) -> Option<PathBuf> {
+    let found = find(name).ok()?;
+    found.canonicalize().ok()
+}
 
 /// Maximum number of commands that are followed from one to the next.
 const MAX_STEPS: usize = 8;
@@ -203,6 +275,34 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn code(name: &str, search: &str) -> u8 {
+        match find_in(OsStr::new(name), OsStr::new(search)) {
+            Err(CommandError::Program { exit_code, .. }) => exit_code,
+            Err(other) => panic!("{other}"),
+            Ok(_) => 0,
+        }
+    }
+
+    #[test]
+    fn programs_are_found_as_shells_find_them() {
+        assert_eq!(code("sh", "/nowhere:/bin"), 0);
+        assert_eq!(code("sh", "/nowhere"), 127);
+        assert_eq!(code("", "/bin"), 127);
+        assert_eq!(code("/bin/sh", ""), 0);
+        assert_eq!(code("/bin/no-such-program", "/bin"), 127);
+        assert_eq!(code("/etc/passwd", "/bin"), 126);
+        assert_eq!(code("passwd", "/etc:/nowhere"), 126);
+        assert_eq!(code("/etc", "/bin"), 126);
+    }
+
+    #[test]
+    fn a_program_is_found_by_the_name_that_it_was_called_by() {
+        let own = std::env::current_exe().expect("Linux");
+        assert_eq!(called_as(own.as_os_str()), own.canonicalize().ok());
+        assert!(called_as(OsStr::new("sh")).is_some_and(|path| path.is_absolute()));
+        assert_eq!(called_as(OsStr::new("no-such-program-anywhere")), None);
+    }
 
     fn invoked_programs(line: &[&str]) -> (Vec<String>, Vec<String>) {
         let (program, arguments) = line.split_first().expect("a program");

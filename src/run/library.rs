@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use pumice_device::sharing::runtime_folder_that;
 
 use super::embedded_objects;
-use super::own::own_program;
+use super::invoked_programs::own_program;
 
 const OBJECT: &str = "libpumice.so";
 /// Folder of links beside the object.

@@ -6,12 +6,9 @@ mod embedded_objects;
 mod invoked_programs;
 mod library;
 mod options;
-mod own;
 mod preload;
 mod program;
 pub(crate) mod record;
-mod search;
-mod sysfs;
 mod unused_trees;
 
 use std::ffi::OsString;
@@ -27,12 +24,11 @@ use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{self, CheckSettings, SettingError, Settings};
 use rustix::io::Errno;
 
+pub(crate) use invoked_programs::own_program;
 pub(crate) use library::make_links_of_build;
 pub(crate) use options::RunOptions;
-pub(crate) use own::own_program;
 
-use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::printed::complain;
+use crate::outcome::{CommandError, CommandResult, Outcome, complain};
 use program::Program;
 use pumice_device::faults::FaultPlan;
 use record::ProcessIdentity;

@@ -11,8 +11,7 @@ use object::elf::{ELFMAG, EM_AARCH64, EM_RISCV, EM_X86_64, FileHeader64, Machine
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use super::bundled_libibverbs;
-use super::invoked_programs::InvokedPrograms;
-use super::search::find;
+use super::invoked_programs::{InvokedPrograms, find};
 use crate::outcome::{CommandError, NO_PROGRAM, NOT_EXECUTABLE};
 
 /// Machine of the programs that can load libpumice.so, as ELF headers name it.

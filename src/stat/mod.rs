@@ -1,6 +1,5 @@
 //! `pumice stat`: prints the counters and the activity of the running processes of this user.
 
-mod counters;
 mod listen;
 mod metrics;
 mod options;

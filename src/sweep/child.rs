@@ -1,15 +1,123 @@
-//! The processes of a run: each command in a process group of its own, which is killed with it.
+//! The processes of a run, their network namespaces, and when a server is ready.
 
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use super::report_file::CallReport;
+
+/// Command that keeps a namespace alive: it brings loopback up, and ends with its input.
+const HOLD: &str = "ip link set lo up && echo ready && exec cat";
+
+/// A network namespace for one run at a time.
+#[derive(Debug)]
+pub(super) struct RunNamespace {
+    /// Process that keeps the namespace alive; `None` for this process's namespace.
+    holder: Option<Child>,
+    /// The namespace belongs to a user namespace, because this process is not root.
+    with_user: bool,
+}
+
+impl RunNamespace {
+    /// Returns this network namespace.
+    pub(super) const fn here() -> RunNamespace {
+        RunNamespace { holder: None, with_user: false }
+    }
+
+    /// Creates a network namespace; `None` if that is impossible.
+    pub(super) fn apart() -> Option<RunNamespace> {
+        let with_user = !rustix::process::geteuid().is_root();
+        let mut command = Command::new("unshare");
+        command.args(if with_user { &["--user", "--map-root-user", "--net"][..] } else { &["--net"] });
+        command.args(["--", "sh", "-c", HOLD]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut holder = command.spawn().ok()?;
+        let mut line = String::new();
+        let output = holder.stdout.take()?;
+        let namespace = RunNamespace { holder: Some(holder), with_user };
+        BufReader::new(output).read_line(&mut line).ok()?;
+        (line == "ready\n").then_some(namespace)
+    }
+
+    /// Returns the command that runs a program there.
+    pub(super) fn command(&self, program: &OsStr) -> Command {
+        let Some(holder) = &self.holder else { return Command::new(program) };
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--target={}", holder.id())).arg("--net");
+        if self.with_user {
+            command.args(["--user", "--preserve-credentials"]);
+        }
+        command.arg("--").arg(OsString::from(program));
+        command
+    }
+}
+
+impl Drop for RunNamespace {
+    fn drop(&mut self) {
+        if let Some(holder) = &mut self.holder {
+            // The holder ends with its input.
+            drop(holder.stdin.take());
+            let _ = holder.wait();
+        }
+    }
+}
+
+/// State of a listening socket in /proc/net/tcp.
+const LISTENING: &str = "0A";
+
+/// Reports whether a process of this group, or one that writes this report of calls, listens.
+pub(super) fn is_listening(group: u32, report: &Path) -> bool {
+    members(group).into_iter().any(listens_by_tcp) || CallReport::read(report).listening
+}
+
+/// Returns the processes of a group.
+fn members(group: u32) -> Vec<u32> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.filter(|process| group_of(*process) == Some(group)).collect()
+}
+
+/// Returns the group of a process: the third field behind its name, which may contain anything.
+fn group_of(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, behind) = stat.rsplit_once(')')?;
+    behind.split_whitespace().nth(2)?.parse().ok()
+}
+
+fn listens_by_tcp(process: u32) -> bool {
+    let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("/proc/{process}/net/{table}")));
+    let listening: BTreeSet<String> =
+        tables.into_iter().flatten().flat_map(|table| listening_sockets(&table)).collect();
+    if listening.is_empty() {
+        return false;
+    }
+    let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    files.flatten().any(|file| {
+        let target = fs::read_link(file.path()).unwrap_or_default();
+        let name = target.to_string_lossy();
+        let inode = name.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+        inode.is_some_and(|inode| listening.contains(inode))
+    })
+}
+
+/// Returns the inodes of the listening sockets of a table.
+fn listening_sockets(table: &str) -> Vec<String> {
+    let inode = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words.get(3) == Some(&LISTENING)).then(|| words.get(9).map(|inode| (*inode).to_owned())).flatten()
+    };
+    table.lines().filter_map(inode).collect()
+}
 
 /// Interval at which a wait checks whether the sweep was interrupted.
 const SLICE: Duration = Duration::from_millis(50);
@@ -109,7 +217,22 @@ impl Drop for ProcessGroup {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
+
+    #[test]
+    fn a_listening_process_is_seen() {
+        let table = "  sl local_address rem_address st tx_queue rx_queue tr tm retrnsmt uid timeout inode
+             0: 0100007F:4855 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1
+             1: 0100007F:4856 00000000:0000 01 00000000:00000000 00:00000000 00000000 0 0 4712 1";
+        assert_eq!(listening_sockets(table), ["4711"]);
+        let own = group_of(std::process::id()).unwrap();
+        assert!(members(own).contains(&std::process::id()));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(is_listening(own, Path::new("/nowhere")));
+        drop(listener);
+    }
 
     fn start(script: &str) -> ProcessGroup {
         let null = Path::new("/dev/null");

@@ -3,12 +3,8 @@
 
 mod case;
 pub(crate) mod child;
-mod junit;
-mod namespace;
 mod options;
-mod ready;
 mod report_file;
-mod resume;
 mod run;
 mod text;
 mod verdict;
@@ -23,12 +19,11 @@ use pumice_device::findings::{Finding, Level, json};
 
 pub(crate) use options::SweepOptions;
 
-use crate::outcome::{CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome};
-use crate::printed::complain;
+use crate::outcome::{CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome, complain};
 use case::{SweepCase, SweepCases};
-use namespace::RunNamespace;
-use resume::Journal;
+use child::RunNamespace;
 use run::{RunEnd, RunPurpose, SweepRun, SweepRunner};
+use text::Journal;
 use verdict::{CleanRuns, Judgement};
 
 /// Time that the run without faults may take.
@@ -143,7 +138,7 @@ fn report(
 ) -> CommandResult {
     let findings: Vec<Finding> = judgements.iter().map(|one| one.to_finding(options)).collect();
     if let Some(file) = &options.junit {
-        let written = std::fs::write(file, junit::document(judgements, &findings, options));
+        let written = std::fs::write(file, text::document(judgements, &findings, options));
         written.map_err(|error| {
             CommandError::Failed(format!("{} cannot be written: {error}", file.display()))
         })?;

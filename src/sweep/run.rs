@@ -14,10 +14,8 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::case::{RULE, SweepCase};
-use super::child::{ProcessGroup, WaitOutcome};
-use super::namespace::RunNamespace;
+use super::child::{ProcessGroup, RunNamespace, WaitOutcome, is_listening};
 use super::options::SweepOptions;
-use super::ready::is_listening;
 use super::report_file::{CallReport, CompletedRequest, ConnectionMessage, FaultReportFile};
 use crate::run::own_program;
 

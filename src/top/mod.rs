@@ -1,27 +1,90 @@
 //! `pumice top`: shows live in a terminal what running processes do.
 
-mod detail;
-mod look;
-mod render;
-mod rows;
-mod screen;
-mod view;
-
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use clap::Args;
 use pumice_transport::path::ROCE_PORT;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::{DefaultTerminal, Frame};
+use rows::TopSnapshot;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use view::TopView;
 
 use crate::observe::{Snapshot, SnapshotScope};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::stat::seconds;
-use look::TopSnapshot;
-use screen::Screen;
-use view::TopView;
+
+/// The terminal, in raw mode and on its alternate screen. The panic hook of ratatui restores it as well.
+pub(super) struct Screen {
+    terminal: DefaultTerminal,
+    signaled: Arc<AtomicBool>,
+}
+
+/// The result of a wait for input.
+pub(super) enum ScreenInput {
+    Key(KeyCode),
+    /// ^C was typed, or a signal arrived that ends the command.
+    Signal,
+    /// No key was pressed, or the terminal has another size.
+    Nothing,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(super) fn open() -> io::Result<Screen> {
+        let signaled = Arc::new(AtomicBool::new(false));
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&signaled))?;
+        }
+        Ok(Screen { terminal: ratatui::try_init()?, signaled })
+    }
+
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(draw).map(drop)
+    }
+
+    /// Waits for a key, at most for `most`.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(super) fn key(&self, most: Duration) -> io::Result<ScreenInput> {
+        let has_event = event::poll(most)?;
+        if self.signaled.load(Ordering::Relaxed) {
+            return Ok(ScreenInput::Signal);
+        }
+        if !has_event {
+            return Ok(ScreenInput::Nothing);
+        }
+        match event::read()? {
+            Event::Key(key) if key.kind == KeyEventKind::Release => Ok(ScreenInput::Nothing),
+            Event::Key(key) if key.modifiers.contains(KeyModifiers::CONTROL) => match key.code {
+                KeyCode::Char('c') => Ok(ScreenInput::Signal),
+                _ => Ok(ScreenInput::Nothing),
+            },
+            Event::Key(key) => Ok(ScreenInput::Key(key.code)),
+            _ => Ok(ScreenInput::Nothing),
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+mod render;
+mod rows;
+mod view;
 
 /// Time for which processes are awaited at each snapshot: a stopped process delays the others by this.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -64,13 +127,13 @@ pub(crate) fn run(options: TopOptions) -> CommandResult {
         }
         screen.draw(|frame| render::draw(&mut view, frame)).map_err(CommandError::Output)?;
         match screen.key(TICK).map_err(CommandError::Output)? {
-            screen::ScreenInput::Key(key) => {
+            ScreenInput::Key(key) => {
                 if view.handle_key(key) {
                     return Ok(Outcome::Good);
                 }
             }
-            screen::ScreenInput::Signal => return Ok(Outcome::Good),
-            screen::ScreenInput::Nothing => {}
+            ScreenInput::Signal => return Ok(Outcome::Good),
+            ScreenInput::Nothing => {}
         }
     }
 }

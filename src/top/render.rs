@@ -7,8 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
 
-use super::detail::detail;
-use super::rows::TopRow;
+use super::rows::{TopRow, detail};
 use super::view::{TopView, ViewMode};
 use crate::observe::{QpRates, quantity};
 

@@ -2,8 +2,7 @@
 
 use ratatui::crossterm::event::KeyCode;
 
-use super::look::TopSnapshot;
-use super::rows::{RowKey, TopList, TopRow, rows};
+use super::rows::{RowKey, TopList, TopRow, TopSnapshot, rows};
 
 /// Maximum length of the filter, in characters.
 const MAX_FILTER: usize = 64;

@@ -2,8 +2,6 @@
 //! as text.
 
 mod counters;
-mod diff;
-mod lanes;
 mod list;
 mod live;
 mod perfetto;
@@ -22,8 +20,7 @@ use pumice_device::trace::{Timeline, create_private};
 use crate::capture::file::is_capture;
 use crate::capture::processes::processes;
 use crate::observe::ProgressReader;
-use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::printed::complain;
+use crate::outcome::{CommandError, CommandResult, Outcome, complain};
 use require::RequireOptions;
 
 /// Number of messages that are explained if the options do not say it.
@@ -161,7 +158,7 @@ pub(crate) fn run(options: &TraceOptions, out: &mut dyn Write) -> CommandResult 
         TraceAction::Diff { first, second, with_first, with_second, most, json } => {
             let all =
                 |file: &PathBuf, more: &[PathBuf]| timeline(&[std::slice::from_ref(file), more].concat());
-            diff::run(&all(first, with_first)?, &all(second, with_second)?, *most, *json, out)
+            list::run_diff(&all(first, with_first)?, &all(second, with_second)?, *most, *json, out)
         }
         TraceAction::Live(options) => live::run(options, out),
         TraceAction::List { file, json } => list::run(&file.display().to_string(), open(file)?, *json, out),

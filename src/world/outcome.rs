@@ -7,8 +7,9 @@ use pumice_device::outside::output_file::write_private;
 use pumice_world::{CodeLocation, Departure, Ended, Exit, WorldError};
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::{BAD, CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome, SIGNAL};
-use crate::printed::complain;
+use crate::outcome::{
+    BAD, CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome, SIGNAL, complain,
+};
 
 /// The outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,7 @@ use pumice_world::{Recording, WorldError};
 use super::options::ReplayWorldOptions;
 use super::outcome::{failed, finish};
 use crate::observe::Interrupt;
-use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::printed::complain;
+use crate::outcome::{CommandError, CommandResult, Outcome, complain};
 use crate::run::make_links_of_build;
 
 /// Runs the command.

@@ -1,9 +1,8 @@
-//! The errors of the calls of this crate: what is wrong, and the remedy.
+//! Errors of calls and of requests, and rejections of connections.
 
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
+use std::{fmt, io};
 
 use pumice_device::faults::calls::errno_text;
 use pumice_device::gsi::ConnectionError;
@@ -14,7 +13,29 @@ use pumice_transport::mad::RejectReason;
 use pumice_transport::qp::{ModifyError, PostError};
 use pumice_transport::types::{CompletionError, SendOpcode, WcStatus};
 
-use super::rejection::Rejection;
+/// The reason why a connection was rejected.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// Reason code: [`RejectReason::CONSUMER`] if the program at the other side rejected it,
+    /// [`RejectReason::INVALID_SERVICE_ID`] if no program listens there.
+    pub reason: RejectReason,
+    pub(crate) private_data: Vec<u8>,
+}
+
+impl fmt::Debug for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rejection").field(&self.reason).finish()
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason.name() {
+            Some(name) => write!(f, "the peer rejects the connection: {name} (reason {})", self.reason.0),
+            None => write!(f, "the peer rejects the connection with reason {}", self.reason.0),
+        }
+    }
+}
 
 /// The result of a call of this crate.
 pub type Result<T> = std::result::Result<T, VerbsError>;

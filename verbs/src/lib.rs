@@ -120,19 +120,18 @@
 #![deny(unsafe_code)]
 
 pub mod asynchronous;
-mod buffers;
+pub(crate) mod buffers;
 mod check;
 mod device;
 pub(crate) mod error;
-mod objects;
+pub(crate) mod objects;
 mod queue_pair;
 pub mod rdma_cm;
-pub(crate) mod rejection;
 pub(crate) mod setters;
 pub mod transport;
 pub mod world;
 
-pub use crate::buffers::slice::{LocalSlice, RemoteSlice};
+pub use crate::buffers::{LocalSlice, RemoteSlice};
 pub use crate::error::{ListError, RequestError, Result, VerbsError};
 pub use check::CheckOptions;
 pub use device::options::DeviceOptions;
@@ -140,21 +139,19 @@ pub use device::simulation::Simulation;
 pub use device::{AsyncEvent, Device, DeviceInfo};
 pub use objects::address::{AddressHandle, UdAddress, UdEndpoint};
 pub use objects::completion::{CompletionChannel, CompletionEvent, CompletionQueue, Notify};
-pub use objects::domain::{ProtectionDomain, XrcDomain, XrcDomainOpening};
 pub use objects::memory::MemoryRegion;
 pub use objects::receive::SharedReceiveQueue;
-pub use objects::target::OpenedTarget;
-pub use queue_pair::request::{Placement, SendList, SendRequest};
-pub use queue_pair::window::MemoryWindow;
+pub use objects::{OpenedTarget, ProtectionDomain, XrcDomain, XrcDomainOpening};
+pub use queue_pair::request::{MemoryWindow, Placement, SendList, SendRequest};
 pub use queue_pair::{DcAddress, DcEndpoint, Endpoint, QueuePair, QueuePairBuilder};
 pub use rdma_cm::{Connection, ConnectionEvent, ConnectionParams, ConnectionRequest, Listener};
-pub use transport::options::{
+pub use transport::{
     ConnectOptions, PathOptions, RcConnectOptions, UcConnectOptions, XrcTargetConnectOptions,
 };
 
 // Types of the field that the lower crates define.
 pub use pumice_device::addresses::gid_table::GidEntry;
-pub use pumice_device::check::report::{Frame, ReportEntry};
+pub use pumice_device::check::recorded::{Frame, ReportEntry};
 pub use pumice_device::counters::{CounterInfo, Counters};
 pub use pumice_device::event::async_event::AsyncElement;
 pub use pumice_device::faults::{Fault, FaultPlan, WirePlan};

@@ -20,9 +20,7 @@
 
 mod connections;
 mod efa;
-mod errno;
 mod errnos;
-mod fallible;
 mod mana;
 mod mlx4;
 mod mlx5;
@@ -36,9 +34,7 @@ mod table;
 mod vendors;
 mod verbs;
 
-pub use errno::ERRNOS;
-pub use errnos::Errnos;
-pub use fallible::{CALLS, CallInfo};
-pub use ordinals::Ordinals;
+pub use errnos::{ERRNOS, Errnos};
+pub use ordinals::{CALLS, CallInfo, Ordinals};
 pub use row::{CallAction, CallFacts, CallFamily, CallObject, ErrorReturn};
 pub use table::Call;

@@ -7,9 +7,9 @@ use pumice_fabric::FabricConfig;
 use pumice_fabric::gsi::CmChannel;
 use pumice_model::addresses::gid_table::GidEntry;
 use pumice_model::event::{Event, Subscriber, Topics};
+use pumice_model::port::Port;
 use pumice_model::port::batch::GsoBatch;
 use pumice_model::port::directory::ServiceEntry;
-use pumice_model::port::traits::Port;
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmEvent, CmPath, ConnectParams, ListenScope, MadRoute, Served,
 };

@@ -12,7 +12,7 @@ use pumice_calls::{Call, Ordinals};
 use pumice_faults::calls::{CallFaults, CallRules};
 use pumice_faults::{FaultPlan, Triggers};
 use pumice_model::event::{Event, Subscriber, Subscribers, Topics};
-use pumice_model::fates::call::CallKey;
+use pumice_model::fates::CallKey;
 use pumice_platform::clock::Clock;
 use pumice_transport::types::{AsyncEventType, QpState};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pumice_fabric::FabricConfig;
 use pumice_faults::{Fault, WirePlan};
 use pumice_model::addresses::gid_table::GidEntry;
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 use pumice_transport::qp::{AttributeMask as Mask, QpAttributes};
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use pumice_fabric::{Fabric, FabricConfig, SimPort};
 use pumice_model::addresses::gid_table::GidEntry;
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
 use pumice_platform::clock::{Clock, VirtualTime};
 use pumice_transport::types::Mtu;
 

@@ -37,24 +37,23 @@ pub mod xrc;
 
 pub use crate::simulated::{Fabric, FabricConfig, FabricStats, SimPort};
 pub use link::{FetchPort, LinkPort, wire_bytes};
-pub use pumice_faults::port::fault::{FaultPort, FaultStats};
-pub use pumice_model::network::link::{EcnMarking, Link, LinkDirection, LinkPassage, LinkQueue, QueueFull};
+pub use pumice_faults::port::{FaultPort, FaultStats};
 pub use pumice_model::network::topology::{
     QueueReport, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyHost, TopologyKind,
 };
-pub use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+pub use pumice_model::network::{EcnMarking, Link, LinkDirection, LinkPassage, LinkQueue, QueueFull};
+pub use pumice_model::port::batch::{
+    GsoBatch, PacketCost, Peer, PeerMedium, PortLimits, ReceivedBatch, TransmitError,
+};
 pub use pumice_model::port::directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 pub use pumice_model::port::group::{
     ControlCommand, ForwardOutcome, PortCondition, ProcessGroup, SharedResources,
 };
-pub use pumice_model::port::limits::{PacketCost, Peer, PeerMedium, PortLimits};
-pub use pumice_model::port::null_port::NullPort;
-pub use pumice_model::port::traits::{LinkChange, Port, PortLayer};
 pub use pumice_model::port::two_ports::TwoPorts;
-pub use pumice_platform::outside::wait::wait_readable;
-pub use pumice_platform::packet_socket::frame_wire::{FrameWire, SendFrameError};
-pub use pumice_platform::packet_socket::{PacketSocket, PacketSocketError};
+pub use pumice_model::port::{LinkChange, NullPort, Port, PortLayer};
+pub use pumice_platform::outside::system_call::wait_readable;
+pub use pumice_platform::packet_socket::{FrameWire, PacketSocket, PacketSocketError, SendFrameError};
+pub use pumice_platform::udp::PortError;
 pub use pumice_platform::udp::raw::{RawUdp, RawWait};
-pub use pumice_platform::udp::socket::PortError;
 pub use switched::{PORT_WORDS, SwitchWords, SwitchedPort, Switching};
 pub use udp::{UdpConfig, UdpCounters, UdpPort};

@@ -1,13 +1,13 @@
 //! What a rule does to a packet: the kinds of faults, and the amounts that are drawn at random.
 
-use pumice_platform::random::Random;
+use pumice_model::fates::fired::RejData;
+use pumice_platform::clock::Random;
 use pumice_transport::event::{OutgoingPacket, PacketSide};
 use pumice_transport::mrc::constants::DEFAULT_DSCPS;
 use pumice_transport::types::{Fate, Flips};
 use pumice_transport::wire::Syndrome;
 
 use pumice_model::fates::incident::Incident;
-use pumice_model::fates::rejection::RejData;
 
 /// The number of parts in a whole, for shares in parts per million.
 pub(crate) const MILLION: u64 = 1_000_000;

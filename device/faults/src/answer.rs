@@ -7,8 +7,8 @@ use pumice_transport::wire::{Syndrome, rnr_timer_ns};
 use super::action::Fault;
 use super::plan::PacketRule;
 use super::select::PacketSelector;
-use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService};
-use pumice_model::fates::refusal::{NAKS, RNR, word_of};
+use pumice_model::fates::fired::{NAKS, RNR, word_of};
+use pumice_model::fates::{PacketClass, PacketKey, PacketService};
 
 /// Classes of requests: the packets that a peer answers with a NAK.
 const REQUESTS: [PacketClass; 5] =

@@ -14,15 +14,11 @@ use super::change::{PlanParts, ProcessProgress};
 use super::completion_events::CompletionEventFaults;
 use super::completions::CompletionVerdict;
 use super::{ActivePlan, Faults};
-use pumice_model::fates::call::CallKey;
-use pumice_model::fates::fired::CallFired;
-use pumice_model::fates::fired::CompletionFired;
-use pumice_model::fates::fired::Fired;
+use pumice_model::fates::fired::{CallFired, CompletionFired, Fired, RejData};
 use pumice_model::fates::incident::Incident;
 use pumice_model::fates::live::{FaultCommand, FaultReply, RuleChange};
-use pumice_model::fates::notes::Notes;
-use pumice_model::fates::partition::Partitions;
-use pumice_model::fates::rejection::RejData;
+use pumice_model::fates::trigger::Partitions;
+use pumice_model::fates::{CallKey, Notes};
 
 /// Decides what happens to packets, messages of connection management, work requests and the device itself. A
 /// device without an arbiter has no faults.

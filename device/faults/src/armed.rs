@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 
 use super::plan::{FaultPlan, Rule, RuleConditions};
 use super::waits::{TriggerGate, Triggers};

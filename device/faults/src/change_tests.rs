@@ -6,7 +6,7 @@ use super::*;
 use crate::calls::CallFaults;
 use crate::plan::FaultPlan;
 use crate::waits::Triggers;
-use pumice_model::fates::call::CallKey;
+use pumice_model::fates::CallKey;
 
 const NOW: ProcessProgress = ProcessProgress { packets: 7, queue_pairs: 2 };
 

@@ -15,20 +15,14 @@ use pumice_transport::wire::Qpn;
 
 use super::action::{Fault, Size};
 use super::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, Rules};
-use super::connections::Connections;
-use super::incident::Incidents;
+use super::incident::{Incidents, TimedIncident, TimedIncidents};
 use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What};
-use super::timed::{TimedIncident, TimedIncidents};
-use super::traffic::{StreamCount, Traffic, TrafficKind};
+use super::traffic::{Connections, StreamCount, Traffic, TrafficKind};
 use super::waits::Triggers;
-use pumice_model::fates::call::TIME;
-use pumice_model::fates::fired::Fired;
-use pumice_model::fates::identity::PacketKey;
+use pumice_model::fates::fired::{Fired, RejData};
 use pumice_model::fates::incident::Incident;
-use pumice_model::fates::notes::Notes;
-use pumice_model::fates::partition::Partitions;
-use pumice_model::fates::rejection::RejData;
-use pumice_model::fates::trigger::Occurrence;
+use pumice_model::fates::trigger::{Occurrence, Partitions};
+use pumice_model::fates::{Notes, PacketKey, TIME};
 
 /// Most queue pairs that are remembered at a time: more than a device has.
 pub(crate) const MAX_QUEUE_PAIRS: usize = 1 << 20;

@@ -16,7 +16,6 @@
 )]
 
 mod action;
-mod active_plan;
 mod answer;
 mod arbiter;
 mod armed;
@@ -25,7 +24,6 @@ pub mod calls;
 mod change;
 pub mod completion_events;
 pub mod completions;
-pub mod connections;
 mod decide;
 pub mod frontier;
 mod incident;
@@ -36,15 +34,13 @@ mod ready;
 mod select;
 mod settings;
 mod text;
-mod timed;
-mod traffic;
+pub mod traffic;
 mod waits;
-mod when;
 mod wire;
 
 pub use action::{Delay, Fault};
-pub use active_plan::ActivePlan;
 pub use arbiter::{Arbiter, PortDecisions};
+pub use at_calls::ActivePlan;
 pub use change::{PlanParts, ProcessProgress};
 pub use completion_events::{CompletionEventCounts, CompletionEventFaults};
 pub use completions::{CompletionFaults, CompletionVerdict};
@@ -54,16 +50,10 @@ pub use plan::{
     RuleConditions, Steps, What,
 };
 pub use pumice_model::fates::details::{FIRST_PORT, MAX_PORTS};
-pub use pumice_model::fates::fired::Fired;
-pub use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService};
-pub use pumice_model::fates::incident::{GID_TABLE_LEN, Incident, IncidentKind};
-pub use pumice_model::fates::incident_effects::Adapter;
-pub use pumice_model::fates::live;
-pub use pumice_model::fates::notes::Notes;
-pub use pumice_model::fates::partition::{Partition, Partitions};
-pub use pumice_model::fates::rejection::RejData;
-pub use pumice_model::fates::trigger::Occurrence;
-pub use pumice_model::fates::trigger::Trigger;
+pub use pumice_model::fates::fired::{Fired, RejData};
+pub use pumice_model::fates::incident::{Adapter, GID_TABLE_LEN, Incident, IncidentKind};
+pub use pumice_model::fates::trigger::{Occurrence, Partition, Partitions, Trigger};
+pub use pumice_model::fates::{Notes, PacketClass, PacketKey, PacketService, live};
 pub use pumice_transport::types::{Fate, Flips};
 pub use ready::{READY, ReadyPlan};
 pub use select::{PacketSelector, PlaneSpan, Span};

@@ -9,13 +9,12 @@ use super::calls::CallRule;
 use super::completion_events::{CompletionEventRule, RecordedCompletionEvent};
 use super::completions::{CompletionFault, CompletionRule};
 use super::select::PacketSelector;
-pub use super::when::{Bursts, RuleConditions, Steps};
-use pumice_model::fates::call::CallFate;
+pub use super::select::{Bursts, RuleConditions, Steps};
 use pumice_model::fates::completion::{CompletionFate, CompletionKey};
-use pumice_model::fates::identity::{PacketClass, PacketKey};
+use pumice_model::fates::fired::RejData;
 use pumice_model::fates::incident::Incident;
-use pumice_model::fates::rejection::RejData;
 use pumice_model::fates::trigger::Trigger;
+use pumice_model::fates::{CallFate, PacketClass, PacketKey};
 
 /// The name of the rule that `--loss` stands for.
 const LOSS: &str = "loss";

@@ -14,10 +14,9 @@ use pumice_transport::event::PacketSide;
 
 use super::action::Fault;
 use super::plan::{FaultPlan, PacketRule, Rule, What};
-use super::select::{PacketSelector, Span, check_ordinals};
-use super::when::RuleConditions;
-use pumice_model::fates::identity::{PacketClass, PacketService, side_name};
+use super::select::{PacketSelector, RuleConditions, Span, check_ordinals};
 use pumice_model::fates::incident::Incident;
+use pumice_model::fates::{PacketClass, PacketService, side_name};
 
 /// A kind of packets: class, service and side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 use pumice_platform::outside;
-use pumice_platform::similar::suggestion;
+use pumice_platform::quantity::suggestion;
 
 use pumice_model::settings::{DEFAULT_SEED, FAULT, FAULTS, LOSS, SettingError, Settings};
 

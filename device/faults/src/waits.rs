@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, We
 use pumice_platform::clock::Clock;
 
 use super::plan::{FaultPlan, Rule, What};
-use pumice_model::fates::call::CallKey;
+use pumice_model::fates::CallKey;
 use pumice_model::fates::trigger::{Occurrence, Trigger};
 
 /// The triggers of a plan in one process, shared by all parts that ask the plan.

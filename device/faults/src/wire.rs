@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 use pumice_transport::types::Fate;
 
 use super::action::{Fault, Size};

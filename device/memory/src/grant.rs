@@ -1,5 +1,6 @@
-//! The grant of a key: a range of memory, the rights to it, and its backing.
+//! The grant of a key, and the two kinds of memory windows.
 
+use pumice_platform::error::ResourceError;
 use pumice_transport::host::MemoryError;
 use pumice_transport::types::Access;
 use pumice_transport::wire::Qpn;
@@ -8,7 +9,30 @@ use super::device_memory::Registration;
 use super::file_mapping::FileMapping;
 use super::indirect_key::IndirectKey;
 use super::watch::{Watch, WatchedRegion};
-use super::window_type::WindowType;
+
+/// The kind of a memory window (`IBV_MW_TYPE_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowType {
+    /// The device chooses its keys; any queue pair of the domain may use it.
+    Type1,
+    /// The consumer chooses the low byte of its keys; only the queue pair it was bound on may use it (type
+    /// 2B).
+    Type2,
+}
+
+impl WindowType {
+    /// Returns the type with this verbs number (1 or 2).
+    ///
+    /// # Errors
+    /// Fails with `Invalid` for another number.
+    pub fn from_verbs(number: u32) -> Result<WindowType, ResourceError> {
+        match number {
+            1 => Ok(WindowType::Type1),
+            2 => Ok(WindowType::Type2),
+            other => Err(ResourceError::invalid(format!("memory window type {other} is neither 1 nor 2"))),
+        }
+    }
+}
 
 /// An entry of the table: the grant of one key now, and the kind of its object.
 #[derive(Debug)]

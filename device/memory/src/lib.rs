@@ -20,7 +20,6 @@ mod access;
 mod advice;
 mod copy;
 mod device_memory;
-mod disk_files;
 mod file_mapping;
 mod grant;
 mod indirect;
@@ -36,12 +35,12 @@ mod signature;
 mod signed;
 mod watch;
 mod window;
-mod window_type;
 
 pub use advice::{Advice, PageRange};
 pub use copy::read_registered;
 pub use device_memory::{DeviceMemory, DeviceMemoryPool};
 pub use file_mapping::FileMapping;
+pub use grant::WindowType;
 pub use indirect_key::IndirectKeyInit;
 pub use mapping::{check_mapped, check_pinnable, mapping_at};
 pub use on_demand::{MappingCheck, fill_mapped, is_available as on_demand_is_available, read_mapped};
@@ -51,7 +50,6 @@ pub use residence::bring_in;
 pub use signature::{SignatureError, SignaturePart};
 pub use watch::MappingChange;
 pub use window::WindowKeys;
-pub use window_type::WindowType;
 
 /// Installs handlers of SIGSEGV and SIGBUS, which turn a copy of memory that has gone into an error, and
 /// forward everything that is not the fault of such a copy. Without them such a copy ends the process.

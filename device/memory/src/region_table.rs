@@ -1,8 +1,8 @@
 //! The table of all objects with a key, and the check that every access passes.
 
+use pumice_platform::clock::Random;
 use pumice_platform::error::ResourceError;
 use pumice_platform::outside::fault_guard::FaultGuard;
-use pumice_platform::random::Random;
 use pumice_platform::table::{Handle, Table, check_room};
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, MemoryFault, Sge};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use pumice_platform::error::ResourceError;
 use pumice_platform::outside;
 use pumice_platform::outside::fault_guard::{FaultGuard, Guarded};
-use pumice_platform::outside::limits::page_bytes;
+use pumice_platform::outside::process::page_bytes;
 
 /// Length in bytes above which a range is compared with the available memory.
 const LONG: u64 = 64 << 20;

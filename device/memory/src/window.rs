@@ -6,9 +6,8 @@ use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, WindowBind};
 use pumice_transport::wire::Qpn;
 
-use super::grant::{Backing, EntryKind, Grant, KeyEntry};
+use super::grant::{Backing, EntryKind, Grant, KeyEntry, WindowType};
 use super::region_table::RegionTable;
-use super::window_type::WindowType;
 
 /// The key and the handle that the allocation of a window returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

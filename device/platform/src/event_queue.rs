@@ -1,13 +1,126 @@
-//! A bounded queue of events with a descriptor to sleep on.
+//! Bounded queues of events, the account of events that were not acknowledged, and values whose changes
+//! threads wait for.
+//!
+//! A value whose changes threads may wait for. While no thread waits, a change costs no system call: the
+//! condition variables of the standard library make one at every notification.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::error::ResourceError;
-use crate::outside::event_pipe::EventPipe;
+use crate::outside::event_fd::EventPipe;
+use crate::outside::time;
 
-use crate::event_account::EventAccount;
+/// A value whose changes threads may wait for, with the number of waiting threads.
+#[derive(Debug, Default)]
+pub struct Awaited<T> {
+    state: Mutex<AwaitedState<T>>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct AwaitedState<T> {
+    value: T,
+    waiters: usize,
+}
+
+impl<T> Awaited<T> {
+    /// Returns an instance with this value.
+    pub const fn new(value: T) -> Awaited<T> {
+        Awaited { state: Mutex::new(AwaitedState { value, waiters: 0 }), changed: Condvar::new() }
+    }
+
+    /// Changes the value. Threads that wait for a change check it again.
+    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut state = self.lock();
+        let result = change(&mut state.value);
+        if state.waiters > 0 {
+            self.changed.notify_all();
+        }
+        result
+    }
+
+    /// Calls `look` with the value.
+    pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.lock().value)
+    }
+
+    /// Blocks until the value satisfies `wanted`.
+    pub fn wait(&self, wanted: impl Fn(&T) -> bool) {
+        let mut state = self.lock();
+        state.waiters += 1;
+        while !wanted(&state.value) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiters -= 1;
+    }
+
+    /// Blocks until the value satisfies `wanted`, but no longer than `patience`. Returns whether it does.
+    pub fn wait_for(&self, patience: Duration, wanted: impl Fn(&T) -> bool) -> bool {
+        let begun = time::now();
+        let mut state = self.lock();
+        state.waiters += 1;
+        while !wanted(&state.value) {
+            let left = patience.saturating_sub(time::since(begun));
+            if left.is_zero() {
+                break;
+            }
+            state = time::wait(&self.changed, state, left);
+        }
+        state.waiters -= 1;
+        wanted(&state.value)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AwaitedState<T>> {
+        // A poisoned lock is taken: the number of waiters is right at all times, and values are changed as a
+        // whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The number of events of one object that were delivered and not acknowledged: the object must not vanish
+/// under an application that still uses such an event.
+#[derive(Debug, Default)]
+pub struct EventAccount {
+    unacked: Awaited<u64>,
+}
+
+impl EventAccount {
+    /// Creates an account with nothing delivered.
+    pub fn new() -> EventAccount {
+        EventAccount::default()
+    }
+
+    /// Acknowledges `count` events. More than were delivered is the same as all.
+    pub fn ack(&self, count: u64) {
+        self.unacked.change(|unacked| *unacked = unacked.saturating_sub(count));
+    }
+
+    /// Returns the number of events delivered and not acknowledged.
+    pub fn unacked(&self) -> u64 {
+        self.unacked.look(|unacked| *unacked)
+    }
+
+    /// Blocks until every delivered event is acknowledged. Do not hold the engine's lock.
+    pub fn wait_all_acked(&self) {
+        //= man:ibv_get_cq_event
+        //| Every event that was taken has to be acknowledged before its object goes.
+        self.unacked.wait(|unacked| *unacked == 0);
+    }
+
+    /// Blocks until every delivered event is acknowledged, but no longer than `patience`. Returns true if
+    /// they are.
+    pub fn wait_all_acked_for(&self, patience: Duration) -> bool {
+        self.unacked.wait_for(patience, |unacked| *unacked == 0)
+    }
+
+    /// Counts an event that is being handed to the application.
+    pub fn delivered(&self) {
+        self.unacked.change(|unacked| *unacked += 1);
+    }
+}
 
 /// A queue of events in order, each charged to an object's [`EventAccount`] when it is taken. The descriptor
 /// is readable exactly while an event is queued: both change under one lock, so of several readers that wake
@@ -104,8 +217,66 @@ impl<E> AsFd for EventQueue<E> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, mpsc};
 
     use super::*;
+
+    #[test]
+    fn a_thread_that_waits_is_woken_by_every_change_until_the_wanted_one() {
+        let number = Arc::new(Awaited::new(0));
+        let waiter = std::thread::spawn({
+            let number = Arc::clone(&number);
+            move || {
+                number.wait(|&number| number == 1000);
+                number.look(|&number| number)
+            }
+        });
+        for _ in 0..1000 {
+            number.change(|number| *number += 1);
+        }
+        assert_eq!(waiter.join().unwrap(), 1000);
+    }
+
+    #[test]
+    fn patience_ends() {
+        let number = Awaited::new(0);
+        assert!(!number.wait_for(Duration::from_millis(1), |&number| number == 1));
+        number.change(|number| *number = 1);
+        assert!(number.wait_for(Duration::ZERO, |&number| number == 1));
+    }
+
+    #[test]
+    fn waiting_ends_with_the_last_acknowledgement() {
+        let account = Arc::new(EventAccount::new());
+        account.wait_all_acked();
+        account.delivered();
+        account.delivered();
+        let (done, finished) = mpsc::channel();
+        let waiter = std::thread::spawn({
+            let account = Arc::clone(&account);
+            move || {
+                account.wait_all_acked();
+                done.send(account.unacked()).unwrap();
+            }
+        });
+        account.ack(1);
+        // The waiter cannot be done: one event is open.
+        assert!(finished.try_recv().is_err());
+        assert_eq!(account.unacked(), 1);
+        account.ack(1);
+        assert_eq!(finished.recv().unwrap(), 0);
+        waiter.join().unwrap();
+    }
+
+    #[test]
+    fn too_many_acknowledgements_are_harmless() {
+        let account = EventAccount::new();
+        account.delivered();
+        account.ack(5);
+        assert_eq!(account.unacked(), 0);
+        account.delivered();
+        assert_eq!(account.unacked(), 1);
+    }
 
     #[test]
     fn readable_exactly_while_an_event_is_queued() {

@@ -7,32 +7,20 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
-pub mod awaited;
 pub mod call_stack;
 pub mod clock;
 pub mod error;
-pub mod intervals;
 pub mod limits;
-pub mod link_rate;
 pub mod link_settings;
-pub mod marking;
 pub mod number_map;
-pub mod object_summary;
 pub mod order;
 pub mod ordinal;
 pub mod outside;
-pub mod printable;
-pub mod probability;
 pub mod quantity;
-pub mod random;
-pub mod room;
-pub mod serial_table;
-pub mod similar;
 pub mod spin_lock;
 #[cfg(test)]
 mod spin_lock_model;
 
-pub mod event_account;
 pub mod event_queue;
 pub mod packet_socket;
 pub mod table;

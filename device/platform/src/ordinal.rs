@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::outside::thread_name::ThreadName;
+use crate::outside::thread::ThreadName;
 
 /// The bit that marks the ordinal of an object of a thread.
 const OF_A_THREAD: u32 = 1 << 31;

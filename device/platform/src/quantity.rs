@@ -1,4 +1,51 @@
-//! Rates, sizes and times as people write them.
+//! Rates, sizes, times and probabilities as people write them, and names that are similar to a wrong one.
+
+/// The least similarity of two names: 1 is the same.
+const ALIKE: f64 = 0.7;
+
+/// Returns the name that is most similar to the given one, if one is similar at all; never the given one
+/// itself.
+pub fn similar<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let given = given.to_ascii_lowercase();
+    let scored = names
+        .into_iter()
+        .map(|name| (strsim::normalized_damerau_levenshtein(&given, &name.to_ascii_lowercase()), name));
+    let alike = scored.filter(|(score, _)| (ALIKE..1.0).contains(score));
+    // Of several that are equally similar, the first one is returned.
+    alike.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, name)| name)
+}
+
+/// Returns the most similar name as a part of a sentence: empty, or `; did you mean NAME?`.
+pub fn suggestion<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    similar(given, names).map_or_else(String::new, |name| format!("; did you mean {name}?"))
+}
+
+/// Parses a probability, and returns parts per million.
+///
+/// # Errors
+/// The text is not a number, or not from 0 to 100 %, or a plain 1, which people write for either; the
+/// sentence says how to write it.
+pub fn probability_ppm(text: &str) -> Result<u32, String> {
+    let wrong = || "it is not a probability: write it as 1%, 0.5% or 1e-3".to_owned();
+    let trimmed = text.trim();
+    let (number, scale, percent) = match trimmed.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 1e4, true),
+        None => (trimmed, 1e6, false),
+    };
+    // `parse` also takes signs, "inf" and "nan".
+    if !number.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+        return Err(wrong());
+    }
+    if trimmed == "1" {
+        return Err("it is 1 % or all: write 1% for one in a hundred, or 100% for all".to_owned());
+    }
+    let ppm = number.parse::<f64>().map_err(|_| wrong())? * scale;
+    if ppm > 1e6 {
+        let hint = if percent { "" } else { "; did you mean a percentage, with % behind it?" };
+        return Err(format!("it is more than 100 %{hint}"));
+    }
+    Ok(ppm.round() as u32)
+}
 
 /// Parses a number and the unit behind it, and returns the product. Signs, "inf" and "nan" are no numbers.
 pub fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
@@ -66,7 +113,46 @@ pub fn time_ns(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{probability_ppm, *};
+
+    #[test]
+    fn a_slip_of_the_finger_is_known_and_another_word_is_not() {
+        const NAMES: [&str; 3] = ["connectx", "dgx-h100", "rxe"];
+        for (given, meant) in
+            [("conectx", Some("connectx")), ("ConnectX5", Some("connectx")), ("dgxh100", Some("dgx-h100"))]
+        {
+            assert_eq!(similar(given, NAMES), meant, "{given}");
+        }
+        for given in ["", "mlx5", "profile.toml", "rxe"] {
+            assert_eq!(similar(given, NAMES), None, "{given}");
+        }
+        assert_eq!(suggestion("rxee", NAMES), "; did you mean rxe?");
+        assert_eq!(suggestion("x", NAMES), "");
+    }
+
+    #[test]
+    fn probabilities_are_read_as_people_write_them() {
+        for (text, ppm) in [
+            ("1%", 10_000),
+            ("0.5%", 5_000),
+            (".5%", 5_000),
+            ("1e-3", 1_000),
+            ("0", 0),
+            ("100%", 1_000_000),
+            ("1.0", 1_000_000),
+            ("0.01", 10_000),
+            ("2 %", 20_000),
+            ("1e1%", 100_000),
+        ] {
+            assert_eq!(probability_ppm(text), Ok(ppm), "{text}");
+        }
+        for text in ["", "x", "-1%", "+1%", "101%", "5", "1%%", "nan", "inf", "1e", "1/2", "%", "1e999"] {
+            assert!(probability_ppm(text).is_err(), "{text}");
+        }
+        let sentence = probability_ppm("1").unwrap_err();
+        assert!(sentence.contains("1%") && sentence.contains("100%"), "{sentence}");
+        assert!(probability_ppm("5").unwrap_err().contains("percentage"));
+    }
 
     #[test]
     fn rates_and_sizes_have_units() {

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pumice_platform::awaited::Awaited;
 use pumice_platform::clock::Clock;
+use pumice_platform::event_queue::Awaited;
 use pumice_platform::outside::{self, HostSystem};
 
 /// An outside in which time passes only when a thread sleeps or waits.

@@ -1,10 +1,10 @@
-//! Captures for Wireshark: a subscriber that copies every packet on the network to a pcapng file.
+//! Captures for Wireshark, and the port that notifies subscribers of the packets on the network.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use pcap_file::pcapng::PcapNgWriter;
@@ -13,8 +13,9 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use pcap_file::{DataLink, Endianness, PcapError};
-use pumice_model::event::{Event, Subscriber, Topics};
-use pumice_model::port::segments;
+use pumice_model::event::{Event, Subscriber, Subscribers, Topics};
+use pumice_model::port::batch::{GsoBatch, Peer, PortLimits, ReceivedBatch, TransmitError};
+use pumice_model::port::{Port, PortLayer, batch};
 use pumice_platform::outside::output_file::open_private;
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{IcrcVerdict, encapsulate, icrc};
@@ -39,7 +40,7 @@ enum PacketDirection {
     Outbound = 2,
 }
 
-/// A subscriber that writes the batches that pass a [`TapPort`](crate::tap::TapPort) to a pcapng file: one
+/// A subscriber that writes the batches that pass a [`TapPort`] to a pcapng file: one
 /// section, one interface, raw IP packets with the IP and UDP headers that they had. The comment of a packet
 /// says what a fault plan did to it; a packet that the plan lost is in the file, too, and its comment says
 /// so. What the plan did to a call is a comment of the next packet. The UDP checksum is left 0, and the IP ID
@@ -205,7 +206,7 @@ impl<W: Write + Send> Subscriber for CaptureSubscriber<W> {
         match event {
             Event::BatchSent { path, segment_bytes, bytes, comments } => {
                 for (index, segment) in bytes.chunks((*segment_bytes).max(1)).enumerate() {
-                    let ip_id = segments::ip_id(index);
+                    let ip_id = batch::ip_id(index);
                     let comment = comments.iter().find(|(of_ip_id, _)| *of_ip_id == ip_id);
                     let comment = comment.map(|(_, text)| format!("{HARMED}{text}"));
                     state.commented(time_ns, PacketDirection::Outbound, path, ip_id, segment, comment);
@@ -259,8 +260,8 @@ impl<W: Write + Send> Drop for CaptureSubscriber<W> {
 /// Returns the IP ID for which a packet's ICRC was made; it is not visible on a UDP socket. A packet whose
 /// ICRC is wrong for every IP ID gets the one its index suggests.
 fn likely_ip_id(flow: &Flow, index: usize, packet: &[u8]) -> u16 {
-    let predicted = segments::ip_id(index);
-    if segments::is_made_for(flow, predicted, packet) {
+    let predicted = batch::ip_id(index);
+    if batch::is_made_for(flow, predicted, packet) {
         return predicted;
     }
     match icrc::verify(flow, predicted, packet) {
@@ -270,6 +271,132 @@ fn likely_ip_id(flow: &Flow, index: usize, packet: &[u8]) -> u16 {
     }
 }
 
+/// A port that emits an event for every batch that the port below has sent or received, and for none that it
+/// refuses. It is below all layers that change what is sent.
+#[derive(Debug)]
+pub struct TapPort<P> {
+    inner: P,
+    subscribers: Arc<Subscribers>,
+}
+
+impl<P: Port> TapPort<P> {
+    /// Creates a port that notifies these subscribers of what passes `inner`.
+    pub fn new(inner: P, subscribers: Arc<Subscribers>) -> TapPort<P> {
+        TapPort { inner, subscribers }
+    }
+}
+
+impl<P: Port> PortLayer for TapPort<P> {
+    type Below = P;
+
+    fn below(&self) -> &P {
+        &self.inner
+    }
+
+    fn below_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+
+    /// Returns the limits of the port below, with an ICRC, which captures show.
+    fn limits_through(&self, peer: Peer) -> PortLimits {
+        PortLimits { needs_icrc: true, ..self.inner.limits(peer) }
+    }
+
+    fn transmit_through(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        // The receiver may have the packets before the call returns, so their time is that of its beginning.
+        let left_ns = self.subscribers.now_ns();
+        self.inner.transmit(now_ns, batch)?;
+        let GsoBatch { path, segment_bytes, bytes, comments, .. } = *batch;
+        // A size of zero makes one packet of everything.
+        let segment_bytes = if segment_bytes == 0 { bytes.len() } else { segment_bytes };
+        let event = Event::BatchSent { path, segment_bytes, bytes, comments };
+        self.subscribers.deliver(left_ns, event.topics(), &event);
+        Ok(())
+    }
+
+    fn receive_through(&mut self, now_ns: u64, handler: &mut dyn FnMut(&ReceivedBatch<'_>)) -> bool {
+        let subscribers = &self.subscribers;
+        let was_received = self.inner.receive(now_ns, &mut |received| {
+            let path = Path {
+                flow: received.flow,
+                traffic_class: received.traffic_class,
+                hop_limit: received.hop_limit,
+                flow_label: 0,
+            };
+            let ReceivedBatch { segment_bytes, bytes, .. } = *received;
+            if received.has_icrc {
+                subscribers.emit(&Event::BatchReceived { path: &path, segment_bytes, bytes });
+            } else {
+                let sealed = batch::sealed(&path.flow, segment_bytes, bytes);
+                subscribers.emit(&Event::BatchReceived { path: &path, segment_bytes, bytes: &sealed });
+            }
+            handler(received);
+        });
+        subscribers.pass_time(now_ns);
+        was_received
+    }
+}
+
 #[cfg(test)]
 #[path = "capture_tests.rs"]
-mod tests;
+mod capture_tests;
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Mutex;
+
+    use pumice_model::event::{Subscriber, Topics};
+    use pumice_model::port::NullPort;
+    use pumice_platform::clock::{Clock, VirtualTime};
+    use pumice_transport::path::Flow;
+
+    use super::*;
+
+    /// A port that takes 1000 ns to send.
+    struct Slow(NullPort, VirtualTime);
+
+    impl PortLayer for Slow {
+        type Below = NullPort;
+
+        fn below(&self) -> &NullPort {
+            &self.0
+        }
+
+        fn below_mut(&mut self) -> &mut NullPort {
+            &mut self.0
+        }
+
+        fn transmit_through(&mut self, _now_ns: u64, _batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+            self.1.advance_to(self.1.now_ns() + 1000);
+            Ok(())
+        }
+    }
+
+    struct Times(Arc<Mutex<Vec<u64>>>);
+
+    impl Subscriber for Times {
+        fn topics(&self) -> Topics {
+            Topics::BATCHES
+        }
+
+        fn on_event(&self, at_ns: u64, _event: &Event<'_>) {
+            self.0.lock().unwrap().push(at_ns);
+        }
+    }
+
+    #[test]
+    fn a_batch_leaves_before_its_receiver_can_have_it() {
+        let (time, times) = (VirtualTime::default(), Arc::new(Mutex::new(Vec::new())));
+        let list: Vec<Box<dyn Subscriber>> = vec![Box::new(Times(Arc::clone(&times)))];
+        let subscribers = Arc::new(Subscribers::new(list, Clock::Virtual(time.clone())));
+        let mut port = TapPort::new(Slow(NullPort, time), subscribers);
+        let (source, destination) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let flow = Flow { source, destination, source_port: 4791, destination_port: 4791 };
+        let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+        for _ in 0..2 {
+            port.transmit(0, &GsoBatch::new(&path, 16, &[0; 16])).unwrap();
+        }
+        assert_eq!(*times.lock().unwrap(), [0, 1000]);
+    }
+}

@@ -1,10 +1,9 @@
 use std::sync::{Arc, Mutex};
 
-use crate::tap::TapPort;
 use pumice_fabric::{Fabric, FabricConfig};
 use pumice_model::event::Subscribers;
+use pumice_model::port::Port;
 use pumice_model::port::batch::GsoBatch;
-use pumice_model::port::traits::Port;
 use pumice_platform::clock::{Clock, VirtualTime};
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{LinkType, decapsulate};
@@ -169,8 +168,8 @@ fn a_full_disk_is_counted_and_disturbs_nothing() {
 
 #[test]
 fn what_a_plan_did_to_a_call_is_a_comment_of_the_next_packet() {
-    use pumice_model::fates::call::{CallFate, CallKey};
     use pumice_model::fates::fired::CallFired;
+    use pumice_model::fates::{CallFate, CallKey};
     let memory = Memory::default();
     let path = path("10.0.0.1", "10.0.0.2");
     let capture = CaptureSubscriber::new(memory.clone(), 0).unwrap();

@@ -21,7 +21,6 @@ pub mod format;
 pub mod recorder;
 pub mod require;
 mod steps;
-pub mod tap;
 mod timeline;
 mod why;
 

@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-use pumice_device::faults::connections::Connections;
+use super::sides::{PacketOutcome, Sighting, outcomes};
+use pumice_device::faults::traffic::Connections;
 use pumice_device::faults::{PacketClass, PacketKey};
 use pumice_device::platform::ordinal::Ordinal;
 use pumice_transport::event::PacketSide;
 use pumice_transport::wire::Qpn;
 
 use super::rules::{FaultRules, PacketFault, PeerKey, RuleKey};
-use super::sides::{PacketOutcome, outcomes};
-use super::sighting::Sighting;
 use super::walk::LATE_NS;
 
 /// Number of the queue pair to which messages of connection management are sent.

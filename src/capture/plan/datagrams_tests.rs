@@ -2,7 +2,7 @@ use pumice_transport::wire::{Opcode, OpcodeInfo};
 use serde_json::Value;
 
 use super::*;
-use crate::capture::plan::sighting::DatagramInfo;
+use crate::capture::plan::sides::DatagramInfo;
 
 const UD_SEND_ONLY: u8 = 0x64;
 const MS_NS: u64 = 1_000_000;

@@ -3,7 +3,6 @@
 mod datagrams;
 mod rules;
 mod sides;
-mod sighting;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
@@ -17,12 +16,11 @@ use crate::outcome::{CommandError, CommandResult, Outcome};
 use datagrams::{Datagrams, QpOrdinals};
 use rules::FaultRules;
 pub(crate) use rules::TransitFault;
-use sides::{CaptureSides, streams};
-use sighting::{MAX_PACKETS, sightings};
+use sides::{CaptureSides, MAX_PACKETS, sightings, streams};
 
 #[cfg(test)]
-pub(super) use sighting::DatagramInfo;
-pub(super) use sighting::{Sighting, all_sightings};
+pub(super) use sides::DatagramInfo;
+pub(super) use sides::{Sighting, all_sightings};
 
 /// Prints the plan of one capture, or of a capture at the sender and one at the receiver.
 pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {

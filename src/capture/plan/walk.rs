@@ -7,8 +7,7 @@ use pumice_device::faults::frontier::{Answers, Requests, unwrap24};
 use pumice_transport::wire::{OperationClass, Position, Service, Syndrome};
 
 use super::rules::{FaultRules, PacketFault, RuleKey};
-use super::sides::{CaptureSides, NotReady, PacketOutcome, PacketStream};
-use super::sighting::Sighting;
+use super::sides::{CaptureSides, NotReady, PacketOutcome, PacketStream, Sighting};
 
 /// A packet that took this much longer than the fastest one counts as late, in ns.
 pub(super) const LATE_NS: u64 = 5_000_000;

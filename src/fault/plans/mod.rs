@@ -14,7 +14,7 @@ use pumice_device::faults::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultPlan, KINDS, READY, ReadyPlan,
     SELECTOR, WHEN, summaries,
 };
-use pumice_device::platform::similar::suggestion;
+use pumice_device::platform::quantity::suggestion;
 use pumice_device::settings::DEFAULT_SEED;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};

@@ -1,23 +1,54 @@
 //! `pumice stat --listen`: metrics over HTTP, on loopback, for programs of the same user.
 
-mod connection;
-mod peer;
-mod request;
-mod slots;
-
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use peer::{overflow_user, user_of};
+use request::{HttpRefusal, PATH};
+
 use super::metrics::{MetricsFormat, scrape, write};
 use crate::observe::{Interrupt, SnapshotScope};
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use peer::{overflow_user, user_of};
-use request::{HttpRefusal, PATH};
-use slots::ConnectionSlots;
+
+/// A number of slots.
+#[derive(Debug, Clone)]
+pub(super) struct ConnectionSlots {
+    free: Arc<AtomicU32>,
+}
+
+/// A slot; dropping it makes it free again.
+#[derive(Debug)]
+pub(super) struct ConnectionSlot {
+    free: Arc<AtomicU32>,
+}
+
+impl ConnectionSlots {
+    pub(super) fn new(count: u32) -> ConnectionSlots {
+        ConnectionSlots { free: Arc::new(AtomicU32::new(count)) }
+    }
+
+    /// Takes a slot, if one is free.
+    pub(super) fn take(&self) -> Option<ConnectionSlot> {
+        let less = |free: u32| free.checked_sub(1);
+        let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        taken.is_ok().then(|| ConnectionSlot { free: Arc::clone(&self.free) })
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        self.free.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+mod connection;
+mod peer;
+mod request;
 
 /// Maximum number of connections that are answered at once, and of those that are refused at once.
 const MAX_CONNECTIONS: u32 = 8;
@@ -125,5 +156,19 @@ impl MetricsService {
         let scope =
             SnapshotScope { port: *port, registry: registry.as_deref(), pid: *pid, patience: TIMEOUT };
         Ok(write(&scrape(&scope.look()?, self.most_qps), format))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_as_were_made() {
+        let slots = ConnectionSlots::new(2);
+        let (one, other) = (slots.take(), slots.take());
+        assert!(one.is_some() && other.is_some() && slots.take().is_none());
+        drop(one);
+        assert!(slots.take().is_some());
     }
 }

@@ -6,9 +6,7 @@ use pumice_device::inspect::QpView;
 use pumice_device::platform::ordinal::Ordinal;
 use pumice_transport::wire::Qpn;
 
-use super::families as list;
-use super::family::{MetricFamily, MetricGroup, MetricSample, MetricValue};
-use super::text::label;
+use super::text::{MetricFamily, MetricGroup, MetricSample, MetricValue, label};
 use crate::observe::{ProcessView, Snapshot, plain};
 
 /// Returns all metrics. Of all processes together, the first `most_qps` queue pairs have series of their own.
@@ -17,15 +15,15 @@ pub(crate) fn scrape(found: &Snapshot, most_qps: Option<usize>) -> Vec<MetricGro
     let processes: Vec<(String, &ProcessView)> =
         found.processes.iter().map(|process| (labels(process), process)).collect();
     let mut groups = vec![MetricGroup {
-        family: list::processes(),
+        family: super::processes(),
         samples: vec![MetricSample { labels: String::new(), value: (found.processes.len() as u64).into() }],
     }];
-    groups.push(group(list::answers(), &processes, |process| Some(process.answers().into())));
-    for (name, family) in list::counter_families() {
+    groups.push(group(super::answers(), &processes, |process| Some(process.answers().into())));
+    for (name, family) in super::counter_families() {
         groups.push(group(family, &processes, |process| counter(process, name)));
     }
-    for row in &list::PROCESS_METRICS {
-        groups.push(group(list::of_process(row), &processes, |process| row.2(process.objects.as_ref()?)));
+    for row in &super::PROCESS_METRICS {
+        groups.push(group(super::of_process(row), &processes, |process| row.2(process.objects.as_ref()?)));
     }
     groups.push(states(&processes));
     groups.extend(rules(&processes));
@@ -71,9 +69,9 @@ fn states(processes: &[(String, &ProcessView)]) -> MetricGroup {
     let mut samples = Vec::new();
     for (labels, process) in processes {
         let Some(objects) = &process.objects else { continue };
-        let mut counts: BTreeMap<&str, u64> = list::STATES.iter().map(|state| (*state, 0)).collect();
+        let mut counts: BTreeMap<&str, u64> = super::STATES.iter().map(|state| (*state, 0)).collect();
         for qp in &objects.qps {
-            let known = list::STATES.into_iter().find(|state| *state == qp.state);
+            let known = super::STATES.into_iter().find(|state| *state == qp.state);
             *counts.entry(known.unwrap_or("other")).or_default() += 1;
         }
         samples.extend(counts.into_iter().map(|(state, count)| MetricSample {
@@ -81,7 +79,7 @@ fn states(processes: &[(String, &ProcessView)]) -> MetricGroup {
             value: count.into(),
         }));
     }
-    MetricGroup { family: list::queue_pairs(), samples }
+    MetricGroup { family: super::queue_pairs(), samples }
 }
 
 /// Returns the actions of fault plan rules. Rules of one name are added up, and those beyond the first
@@ -90,7 +88,7 @@ fn rules(processes: &[(String, &ProcessView)]) -> [MetricGroup; 2] {
     let (mut met, mut applied) = (Vec::new(), Vec::new());
     for (labels, process) in processes {
         let mut counts = BTreeMap::<String, (u64, u64)>::new();
-        for rule in process.objects.iter().flat_map(|objects| &objects.rules).take(list::MAX_RULES) {
+        for rule in process.objects.iter().flat_map(|objects| &objects.rules).take(super::MAX_RULES) {
             let (met, applied) = counts.entry(label("rule", &plain(&rule.name))).or_default();
             (*met, *applied) = (met.saturating_add(rule.met), applied.saturating_add(rule.applied));
         }
@@ -101,8 +99,8 @@ fn rules(processes: &[(String, &ProcessView)]) -> [MetricGroup; 2] {
         }
     }
     [
-        MetricGroup { family: list::rule_met(), samples: met },
-        MetricGroup { family: list::rule_applied(), samples: applied },
+        MetricGroup { family: super::rule_met(), samples: met },
+        MetricGroup { family: super::rule_applied(), samples: applied },
     ]
 }
 
@@ -136,18 +134,19 @@ fn queue_pairs(processes: &[(String, &ProcessView)], most: usize) -> Vec<MetricG
         ];
         MetricSample { labels: format!("{labels},{}", more.join(",")), value: MetricValue::Count(1) }
     };
-    let mut groups = vec![MetricGroup { family: list::qp_info(), samples: found.iter().map(info).collect() }];
-    for row in &list::QP_METRICS {
+    let mut groups =
+        vec![MetricGroup { family: super::qp_info(), samples: found.iter().map(info).collect() }];
+    for row in &super::QP_METRICS {
         let sample = |(labels, qp): &(String, &QpView)| {
             Some(MetricSample { labels: labels.clone(), value: row.3(qp)? })
         };
         groups.push(MetricGroup {
-            family: list::of_qp(row),
+            family: super::of_qp(row),
             samples: found.iter().filter_map(sample).collect(),
         });
     }
     let left_out = MetricSample { labels: String::new(), value: left_out.into() };
-    groups.push(MetricGroup { family: list::qps_left_out(), samples: vec![left_out] });
+    groups.push(MetricGroup { family: super::qps_left_out(), samples: vec![left_out] });
     groups
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::super::slices::Slice;
-use super::sink::{ArrowEnd, CounterTrack, TraceSink, Track};
+use super::pftrace::{ArrowEnd, CounterTrack, TraceSink, Track};
 
 /// A writer of events, one a line.
 pub(super) struct Chrome<'a> {

@@ -5,10 +5,7 @@
 //! one for the rest.
 
 mod chrome;
-mod counters;
 mod pftrace;
-mod protobuf;
-mod sink;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,11 +16,9 @@ use pumice_device::trace::{
 };
 use serde_json::json;
 
-use super::lanes::SpanLanes;
-use super::slices::{self, Slice, packet_kind, packet_name};
+use super::slices::{self, Slice, SpanLanes, packet_kind, packet_name};
 use chrome::Chrome;
-use pftrace::Pftrace;
-use sink::{ArrowEnd, TraceSink, Track};
+use pftrace::{ArrowEnd, Pftrace, TraceSink, Track};
 
 /// Length of a packet in the drawing, in ns, so that an arrow can begin at it.
 const PACKET_NS: u64 = 1000;
@@ -66,9 +61,9 @@ fn write(timeline: &Timeline, out: &mut dyn TraceSink) -> io::Result<()> {
             next = requests(out, qp, next)?;
             let location = PacketIndex { process: index, queue_pair, packet: 0 };
             next = packets(out, qp, next, location, &ends)?;
-            counters::of_queue_pair(out, qp, pid)?;
+            pftrace::of_queue_pair(out, qp, pid)?;
         }
-        counters::of_completion_queues(out, process, pid)?;
+        pftrace::of_completion_queues(out, process, pid)?;
     }
     out.finish(&timeline.remarks)
 }

@@ -1,14 +1,162 @@
+//! Writes Perfetto's own format: protocol buffers, counters as tracks.
+//!
+//! The wire format of protocol buffers, as far as a trace needs it: numbers, and bytes with their length. A
+//! trace has six kinds of messages with some thirty fields, so the field numbers are written in the code; a
+//! package would need a structure for each message.
+//!
 //! Writes Perfetto's own format: a sequence of packets in protocol buffers. The numbers of fields are those
 //! of `trace_packet.proto`, `track_descriptor.proto`, `track_event.proto` and `debug_annotation.proto`.
 
 use std::io::{self, Write};
 
+use pumice_device::trace::{TimelineProcess, TracedQueuePair};
 use serde_json::Value;
 
-use super::super::counters::CounterUnit;
+use super::super::counters::{self, CounterUnit};
 use super::super::slices::Slice;
-use super::protobuf::ProtobufMessage;
-use super::sink::{ArrowEnd, CounterTrack, TraceSink, Track};
+
+/// A track of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Track {
+    /// Index of the process, from 1.
+    pub(super) process: u64,
+    /// Index of the track among those of the process, from 1.
+    pub(super) index: u64,
+}
+
+/// An end of an arrow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ArrowEnd {
+    pub(super) id: u64,
+    /// The arrow begins here; otherwise it ends here.
+    pub(super) begins: bool,
+}
+
+/// A counter of a process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CounterTrack<'a> {
+    pub(super) process: u64,
+    pub(super) name: &'a str,
+    pub(super) unit: CounterUnit,
+}
+
+/// An output format.
+pub(super) trait TraceSink {
+    /// Writes the name of a process.
+    fn process(&mut self, process: u64, name: &str) -> io::Result<()>;
+
+    /// Writes the name of a track, before anything is put on it.
+    fn track(&mut self, track: Track, name: &str) -> io::Result<()>;
+
+    /// Writes a span, and its parts, which lie within it one after the other.
+    fn span(&mut self, track: Track, category: &str, outer: &Slice, parts: &[Slice]) -> io::Result<()>;
+
+    /// Writes a packet: a span at which an arrow may begin or end.
+    fn packet(&mut self, track: Track, slice: &Slice, arrow: Option<ArrowEnd>) -> io::Result<()>;
+
+    /// Writes an event at one time.
+    fn mark(&mut self, track: Track, category: &str, name: &str, at_ns: u64) -> io::Result<()>;
+
+    /// Writes a counter with its values, in the order of time.
+    fn counter(&mut self, counter: CounterTrack<'_>, values: &[(u64, i64)]) -> io::Result<()>;
+
+    /// Writes the end, with remarks for the reader.
+    fn finish(&mut self, remarks: &[String]) -> io::Result<()>;
+}
+
+/// A message that is being built.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct ProtobufMessage {
+    bytes: Vec<u8>,
+}
+
+/// Wire types, which say how a field is encoded.
+const VARINT: u64 = 0;
+const FIXED64: u64 = 1;
+const LENGTH: u64 = 2;
+
+impl ProtobufMessage {
+    /// Returns the whole message.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Appends a number, an enum or a Boolean.
+    pub(super) fn number(mut self, field: u64, value: u64) -> ProtobufMessage {
+        self.varint(field << 3 | VARINT);
+        self.varint(value);
+        self
+    }
+
+    /// Appends a number that may be negative (`int64`).
+    fn signed(self, field: u64, value: i64) -> ProtobufMessage {
+        self.number(field, value as u64)
+    }
+
+    /// Appends a number of 8 bytes (`fixed64`).
+    fn fixed(mut self, field: u64, value: u64) -> ProtobufMessage {
+        self.varint(field << 3 | FIXED64);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// Appends a real number (`double`).
+    pub(super) fn real(self, field: u64, value: f64) -> ProtobufMessage {
+        self.fixed(field, value.to_bits())
+    }
+
+    /// Appends a text.
+    pub(super) fn text(self, field: u64, text: &str) -> ProtobufMessage {
+        self.delimited(field, text.as_bytes())
+    }
+
+    /// Appends a message within this one.
+    pub(super) fn message(self, field: u64, inner: &ProtobufMessage) -> ProtobufMessage {
+        self.delimited(field, &inner.bytes)
+    }
+
+    fn delimited(mut self, field: u64, bytes: &[u8]) -> ProtobufMessage {
+        self.varint(field << 3 | LENGTH);
+        self.varint(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+}
+
+/// Writes the counters of a queue pair: what is under way, what was sent again, and what was measured.
+pub(super) fn of_queue_pair(out: &mut dyn TraceSink, qp: &TracedQueuePair, process: u64) -> io::Result<()> {
+    for counter in counters::of_queue_pair(qp) {
+        let name = format!("QP {:#x}: {}", qp.qpn, counter.name);
+        out.counter(CounterTrack { process, name: &name, unit: counter.unit }, &counter.values)?;
+    }
+    for (plane, unit, values) in counters::of_planes(qp) {
+        let name = format!("QP {:#x}: {plane}", qp.qpn);
+        out.counter(CounterTrack { process, name: &name, unit }, &values)?;
+    }
+    Ok(())
+}
+
+/// Writes the completions that wait for the program.
+pub(super) fn of_completion_queues(
+    out: &mut dyn TraceSink,
+    process: &TimelineProcess,
+    pid: u64,
+) -> io::Result<()> {
+    for waiting in counters::of_completion_queues(process) {
+        let name = format!("CQ {}: completions that wait", waiting.cq);
+        let track = CounterTrack { process: pid, name: &name, unit: CounterUnit::Completions };
+        out.counter(track, &waiting.values)?;
+    }
+    Ok(())
+}
 
 /// `TrackEvent.Type`.
 const BEGIN: u64 = 1;
@@ -167,5 +315,26 @@ impl TraceSink for Pftrace<'_> {
     fn finish(&mut self, _remarks: &[String]) -> io::Result<()> {
         // Remarks were printed on standard error; this format has no field for them.
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_written_as_the_format_says() {
+        let inner = ProtobufMessage::default().text(2, "testing");
+        assert_eq!(inner.bytes(), b"\x12\x07testing");
+        let numbers = ProtobufMessage::default().number(1, 150).signed(3, -2).fixed(4, 1);
+        let expected = [
+            &[0x08, 0x96, 0x01][..],
+            &[0x18, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
+            &[0x21, 1, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(numbers.bytes(), expected.concat());
+        let outer = ProtobufMessage::default().message(60, &inner).real(5, 1.0);
+        let expected = [&[0xe2, 0x03, 9][..], inner.bytes(), &[0x29, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]];
+        assert_eq!(outer.bytes(), expected.concat());
     }
 }

@@ -7,10 +7,9 @@
 use pumice_device::trace::{MessageStories, PartKind, Timeline, TimelineEvent};
 use serde::Serialize;
 
-use super::counters::{self, CounterRow};
 use super::flights::PacketColumns;
-use super::numbering::{QpNumbering, peer};
-use super::requests::RequestColumns;
+use super::requests;
+use super::requests::{CounterRow, QpNumbering, RequestColumns, peer};
 
 /// Maximum number of packets in a page: a browser needs some 200 bytes for each.
 const MAX_PACKETS: usize = 2_000_000;
@@ -79,7 +78,7 @@ impl PageData {
                 packets.left_out
             ));
         }
-        let (counters, left_out) = counters::rows(timeline, &numbering);
+        let (counters, left_out) = requests::rows(timeline, &numbering);
         if left_out > 0 {
             remarks.push(format!("{left_out} values of counters are not in this page"));
         }

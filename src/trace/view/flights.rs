@@ -7,8 +7,7 @@ use pumice_device::trace::{Message, PacketIndex, Timeline, TracedPacket, TracedQ
 use pumice_transport::wire::Opcode;
 use serde::Serialize;
 
-use super::numbering::{QpNumbering, peer};
-use super::requests::RequestColumns;
+use super::requests::{QpNumbering, RequestColumns, peer};
 use crate::trace::slices::{packet_kind, packet_name};
 
 /// Flag: a fault plan lost the packet.

@@ -5,10 +5,8 @@
 //! could end that element, and the script puts them onto the page as text only. The page's policy allows its
 //! own script and style by their digests, and forbids loading anything.
 
-mod counters;
 mod data;
 mod flights;
-mod numbering;
 mod requests;
 mod sha256;
 

@@ -1,7 +1,6 @@
 //! The hosts of `pumice world --hosts`: the world's first process makes them and enters the first one, and a
 //! stand-in for ssh enters the others.
 
-mod files;
 mod ssh;
 mod table;
 
@@ -14,14 +13,13 @@ use pumice_device::outside::world::{WORLD_VARIABLE, enters_host};
 use pumice_device::port::Topology;
 use pumice_device::settings;
 use pumice_world::WorldOptions;
-use pumice_world::hosts::own_name;
+use pumice_world::options::own_name;
 
 use crate::check;
 use crate::outcome::{CommandError, CommandResult};
 use crate::run::RunOptions;
-use files::HostFiles;
 use ssh::RemoteCommand;
-use table::HostTable;
+use table::{HostFiles, HostTable};
 
 /// Largest number of hosts of a world.
 pub(super) const MAX_HOSTS: u16 = 1024;

@@ -7,8 +7,7 @@ use indicatif::ProgressBar;
 use pumice_world::{Departure, POINT};
 
 use super::super::result::SearchFailure;
-use super::failure::RepeatedFailure;
-use super::lines::line_of;
+use super::failure::{RepeatedFailure, line_of};
 use super::runner::{ScheduleOrder, SeedRunner};
 use crate::outcome::CommandError;
 

@@ -5,7 +5,6 @@
 
 mod coverage;
 mod failure;
-mod lines;
 mod minimise;
 mod runner;
 
@@ -23,8 +22,7 @@ use super::private;
 use super::report;
 use super::result::{SearchEnd, SearchFailure, SearchResult};
 use super::seeds::Shard;
-use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::printed::complain;
+use crate::outcome::{CommandError, CommandResult, Outcome, complain};
 use coverage::{Coverage, SeedQueue};
 use failure::{FailureGroups, RepeatedFailure};
 use runner::{ScheduleOrder, SeedRunner};

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::points::{Axis, Point};
-use super::result::{PointResult, shown};
+use super::points::{Axis, Point, PointResult, shown};
 
 /// Width and height of the picture, and the room for titles at its left, right, top and bottom.
 const SIZE: (f64, f64) = (720.0, 420.0);

@@ -4,9 +4,7 @@
 //! The parameters form a grid, of which each point is a run of "pumice world" in a process of its own.
 
 mod chart;
-mod figure;
 mod points;
-mod result;
 mod runner;
 
 use std::io::Write;
@@ -18,10 +16,8 @@ use serde::Serialize;
 use super::ci_engines;
 use super::options::VaryOptions;
 use super::report::save;
-use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::printed::complain;
-use points::{Axis, Grid, Point};
-use result::{PointResult, shown};
+use crate::outcome::{CommandError, CommandResult, Outcome, complain};
+use points::{Axis, Grid, Point, PointResult, shown};
 use runner::PointRunner;
 
 pub(crate) use points::Range;

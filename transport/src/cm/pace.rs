@@ -12,7 +12,7 @@ use crate::mad::CommId;
 use crate::types::Gid;
 
 /// Largest number of unanswered messages to one address.
-pub(super) const WINDOW: usize = 128;
+const WINDOW: usize = 128;
 /// Time for which an unanswered message counts as under way, in nanoseconds.
 pub(super) const HOLD_NS: u64 = 20_000_000;
 

@@ -1,15 +1,78 @@
-//! The arrival of a MAD: its message, and the connection that it is for.
+//! The arrival of a MAD, expired timers, and outgoing messages.
 
 use core::net::IpAddr;
 
 use super::connection::RemoteEnd;
-use super::{Cm, IgnoredMad, MadRoute};
+use super::pace::Pace;
+use super::{Cm, CmEvent, CmState, IgnoredMad, MadOut, MadRoute, UnansweredMessage};
 use crate::mad::{
-    ApStatus, Apr, CmMessage, CommId, IpHeader, Lap, Mad, MadError, PrivateData, ServiceId, refuse,
+    ApStatus, Apr, CmMessage, CommId, IpHeader, Lap, MAD_BYTES, Mad, MadError, PrivateData, ServiceId, refuse,
 };
 use crate::types::Gid;
 
 impl Cm {
+    pub(super) fn send(&mut self, route: MadRoute, message: &CmMessage, transaction: u64) {
+        self.send_mad(route, message.emit(transaction));
+    }
+
+    pub(super) fn send_mad(&mut self, route: MadRoute, mad: [u8; MAD_BYTES]) {
+        if self.transmits.len() < Cm::MAX_QUEUED_TRANSMITS {
+            self.transmits.push_back(MadOut { route, mad });
+        }
+    }
+
+    /// Sends the message of a connection and starts its timer, as soon as the pacing allows.
+    pub(super) fn send_in_turn(&mut self, id: CommId, now_ns: u64) {
+        self.settle(id);
+        let Some(connection) = self.table.get_mut(id) else { return };
+        connection.repetition.pace = self.pacer.admit(id, &connection.route.remote, now_ns);
+        match connection.repetition.pace {
+            Pace::Waiting(_) => self.table.disarm(id),
+            _ => self.send_now(id, now_ns),
+        }
+    }
+
+    /// Sends waiting messages if there is room. Every call that can make room ends with this.
+    pub(super) fn send_waiting(&mut self, now_ns: u64) {
+        for _ in 0..Cm::TIMEOUTS_PER_CALL {
+            let Some((id, pace)) = self.pacer.next(now_ns) else { return };
+            if let Some(connection) = self.table.get_mut(id) {
+                connection.repetition.pace = pace;
+                self.send_now(id, now_ns);
+            }
+        }
+    }
+
+    /// Ends the pacing of a connection's message, because it waits for no answer any more.
+    pub(super) fn settle(&mut self, id: CommId) {
+        if let Some(connection) = self.table.get_mut(id) {
+            let pace = core::mem::take(&mut connection.repetition.pace);
+            self.pacer.settle(id, &connection.route.remote, pace);
+        }
+    }
+
+    /// Reports whether the message of a connection is still waiting to be sent.
+    pub(super) fn has_to_wait(&self, id: CommId) -> bool {
+        self.table.get(id).is_some_and(|connection| matches!(connection.repetition.pace, Pace::Waiting(_)))
+    }
+
+    /// Sends waiting messages without waiting for answers to others, because the process is about to end.
+    /// Drain the outputs, and call again while it returns true: what one call sends is bounded.
+    #[must_use = "it has to be called again if this is true"]
+    pub fn send_all_waiting(&mut self, now_ns: u64) -> bool {
+        self.pacer.open_window();
+        self.send_waiting(now_ns);
+        self.pacer.has_waiting()
+    }
+
+    fn send_now(&mut self, id: CommId, now_ns: u64) {
+        let Some(interval_ns) = self.table.get(id).map(|connection| connection.repetition.interval_ns) else {
+            return;
+        };
+        self.table.arm(id, now_ns.saturating_add(interval_ns));
+        self.resend(id);
+    }
+
     /// Handles what queue pair 1 received from `route.remote` at `route.local`: 256 bytes.
     ///
     /// Queries of other management classes are answered with "not supported".
@@ -105,5 +168,78 @@ impl Cm {
         {
             self.send_mad(*route, answer);
         }
+    }
+
+    /// Largest number of timers that one call of [`Cm::handle_timeout`] handles: the rest stays due, so that
+    /// one call sends a bounded number of messages.
+    pub const TIMEOUTS_PER_CALL: usize = 256;
+
+    /// Handles timers that are due. Drain the outputs, and call again while
+    /// [`Cm::poll_timeout`] is not in the future.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        for _ in 0..Cm::TIMEOUTS_PER_CALL {
+            let Some(id) = self.table.pop_due(now_ns) else { break };
+            self.on_timeout(id, now_ns);
+        }
+        self.send_waiting(now_ns);
+    }
+
+    fn on_timeout(&mut self, id: CommId, now_ns: u64) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.state == CmState::Timewait {
+            self.enter_idle(id);
+            //= man:rdma_get_cm_event
+            //| The event TIMEWAIT_EXIT says that the queue pair may be used again.
+            self.push_event(id, CmEvent::TimewaitExit { id });
+            self.remove_if_forgotten(id);
+        } else if let Some(left) = connection.repetition.retries_left.checked_sub(1) {
+            connection.repetition.retries_left = left;
+            let deadline_ns = now_ns.saturating_add(connection.repetition.interval_ns);
+            self.table.arm(id, deadline_ns);
+            self.resend(id);
+        } else {
+            let state = connection.state;
+            self.give_up(id, state, now_ns);
+        }
+    }
+
+    /// Gives up a request at once, because the consumer's host knows that no answer will arrive. The effect
+    /// is that of the last timeout. An id that has no request under way is left alone.
+    pub fn abandon(&mut self, id: CommId, now_ns: u64) {
+        let Some(state) = self.table.get(id).map(|connection| connection.state) else { return };
+        if matches!(state, CmState::ReqSent | CmState::MraReqReceived | CmState::SidrReqSent) {
+            self.give_up(id, state, now_ns);
+        }
+    }
+
+    /// Gives up a connection whose peer never answered.
+    fn give_up(&mut self, id: CommId, state: CmState, now_ns: u64) {
+        let unanswered = match state {
+            CmState::ReqSent | CmState::MraReqReceived => {
+                self.enter_idle(id);
+                UnansweredMessage::Req
+            }
+            CmState::SidrReqSent => {
+                self.enter_idle(id);
+                UnansweredMessage::SidrReq
+            }
+            CmState::RepSent | CmState::MraRepReceived => {
+                // The peer may be established, and its RTUs lost: it should learn that this end is gone.
+                self.send_timeout_rej(id, now_ns);
+                self.enter_idle(id);
+                UnansweredMessage::Rep
+            }
+            //= linux:cm.c#cm_process_send_error
+            //| A DREQ that gets no answer leads to timewait.
+            CmState::DreqSent => {
+                self.enter_timewait(id, now_ns);
+                self.push_event(id, CmEvent::Disconnected { id, private_data: None, answered: false });
+                return;
+            }
+            // These states have no timer.
+            _ => return,
+        };
+        self.push_event(id, CmEvent::Unreachable { id, unanswered });
+        self.remove_if_forgotten(id);
     }
 }

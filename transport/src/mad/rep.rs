@@ -1,4 +1,4 @@
-//! REP: the reply to a REQ.
+//! REP, RTU and MRA: the answers to a request for a connection.
 
 use super::field::{CmBody, MadBytes, MadField};
 use super::{CommId, Ece, PrivateData};
@@ -108,5 +108,103 @@ impl Rep {
         SRQ.write(body, self.srq.into());
         LOCAL_CA_GUID.write(body, self.local_ca_guid);
         PRIVATE_DATA.write(body, &self.private_data.0);
+    }
+}
+
+/// A message of the active side that it is ready to use the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rtu {
+    /// Communication id of the sender.
+    pub local_id: CommId,
+    /// Communication id of the receiver.
+    pub remote_id: CommId,
+    /// Private data of the consumer.
+    pub private_data: PrivateData<{ Rtu::PRIVATE_DATA_BYTES }>,
+}
+
+const RTU_LOCAL_ID: MadField = MadField::bytes(0, 4);
+const RTU_REMOTE_ID: MadField = MadField::bytes(4, 4);
+const RTU_PRIVATE_DATA: MadBytes<{ Rtu::PRIVATE_DATA_BYTES }> = MadBytes::at(8);
+
+impl Rtu {
+    /// Bytes of private data that the message has room for.
+    pub const PRIVATE_DATA_BYTES: usize = 224;
+
+    pub(super) fn read(body: &CmBody) -> Rtu {
+        Rtu {
+            local_id: CommId(RTU_LOCAL_ID.u32(body)),
+            remote_id: CommId(RTU_REMOTE_ID.u32(body)),
+            private_data: RTU_PRIVATE_DATA.private_data(body),
+        }
+    }
+
+    pub(super) fn write(&self, body: &mut CmBody) {
+        RTU_LOCAL_ID.write(body, self.local_id.0.into());
+        RTU_REMOTE_ID.write(body, self.remote_id.0.into());
+        RTU_PRIVATE_DATA.write(body, &self.private_data.0);
+    }
+}
+
+/// Message that an MRA acknowledges (two bits).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum MraOf {
+    /// The request (REQ).
+    #[default]
+    Req = 0,
+    /// The reply (REP).
+    Rep = 1,
+    /// The alternate path (LAP).
+    Lap = 2,
+    /// Reserved value.
+    Reserved = 3,
+}
+
+/// A message receipt acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mra {
+    /// Communication id of the sender.
+    pub local_id: CommId,
+    /// Communication id of the receiver.
+    pub remote_id: CommId,
+    /// Message that is acknowledged.
+    pub of: MraOf,
+    /// Time that the answer may take from now (5 bits: 4.096 µs · 2^t).
+    pub service_timeout: u8,
+    /// Private data of the consumer.
+    pub private_data: PrivateData<{ Mra::PRIVATE_DATA_BYTES }>,
+}
+
+const MRA_LOCAL_ID: MadField = MadField::bytes(0, 4);
+const MRA_REMOTE_ID: MadField = MadField::bytes(4, 4);
+const OF: MadField = MadField::bits(8, 0, 2);
+const SERVICE_TIMEOUT: MadField = MadField::bits(9, 0, 5);
+const MRA_PRIVATE_DATA: MadBytes<{ Mra::PRIVATE_DATA_BYTES }> = MadBytes::at(10);
+
+impl Mra {
+    /// Bytes of private data that the message has room for.
+    pub const PRIVATE_DATA_BYTES: usize = 222;
+
+    pub(super) fn read(body: &CmBody) -> Mra {
+        Mra {
+            local_id: CommId(MRA_LOCAL_ID.u32(body)),
+            remote_id: CommId(MRA_REMOTE_ID.u32(body)),
+            of: match OF.u8(body) {
+                0 => MraOf::Req,
+                1 => MraOf::Rep,
+                2 => MraOf::Lap,
+                _ => MraOf::Reserved,
+            },
+            service_timeout: SERVICE_TIMEOUT.u8(body),
+            private_data: MRA_PRIVATE_DATA.private_data(body),
+        }
+    }
+
+    pub(super) fn write(&self, body: &mut CmBody) {
+        MRA_LOCAL_ID.write(body, self.local_id.0.into());
+        MRA_REMOTE_ID.write(body, self.remote_id.0.into());
+        OF.write(body, self.of as u64);
+        SERVICE_TIMEOUT.write(body, self.service_timeout.into());
+        MRA_PRIVATE_DATA.write(body, &self.private_data.0);
     }
 }

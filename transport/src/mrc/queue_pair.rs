@@ -7,10 +7,8 @@ use super::paths::{Ev, PathSet, ReversePaths};
 use super::requester::{MrcFailure, MrcRequester, SendProgress};
 use super::responder::{DataArrival, MrcResponder};
 use super::semantics::PostedMessage;
-use super::settings::{MrcSettings, RequesterAttributes, ResponderAttributes};
-use super::statistics::MrcStatistics;
-use super::turn::MrcCallContext;
 use super::wire::{MrcBody, MrcBth, MrcPacket, MrcPacketError, TrimmedPacket};
+use super::{MrcCallContext, MrcSettings, MrcStatistics, RequesterAttributes, ResponderAttributes};
 use crate::event::{QpEvent, StateChangeActor, Topic};
 use crate::host::{Host, PeerProgress};
 use crate::types::{

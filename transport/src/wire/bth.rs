@@ -1,6 +1,41 @@
-//! Base transport header: the first twelve bytes of every packet.
+//! Base transport header and its opcodes, and the 40 bytes before the payload of every received datagram.
 
-use super::{Opcode, Psn, Qpn};
+use core::net::IpAddr;
+
+use etherparse::{Ipv4Header, Ipv6Header};
+
+use super::encapsulation::{ip_header, udp_length};
+use super::{Operation, Psn, Qpn, Service};
+
+/// An opcode byte, known or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Opcode(u8);
+
+impl Opcode {
+    /// Creates the opcode of any byte; [`Opcode::info`] says whether it is a known one.
+    #[inline]
+    pub const fn from_byte(byte: u8) -> Opcode {
+        Opcode(byte)
+    }
+
+    /// Returns the byte on the wire.
+    #[inline]
+    pub const fn byte(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the opcode of an operation on a service. Not every combination exists: see [`Opcode::info`].
+    #[inline]
+    pub const fn new(service: Service, operation: Operation) -> Opcode {
+        Opcode((service as u8) << 5 | (operation as u8 & 0x1f))
+    }
+
+    /// Returns the transport service in the upper three bits, also of unknown operations.
+    #[inline]
+    pub const fn service(self) -> Service {
+        Service::of_number(self.0 >> 5)
+    }
+}
 
 /// Base transport header. Reserved bits are read as if they were zero and written as zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,9 +135,69 @@ impl Bth {
     }
 }
 
+/// Bytes of the GRH area in a datagram's receive buffer.
+pub const GRH_BYTES: usize = 40;
+
+/// Returns the GRH area for a datagram with these IP fields: the IPv6 header, or 20 zero bytes and the IPv4
+/// header with identification 0, don't-fragment and a correct checksum (readers recognise IPv4 by that
+/// checksum). `udp_payload_bytes` counts BTH to ICRC; `flow_label` is for IPv6 only.
+pub fn grh(
+    source: IpAddr,
+    destination: IpAddr,
+    traffic_class: u8,
+    hop_limit: u8,
+    flow_label: u32,
+    udp_payload_bytes: usize,
+) -> [u8; GRH_BYTES] {
+    let header = ip_header(
+        source,
+        destination,
+        traffic_class,
+        hop_limit,
+        flow_label,
+        0,
+        udp_length(udp_payload_bytes),
+    );
+    let mut area = [0; GRH_BYTES];
+    let (_, v4) = area.split_at_mut(Ipv6Header::LEN - Ipv4Header::MIN_LEN);
+    match header {
+        //= statement:40
+        //| The IPv4 header of a datagram stands in bytes 20 to 39 of the receive buffer.
+        super::encapsulation::IpHeader::V4(bytes) => v4.copy_from_slice(&bytes),
+        super::encapsulation::IpHeader::V6(bytes) => area = bytes,
+    }
+    area
+}
+
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
+
+    #[test]
+    fn every_byte_prints_and_has_a_service() {
+        assert_eq!(Opcode::from_byte(0x00).to_string(), "RC_SEND_FIRST");
+        assert_eq!(Opcode::from_byte(0xab).to_string(), "XRC_RDMA_WRITE_ONLY_IMM");
+        assert_eq!(Opcode::from_byte(0x81).to_string(), "CNP");
+        assert_eq!(Opcode::from_byte(0x15).to_string(), "opcode 0x15");
+        let services = [
+            Service::Rc,
+            Service::Uc,
+            Service::Rd,
+            Service::Ud,
+            Service::Cnp,
+            Service::Xrc,
+            Service::Reserved,
+            Service::Reserved,
+        ];
+        for byte in 0..=255u8 {
+            assert_eq!(Opcode::from_byte(byte).service(), services[byte as usize / 32]);
+        }
+        assert_eq!(Opcode::new(Service::Cnp, Operation::Cnp).byte(), 0x81);
+        assert_eq!(Opcode::new(Service::Xrc, Operation::SendOnlyInvalidate).byte(), 0xb7);
+    }
 
     #[test]
     fn golden_bytes() {
@@ -155,5 +250,39 @@ mod tests {
         let mut out = [7; 11];
         Bth::new(Opcode::from_byte(4), Qpn::GSI, Psn::new(1)).emit(&mut out);
         assert_eq!(out, [7; 11]);
+    }
+
+    #[test]
+    fn ipv4_header_is_at_byte_20_with_a_right_checksum() {
+        let area = grh(
+            IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+            IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+            0,
+            64,
+            0xf_ffff,
+            280,
+        );
+        assert_eq!(area[..20], [0; 20]);
+        // This is the IP header of a 308-byte datagram between these addresses (a MAD on QP1).
+        let expected = [
+            0x45, 0x00, 0x01, 0x34, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb5, 0xb5, 192, 0, 2, 1, 192, 0, 2,
+            2,
+        ];
+        assert_eq!(area[20..], expected);
+    }
+
+    #[test]
+    fn ipv6_header_fills_the_area() {
+        let area = grh(
+            IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+            IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)),
+            0x68,
+            32,
+            0x1_2345,
+            20,
+        );
+        assert_eq!(area[..8], [0x66, 0x81, 0x23, 0x45, 0x00, 0x1c, 0x11, 0x20]);
+        assert_eq!(area[8..12], [0x20, 0x01, 0x0d, 0xb8]);
+        assert_eq!((area[23], area[39]), (1, 2));
     }
 }

@@ -11,23 +11,21 @@ use std::ffi::c_int;
 use pumice_calls::Call;
 use pumice_device::profile::Vendor;
 
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::zeroed;
 use crate::abi::{ibv_context, ibv_context_ops, ibv_device, mlx5dv_context_attr, operation, verbs_context};
 use crate::calls::{
-    buffer, completion_queue, completion_queue_ex, device_memory, dma_handle, flow, memory, parent_domain,
-    post_recv, post_send, query, queue_pair, queue_pair_attributes, shared_receive_queue, tag_list, vendors,
-    window_bind, work_queue, xrc_domain, xrc_target,
+    completion_queue, completion_queue_ex, device_memory, domains, frames, memory, post_recv, post_send,
+    query, queue_pair, queue_pair_attributes, shared_receive_queue, vendors,
 };
-use crate::check;
 use crate::entry::arguments::In;
-use crate::entry::outcome::{pointer, pointer_about};
 use crate::entry::unsupported::{self, refused};
+use crate::entry::{pointer, pointer_about};
 use crate::log::settings::settings;
+use crate::objects::Context;
 use crate::objects::command_file::CommandFile;
-use crate::objects::context::Context;
 use crate::objects::device::{about, device_at, device_of};
-use crate::platform::descriptors;
-use crate::platform::errno::NOT_SUPPORTED;
+use crate::platform::NOT_SUPPORTED;
+use crate::{check, platform};
 
 pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     pointer_about(Call::ibv_open_device, about(device), || {
@@ -76,7 +74,7 @@ pub(crate) extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
         let file = CommandFile::of(cmd_fd)?;
         let device = device_at(file.device())?;
         // SAFETY: it is open, or it would have no file; the program gives it away to `ibv_import_device`.
-        let command = unsafe { descriptors::given_away(cmd_fd) };
+        let command = unsafe { platform::given_away(cmd_fd) };
         Context::open(device, command, file, operations()).map_err(|(errno, descriptor)| {
             // The descriptor stays the program's.
             std::mem::forget(descriptor);
@@ -94,7 +92,7 @@ fn operations() -> Box<verbs_context> {
         _compat_query_port: operation!(query::ibv_query_port),
         unused_memory: [unused; 5],
         alloc_mw: operation!(memory::alloc_mw),
-        bind_mw: operation!(window_bind::bind_mw),
+        bind_mw: operation!(post_recv::bind_mw),
         dealloc_mw: operation!(memory::dealloc_mw),
         _compat_create_cq: unused,
         poll_cq: operation!(completion_queue::poll_cq),
@@ -111,9 +109,9 @@ fn operations() -> Box<verbs_context> {
 
     verbs.query_port = operation!(query::query_port);
     verbs.query_device_ex = operation!(query::query_device_ex);
-    verbs.alloc_td = operation!(parent_domain::alloc_td);
-    verbs.dealloc_td = operation!(parent_domain::dealloc_td);
-    verbs.alloc_parent_domain = operation!(parent_domain::alloc_parent_domain);
+    verbs.alloc_td = operation!(domains::alloc_td);
+    verbs.dealloc_td = operation!(domains::dealloc_td);
+    verbs.alloc_parent_domain = operation!(domains::alloc_parent_domain);
     verbs.alloc_dm = operation!(device_memory::alloc_dm);
     verbs.free_dm = operation!(device_memory::free_dm);
     verbs.dm_export_dmabuf_fd = operation!(device_memory::ibv_dm_export_dmabuf_fd);
@@ -124,28 +122,28 @@ fn operations() -> Box<verbs_context> {
     verbs.query_rt_values = operation!(query::query_rt_values_ex);
     verbs.create_cq_ex = operation!(completion_queue_ex::create_cq_ex);
     verbs.create_qp_ex = operation!(queue_pair::create_qp_ex);
-    verbs.open_qp = operation!(xrc_target::open_qp);
+    verbs.open_qp = operation!(domains::open_qp);
     verbs.create_srq_ex = operation!(shared_receive_queue::create_srq_ex);
-    verbs.post_srq_ops = operation!(tag_list::post_srq_ops);
+    verbs.post_srq_ops = operation!(shared_receive_queue::post_srq_ops);
     verbs.modify_qp_rate_limit = operation!(queue_pair_attributes::modify_qp_rate_limit);
     verbs.get_srq_num = operation!(shared_receive_queue::get_srq_num);
-    verbs.open_xrcd = operation!(xrc_domain::open_xrcd);
-    verbs.close_xrcd = operation!(xrc_domain::close_xrcd);
-    verbs.alloc_buf = operation!(buffer::ibv_alloc_buf);
-    verbs.free_buf = operation!(buffer::ibv_free_buf);
-    verbs.reg_mr_ex = operation!(buffer::ibv_reg_mr_ex);
-    verbs.alloc_dmah = operation!(dma_handle::ibv_alloc_dmah);
-    verbs.dealloc_dmah = operation!(dma_handle::ibv_dealloc_dmah);
-    verbs.create_wq = operation!(work_queue::create_wq);
-    verbs.modify_wq = operation!(work_queue::modify_wq);
-    verbs.destroy_wq = operation!(work_queue::destroy_wq);
-    verbs.create_rwq_ind_table = operation!(work_queue::create_rwq_ind_table);
-    verbs.destroy_rwq_ind_table = operation!(work_queue::destroy_rwq_ind_table);
-    verbs.ibv_create_flow = operation!(flow::create_flow);
-    verbs.ibv_destroy_flow = operation!(flow::destroy_flow);
+    verbs.open_xrcd = operation!(domains::open_xrcd);
+    verbs.close_xrcd = operation!(domains::close_xrcd);
+    verbs.alloc_buf = operation!(device_memory::ibv_alloc_buf);
+    verbs.free_buf = operation!(device_memory::ibv_free_buf);
+    verbs.reg_mr_ex = operation!(device_memory::ibv_reg_mr_ex);
+    verbs.alloc_dmah = operation!(device_memory::ibv_alloc_dmah);
+    verbs.dealloc_dmah = operation!(device_memory::ibv_dealloc_dmah);
+    verbs.create_wq = operation!(frames::create_wq);
+    verbs.modify_wq = operation!(frames::modify_wq);
+    verbs.destroy_wq = operation!(frames::destroy_wq);
+    verbs.create_rwq_ind_table = operation!(frames::create_rwq_ind_table);
+    verbs.destroy_rwq_ind_table = operation!(frames::destroy_rwq_ind_table);
+    verbs.ibv_create_flow = operation!(frames::create_flow);
+    verbs.ibv_destroy_flow = operation!(frames::destroy_flow);
     // Programs of libibverbs 1.1.8 find the same two functions here.
-    verbs.ABI_placeholder1 = operation!(flow::create_flow);
-    verbs.ABI_placeholder2 = operation!(flow::destroy_flow);
+    verbs.ABI_placeholder1 = operation!(frames::create_flow);
+    verbs.ABI_placeholder2 = operation!(frames::destroy_flow);
     refuse_the_rest(&mut verbs);
     verbs
 }

@@ -52,7 +52,7 @@ fn every_operation_arrives() {
 #[test]
 fn registered_memory_is_counted_where_a_limit_is_asked_for() {
     let Some(program) = kit::compile("memlock") else { return };
-    let bytes = (8 * pumice_device::outside::limits::page_bytes()).to_string();
+    let bytes = (8 * pumice_device::outside::process::page_bytes()).to_string();
     for (memlock_kind, memlock) in [("none", ""), ("bytes", &*bytes), ("ulimit", "ulimit")] {
         let output =
             kit::on(kit::address(), &program).arg(memlock_kind).env("PUMICE_MEMLOCK", memlock).output();

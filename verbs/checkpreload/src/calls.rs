@@ -6,9 +6,8 @@ use std::ptr::null_mut;
 
 use libc::{clockid_t, size_t, timespec};
 
-use crate::hooks::{report_exit, report_freed, report_sleep, request_using};
+use crate::hooks::{Original, report_exit, report_freed, report_sleep, request_using};
 use crate::locks;
-use crate::original::Original;
 
 static FREE: Original = Original::new(c"free");
 static REALLOC: Original = Original::new(c"realloc");

@@ -16,7 +16,6 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod hooks;
-mod original;
 
 #[cfg(not(test))]
 mod calls;

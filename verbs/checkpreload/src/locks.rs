@@ -7,8 +7,7 @@
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 
-use crate::hooks::reach_lock;
-use crate::original::Original;
+use crate::hooks::{Original, reach_lock};
 
 type Function = unsafe extern "C" fn(*mut c_void) -> c_int;
 

@@ -37,7 +37,7 @@
 //!
 //! A value is what this crate's own loops reach through [`pumice_verbs`]: they post, poll and count as a
 //! program with nothing else to do. [`pairs`] compares several pairs of ends with one; [`connections`] counts
-//! connections by address; [`cores`] pins threads to cores.
+//! connections by address; [`machine`] pins threads to cores.
 #![forbid(unsafe_code)]
 // Messages of the other end must not end a program.
 #![cfg_attr(
@@ -47,7 +47,6 @@
 
 pub mod connections;
 mod control;
-pub mod cores;
 mod endpoint;
 mod error;
 pub mod machine;
@@ -57,7 +56,7 @@ mod pattern;
 mod plan;
 mod raw;
 mod report;
-mod rounds;
+pub(crate) mod rounds;
 mod server;
 mod session;
 mod statistics;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::futex;
 
-use crate::cores;
+use crate::machine;
 use crate::statistics::{LatencySamples, Percentiles};
 
 const LINE_BYTES: usize = 64;
@@ -53,7 +53,7 @@ impl ThreadPair {
         let finished = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                cores::pin(self.core);
+                machine::pin(self.core);
                 for sequence in 1.. {
                     while !there.take(sequence) {
                         if finished.load(Ordering::Relaxed) {
@@ -82,7 +82,7 @@ impl ThreadPair {
         let (there, back) = (FutexWaiter::default(), FutexWaiter::default());
         thread::scope(|scope| {
             scope.spawn(|| {
-                cores::pin(self.core);
+                machine::pin(self.core);
                 while there.sleep() {
                     back.wake(self);
                 }
@@ -103,7 +103,7 @@ impl ThreadPair {
         let taken = taken.first();
         thread::scope(|scope| {
             scope.spawn(|| {
-                cores::pin(self.core);
+                machine::pin(self.core);
                 for (sequence, slot) in (1..).zip(slots.iter().cycle()) {
                     while !slot.take(sequence) {
                         if finished.load(Ordering::Relaxed) {

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use pumice_device::port::RawWait;
 
 use crate::control::{ClientRequest, Contents, Control, ReceiveTotals, Reply, Round, VERSION};
-use crate::cores;
 use crate::endpoint::Endpoint;
 use crate::error::{PerfError, Result};
+use crate::machine;
 use crate::plan::{Operation, Plan, Service};
 use crate::raw::RawEndpoint;
 use crate::rounds::receiver::RoundReceiver;
@@ -131,7 +131,7 @@ fn open(
     let end = Endpoint::open(&plan, address, None)?;
     // The thread is pinned after the device has started its background thread, which runs where there is
     // room, as in any application.
-    cores::pin(options.core);
+    machine::pin(options.core);
     let raw = if plan.raw { Some(RawEndpoint::open(address)?) } else { None };
     let raw_address = raw.as_ref().map(RawEndpoint::address).transpose()?;
     let reply = Reply::Opened { end: end.info(), raw: raw_address };

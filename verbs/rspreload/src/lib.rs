@@ -15,7 +15,6 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod descriptors;
-mod vfork_child;
 
 #[cfg(not(test))]
 mod divert;

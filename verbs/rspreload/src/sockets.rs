@@ -4,9 +4,8 @@ use std::ffi::{c_int, c_long, c_ulong, c_void};
 
 use libc::{off64_t, size_t, sockaddr, socklen_t, ssize_t};
 
-use crate::descriptors::{add, is_rsocket, remove, set_rsocket_set};
+use crate::descriptors::{add, is_rsocket, is_vfork_child, record_process, remove, set_rsocket_set};
 use crate::functions::{call, errno, set_errno};
-use crate::vfork_child::{is_vfork_child, record_process};
 
 /// Replaces socket(2): creates an rsocket, if it is for TCP.
 ///

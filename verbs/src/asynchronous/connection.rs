@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 
 use pumice_calls::Call;
 
-use super::readiness::Readiness;
+use super::event::Readiness;
 use crate::device::calls::gated_call;
 use crate::error::Result;
 use crate::queue_pair::QueuePair;

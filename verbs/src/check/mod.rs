@@ -4,14 +4,13 @@
 //! **Invariant**: a device without a check has none of this: objects hold an `Option` that is `None`.
 
 mod options;
-mod output;
 mod stack;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use pumice_device::check::report::ReportEntry;
+use pumice_device::check::recorded::ReportEntry;
 use pumice_device::check::{
     CheckSubscriber, Checker, CqMade, DeviceTag, ModifyFacts, QpMade, RecordedFinding,
 };
@@ -23,7 +22,7 @@ use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;
 
 pub use options::CheckOptions;
-use output::FindingOutput;
+use options::FindingOutput;
 
 /// Interval at which the thread checks for new findings.
 const PERIOD: Duration = Duration::from_millis(25);

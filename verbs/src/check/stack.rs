@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::check::MAX_FRAMES;
-use pumice_device::check::report::Frame;
+use pumice_device::check::recorded::Frame;
 use pumice_device::outside;
 use pumice_device::outside::fork_generation::PerProcess;
 

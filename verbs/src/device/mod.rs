@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::check::report::ReportEntry;
+use pumice_device::check::recorded::ReportEntry;
 use pumice_device::counters::Counters;
 use pumice_device::event::async_event::AsyncElement;
 use pumice_device::hca::Hca;

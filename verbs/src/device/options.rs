@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pumice_device::addresses::address_watch::GidSource;
+use pumice_device::addresses::address_handle::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::Subscriber;
 use pumice_device::faults::FaultPlan;

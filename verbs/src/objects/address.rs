@@ -8,10 +8,10 @@ use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, UdDestination};
 use pumice_transport::wire::Qpn;
 
+use super::ProtectionDomain;
 use crate::device::calls::gated_call;
 use crate::error::{Result, VerbsError};
-use crate::objects::domain::ProtectionDomain;
-use crate::transport::options::PathOptions;
+use crate::transport::PathOptions;
 
 /// The data that others need to send datagrams to a queue pair. Exchange it out of band, as its 24 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -11,11 +11,12 @@ use pumice_device::memory::RegionChange;
 use pumice_device::platform::table::Handle;
 use pumice_transport::types::Access;
 
+use super::ProtectionDomain;
+use crate::buffers;
 use crate::buffers::buffer::RegionBuffer;
-use crate::buffers::slice::{self, LocalSlice, RemoteSlice};
+use crate::buffers::{LocalSlice, RemoteSlice};
 use crate::device::calls::gated_call;
 use crate::error::{Result, VerbsError};
-use crate::objects::domain::ProtectionDomain;
 
 /// Registered memory. Peers and the device may write it at any time, so there are no references to its bytes:
 /// copy in and out, or use atomics. Cheap to clone; deregistered (and freed, if owned) with its last clone.
@@ -159,7 +160,7 @@ impl MemoryRegion {
     /// # Errors
     /// `Invalid`: the range leaves the region, or is longer than 2^32 - 1 bytes.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<LocalSlice> {
-        let (start, length) = slice::resolve("memory region", range, self.len() as u64)?;
+        let (start, length) = buffers::resolve("memory region", range, self.len() as u64)?;
         Ok(LocalSlice { address: self.0.iova.wrapping_add(start), length, lkey: self.0.lkey })
     }
 

@@ -8,11 +8,11 @@ use pumice_device::objects::srq::{SrqAttributes, SrqChange};
 use pumice_device::platform::table::Handle;
 use pumice_transport::types::RecvRequest;
 
+use super::{ProtectionDomain, XrcDomain};
 use crate::device::Device;
 use crate::device::calls::{CallContext, gated_call};
 use crate::error::{ListError, Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
-use crate::objects::domain::{ProtectionDomain, XrcDomain};
 
 const POST: CallContext = CallContext::new(Call::ibv_post_srq_recv);
 

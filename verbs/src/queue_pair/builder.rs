@@ -13,8 +13,8 @@ use crate::device::Device;
 use crate::device::calls::gated_call;
 use crate::error::{Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
-use crate::objects::domain::{ProtectionDomain, XrcDomain};
 use crate::objects::receive::SharedReceiveQueue;
+use crate::objects::{ProtectionDomain, XrcDomain};
 use crate::transport::{Connected, Dct, Receiver, Transport, XrcDuplex, XrcInitiator, XrcTarget};
 
 /// A builder of queue pairs. Defaults: 128 requests each way of up to 4 slices each, 64 bytes inline, GID

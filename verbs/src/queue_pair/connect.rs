@@ -9,8 +9,7 @@ use pumice_transport::wire::Qpn;
 
 use super::{MODIFY, QueuePair};
 use crate::error::{Result, VerbsError};
-use crate::transport::options::ConnectOptions;
-use crate::transport::{Connected, Transport};
+use crate::transport::{ConnectOptions, Connected, Transport};
 
 /// The data that a peer needs to connect to a queue pair. Exchange it out of band, as its 24 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,7 +5,6 @@ mod connect;
 mod datagram;
 mod numbered_datagram;
 pub(crate) mod request;
-pub(crate) mod window;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,8 +20,8 @@ use crate::device::Device;
 use crate::device::calls::CallContext;
 use crate::error::{ListError, Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
-use crate::objects::domain::{ProtectionDomain, XrcDomain};
 use crate::objects::receive::SharedReceiveQueue;
+use crate::objects::{ProtectionDomain, XrcDomain};
 use crate::transport::{Receiver, Transport};
 
 pub use builder::QueuePairBuilder;

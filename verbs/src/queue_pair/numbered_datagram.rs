@@ -9,14 +9,13 @@ use pumice_transport::wire::Qpn;
 
 use super::request::SendRequest;
 use super::{MODIFY, QueuePair, QueuePairBuilder, UsedObjects};
-use crate::buffers::slice::{LocalSlice, RemoteSlice};
+use crate::buffers::{LocalSlice, RemoteSlice};
 use crate::error::{Result, VerbsError};
+use crate::objects::ProtectionDomain;
 use crate::objects::address::{UdAddress, UdEndpoint};
 use crate::objects::completion::CompletionQueue;
-use crate::objects::domain::ProtectionDomain;
 use crate::objects::receive::SharedReceiveQueue;
-use crate::transport::options::RcConnectOptions;
-use crate::transport::{Dci, Dct, Srd, Transport};
+use crate::transport::{Dci, Dct, RcConnectOptions, Srd, Transport};
 
 impl QueuePair<Srd> {
     /// Makes the queue pair send, and receive from others with this Q_Key. `rnr_retry` is the number of times

@@ -13,9 +13,8 @@ use pumice_transport::mad::{CommId, IpHeader, PortSpace, Req, ServiceId};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;
 
-use super::connection::{channel, take, wait};
-use super::private_data::{value, written};
-use super::{Connectable, Connection, ConnectionParams, EPHEMERAL, PrivateData, room};
+use super::params::{value, written};
+use super::{Connectable, Connection, ConnectionParams, EPHEMERAL, PrivateData, channel, room, take, wait};
 use crate::device::Device;
 use crate::device::calls::gated_call;
 use crate::error::{Result, VerbsError};

@@ -15,8 +15,7 @@ use std::mem::transmute;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::original::Original;
-use crate::variable::LIBRARY;
+use crate::kernel::{LIBRARY, Original};
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 

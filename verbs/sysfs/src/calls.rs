@@ -10,8 +10,8 @@ use std::ptr::null_mut;
 
 use libc::{DIR, FILE, glob_t, mode_t, size_t, ssize_t};
 
+use crate::kernel::{Original, set_errno};
 use crate::live;
-use crate::original::{Original, set_errno};
 use crate::private_path::{PathDestination, PrivatePath, is_private, show};
 
 /// Defines functions whose path, written `@path`, may lead into the private tree, with the value that they
@@ -22,7 +22,7 @@ macro_rules! redirect {
         /// The original functions by name.
         #[allow(non_upper_case_globals)]
         mod originals {
-            use crate::original::Original;
+            use crate::kernel::Original;
             $(pub(super) static $name: Original = {
                 match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                     Ok(name) => Original::new(name),
@@ -181,8 +181,8 @@ unsafe fn show_found(result: c_int, flags: c_int, found: *mut glob_t) {
 /// Resolves functions and reads variables before the program begins, so that no signal handler has to do it
 /// later.
 extern "C" fn prepare() {
-    crate::variable::FOLDER.value();
-    crate::variable::LIBRARY.value();
+    crate::kernel::FOLDER.value();
+    crate::kernel::LIBRARY.value();
     live::detect_working_folder();
     let others = [&crate::bundled::ORIGINAL, &crate::connections::ORIGINAL];
     let others = others.into_iter().chain(crate::netlink::ORIGINALS);

@@ -1,14 +1,34 @@
+//! The effects of fault plans on the ports of devices, and the file in which the processes count.
+//!
 //! The effects of fault plans on the ports of devices: the processes that have a device open publish them in
 //! the file of counters (`device/fabric/src/registry/published.rs`). A program that has the device open
 //! itself sees the condition of its own, and every other program the worst condition of the live processes.
 
 use crate::kernel::{OwnedDescriptor, monotonic_ns, open_private, process_id, read_private};
-use crate::records::{RECORD_BYTES, RECORDS, WORD_BYTES, numbers};
+
+/// Number of words of a process's record, as `device/fabric/src/registry/published.rs` writes it.
+pub(crate) const RECORD_WORDS: usize = 64;
+/// Number of records in the file.
+pub(crate) const RECORDS: usize = 256;
+pub(crate) const WORD_BYTES: usize = 8;
+pub(crate) const RECORD_BYTES: usize = RECORD_WORDS * WORD_BYTES;
+
+/// Returns the decimal numbers of a line; `None` for each word that is no number.
+pub(crate) fn numbers(line: &[u8]) -> impl Iterator<Item = Option<u64>> {
+    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(decimal)
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    text.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
 
 const CONDITIONS_AT: usize = RECORDS * RECORD_BYTES;
 const CONDITION_BYTES: usize = 3 * WORD_BYTES + SHOWN_GIDS;
 /// Number of GID table indices whose moves are published, and whose files exist even if they are empty.
-pub(crate) const SHOWN_GIDS: usize = 8;
+const SHOWN_GIDS: usize = 8;
 /// Offset of the word that says whether a condition was ever published.
 const PUBLISHED_AT: usize = CONDITIONS_AT + RECORDS * CONDITION_BYTES;
 /// Offset of the numbers of objects: `ObjectSummary` of the device.
@@ -241,6 +261,15 @@ impl RateLine<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_a_line_are_read() {
+        assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
+        for wrong in [&b"x"[..], b"1x", b"18446744073709551616", b"-1"] {
+            assert_eq!(decimal(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(numbers(b" 32 x 4\n").collect::<Vec<_>>(), [Some(32), None, Some(4)]);
+    }
 
     #[test]
     fn rates_are_written_as_linux_does() {

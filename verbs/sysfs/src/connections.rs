@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{sockaddr, socklen_t};
 
-use crate::original::{Original, errno, set_errno};
+use crate::kernel::{Original, errno, set_errno};
 
 /// The C library's `connect`.
 pub(crate) static ORIGINAL: Original = Original::new(c"connect");
@@ -16,7 +16,7 @@ pub(crate) static ORIGINAL: Original = Original::new(c"connect");
 type Connect = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
 
 /// The functions that libpumice.so registers: it has the same structure, in
-/// `verbs/capi/src/gate/connections.rs`.
+/// `verbs/capi/src/gate/fired.rs`.
 #[repr(C)]
 struct ConnectionHooks {
     /// Called when a thread begins to connect, which it may delay.

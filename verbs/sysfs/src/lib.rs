@@ -20,18 +20,14 @@
 // Unit tests are linked without the functions that have the C library's names.
 #![cfg_attr(test, allow(dead_code))]
 
-mod attributes;
 mod condition;
 mod kernel;
 mod live;
-mod original;
 mod private_path;
-mod records;
 mod removed_devices;
 mod replies;
 mod request;
 mod thread_names;
-mod variable;
 
 #[cfg(not(test))]
 mod bundled;

@@ -8,11 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::FILE;
 
-use crate::condition::{LINE_BYTES, PortCondition};
-use crate::kernel::{OwnedDescriptor, open_private, read_private};
-use crate::original::{errno, set_errno};
-use crate::records::{RECORD_BYTES, RECORD_WORDS, RECORDS, WORD_BYTES, numbers};
-use crate::variable::FOLDER;
+use crate::condition::{LINE_BYTES, PortCondition, RECORD_BYTES, RECORD_WORDS, RECORDS, WORD_BYTES, numbers};
+use crate::kernel::{FOLDER, OwnedDescriptor, errno, open_private, read_private, set_errno};
 
 /// Number of records that are read at a time, onto the stack.
 const RECORDS_PER_READ: usize = 4;

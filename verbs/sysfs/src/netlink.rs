@@ -14,12 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 
-use crate::kernel::read_private;
+use crate::kernel::{FOLDER, Original, read_private};
 use crate::live::CounterTotals;
-use crate::original::Original;
 use crate::request::{Name, NetlinkRequest};
-use crate::variable::FOLDER;
-use crate::{attributes, condition, removed_devices, replies};
+use crate::{condition, removed_devices, replies, request};
 
 const NETLINK_RDMA: c_int = 20;
 /// Maximum number of descriptors that are tracked; higher ones are left to the kernel.
@@ -206,19 +204,19 @@ fn send_replies(descriptor: c_int, question: &[u8]) {
         if request.is_about_statistics() {
             let counted = Name::of_device(device, if port == 1 { b"counted" } else { b"counted2" });
             let totals = CounterTotals::now(&[REPLIES_FOLDER, counted.bytes()]);
-            attributes::put_statistics(found, &|marks| {
+            request::put_statistics(found, &|marks| {
                 let marks = marks.to_le_bytes().into_iter().filter(|mark| *mark != 0);
                 totals.sum(marks.map(|mark| usize::from(mark) - 1))
             });
         }
         if request.is_about_objects() {
             let counted = Name::of_device(device, b"counted");
-            attributes::put_objects(found, &condition::objects(&[REPLIES_FOLDER, counted.bytes()]));
+            request::put_objects(found, &condition::objects(&[REPLIES_FOLDER, counted.bytes()]));
         }
         if request.is_about_port()
             && let Some(condition) = removed_devices::condition(device, port)
         {
-            attributes::put_states(found, condition.states());
+            request::put_states(found, condition.states());
         }
         Some(found.len())
     };

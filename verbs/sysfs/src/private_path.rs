@@ -2,9 +2,8 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::kernel::exists;
+use crate::kernel::{FOLDER, MAX_VALUE_BYTES, exists};
 use crate::removed_devices;
-use crate::variable::{FOLDER, MAX_VALUE_BYTES};
 
 /// Maximum length of a path of the private tree, with its NUL. The buffer is on the stack, which may be a
 /// signal's.

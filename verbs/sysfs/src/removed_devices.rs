@@ -4,11 +4,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::attributes::device_name;
 use crate::condition::PortCondition;
-use crate::kernel::{FileName, open_private, read_private};
-use crate::original::{errno, set_errno};
-use crate::request::{DeviceSet, Name};
+use crate::kernel::{FileName, errno, open_private, read_private, set_errno};
+use crate::request::{DeviceSet, Name, device_name};
 
 /// Maximum number of devices of a tree.
 const MAX_DEVICES: u32 = 16;

@@ -1,7 +1,6 @@
 //! Answers to questions about RDMA devices, as netlink messages (linux/netlink.h).
 
-use crate::attributes::device_name;
-use crate::request::{DEVICE, DeviceSet, HEADER_BYTES, Name, NetlinkRequest};
+use crate::request::{DEVICE, DeviceSet, HEADER_BYTES, Name, NetlinkRequest, device_name};
 
 /// Size of the buffer for the attributes of an answer, in bytes.
 const ATTRIBUTES_BYTES: usize = 2048;
@@ -126,12 +125,11 @@ pub(crate) fn replies(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attributes::tests::attribute;
-    use crate::attributes::{
-        DEV_INDEX, DEV_NAME, LINK_TYPE, PORT_INDEX, STAT_RES, half, put_objects, put_states, put_statistics,
-        word,
+    use crate::request::tests::attribute;
+    use crate::request::{
+        DELETE_LINK, DEV_INDEX, DEV_NAME, LINK_TYPE, NEW_LINK, PORT_INDEX, STAT_RES, half, put_objects,
+        put_states, put_statistics, word,
     };
-    use crate::request::{DELETE_LINK, NEW_LINK};
 
     fn question(command: u16, flags: u16, attributes: &[u8]) -> Vec<u8> {
         let mut bytes = (16 + attributes.len() as u32).to_ne_bytes().to_vec();

@@ -2,7 +2,7 @@
 //!
 //! A name is a 1, then for each ancestor below the first thread, and for the thread itself, the number of
 //! threads that its creator had created before it, plus one, in Elias gamma code: as many zeros as binary
-//! digits follow the first. libpumice.so reads them, in `device/platform/src/outside/thread_name.rs`.
+//! digits follow the first. libpumice.so reads them, in `device/platform/src/outside/thread.rs`.
 
 /// Name of a thread that the program did not create, or that was created without pthread_create(3).
 pub(crate) const UNNAMED: u32 = 0;

@@ -11,7 +11,7 @@ use std::mem::transmute;
 
 use libc::{pthread_attr_t, pthread_t};
 
-use crate::original::Original;
+use crate::kernel::Original;
 use crate::thread_names::{MAIN, UNNAMED, child};
 
 type StartFunction = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -22,7 +22,7 @@ type PthreadCreate =
 pub(crate) static ORIGINAL: Original = Original::new(c"pthread_create");
 
 /// The state of a thread: libpumice.so has the same structure, in
-/// `device/platform/src/outside/thread_name.rs`.
+/// `device/platform/src/outside/thread.rs`.
 #[repr(C)]
 struct ThreadRecord {
     /// Process in which it got its name; a forked child has another id. 0 if it has no name.

@@ -13,17 +13,14 @@ use std::path::Path;
 
 #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
 mod certificate;
-mod ended;
 mod error;
-pub mod hosts;
-mod options;
+pub mod options;
 mod recording;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod supervised;
 
 pub use certificate::{Certificate, Doubt};
-pub use ended::{CodeLocation, Ended, Exit};
-pub use error::WorldError;
+pub use error::{CodeLocation, Ended, Exit, WorldError};
 pub use options::{Departure, Draws, POINT, WorldOptions};
 pub use recording::{Header, Recording};
 

@@ -3,8 +3,7 @@
 use pumice_calls::Call;
 
 use super::checker::Checker;
-use super::context::{FindingParts, related};
-use super::holder::set_own_call;
+use super::context::{FindingParts, related, set_own_call};
 use super::kind::FindingKind;
 use super::notified::ExplainedFailure;
 use super::objects::Object;

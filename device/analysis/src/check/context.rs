@@ -1,18 +1,115 @@
-//! The state that all checks share, and how a finding is made of it.
+//! The state that all checks share, how a finding is made of it, and how checks reach into the process.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use pumice_platform::call_stack::{Stack, Stacks};
 use pumice_platform::number_map::NumberMap;
+use pumice_platform::outside::data_watch::WatchedWord;
 
-use super::callbacks::Callbacks;
-use super::device_tag::DeviceTag;
-use super::holder::own_call;
 use super::kind::{FindingFamily, FindingKind};
-use super::objects::Objects;
+use super::objects::{DeviceTag, Objects};
 use super::queues::{Cq, Qp, Srq};
 use super::recorded::{Findings, RecordedFinding, RelatedCallSite};
+
+/// A function that copies ranges (process address, bytes) one behind the other. It returns false if one of
+/// them is not mapped. At most 64 ranges are passed at once.
+pub type ReadMemory = fn(&[(u64, usize)], &mut [u8]) -> bool;
+
+/// A function that fills ranges (process address, bytes) with a pattern. It returns false if one of them is
+/// not mapped for writing.
+pub type FillMemory = fn(&[(u64, usize)]) -> bool;
+
+/// A function that is notified of the bounds of all memory of posted requests: the first address, and the one
+/// behind the last.
+pub type BoundsCallback = fn(u64, u64);
+
+/// A function that returns the stack of the calling thread: its first byte, and the first one behind it.
+pub type OwnStack = fn() -> (u64, u64);
+
+/// A function that returns how often the calling thread has waited in the operating system since it began.
+pub type WaitCounter = fn() -> u64;
+
+/// A function that returns how often the calling thread has slept for a time that it named, as by usleep(3).
+pub type SleepCounter = fn() -> u64;
+
+/// Functions that watch words of memory for accesses of the calling thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Watchpoints {
+    /// Begins to watch one or two words, and returns the number of the watch; `None` if they are not watched.
+    pub begin: fn(&[WatchedWord]) -> Option<u64>,
+    /// Ends a watch.
+    pub end: fn(u64),
+    /// Takes an access, which has ended its watch: returns the watch, and which of its words it was. Return
+    /// addresses of the access replace those of the list, the innermost first.
+    pub take: fn(&mut Vec<u64>) -> Option<(u64, usize)>,
+}
+
+/// The functions that the owner of a checker provides. Without one of them, mistakes that need it are not
+/// found.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Callbacks {
+    pub(super) read: Option<ReadMemory>,
+    /// Function like `read`, for memory that is known to be mapped.
+    pub(super) read_at_once: Option<ReadMemory>,
+    pub(super) own_stack: Option<OwnStack>,
+    pub(super) fill: Option<FillMemory>,
+    pub(super) watch: Option<BoundsCallback>,
+    pub(super) switches: Option<WaitCounter>,
+    pub(super) sleeps: Option<SleepCounter>,
+    pub(super) watchpoints: Option<Watchpoints>,
+}
+
+thread_local! {
+    static OWN_CALL: Cell<u64> = const { Cell::new(0) };
+    static HOLDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Reports whether this thread is in the checker.
+pub fn holds_checker() -> bool {
+    HOLDS.try_with(Cell::get).unwrap_or(true)
+}
+
+/// Sets whether this thread is in the checker from now on, and returns the value before.
+pub fn set_holds_checker(holds: bool) -> bool {
+    HOLDS.try_with(|own| own.replace(holds)).unwrap_or(true)
+}
+
+/// Runs `run`, with this thread in the checker meanwhile.
+pub fn holding<T>(run: impl FnOnce() -> T) -> T {
+    // The value has no destructor, so it exists for as long as the thread does.
+    HOLDS.with(|own| {
+        let before = own.replace(true);
+        let outcome = run();
+        own.set(before);
+        outcome
+    })
+}
+
+/// Returns a number of the calling thread that is not 0 and that no other living thread has: the address of a
+/// thread-local variable.
+#[inline]
+pub(super) fn own_thread() -> u64 {
+    OWN_CALL.try_with(|own| std::ptr::from_ref(own).addr() as u64).unwrap_or(1)
+}
+
+/// Sets the number of the call of the program that this thread is in, which no other call has; 0 for none.
+/// Until the call ends, the program's call site does not change.
+pub(super) fn set_own_call(number: u64) {
+    let _ = OWN_CALL.try_with(|own| own.set(number));
+}
+
+/// Notes that the call that this thread was in has ended.
+pub fn call_ends() {
+    set_own_call(0);
+}
+
+/// Returns the number of the call that this thread is in, if it is in one.
+#[inline]
+fn own_call() -> Option<u64> {
+    OWN_CALL.try_with(Cell::get).ok().filter(|number| *number != 0)
+}
 
 /// A function that puts the return addresses of the program's frames into a list, innermost first.
 pub type CaptureStack = fn(&mut Vec<u64>);

@@ -1,11 +1,18 @@
-//! The list of findings, one entry for each kind and call site.
+//! The list of findings: one entry for each kind and call site, its symbols, and suppressions.
+//!
+//! A suppression is a line of the words `kind=`, `function=` and `object=` with patterns in which `*` stands
+//! for anything.
+//! A finding is suppressed if all words of a line fit: the kind, the function of any frame of its stack, the
+//! program or library that has any frame. `#` begins a comment.
 
 use std::collections::HashMap;
 
 use fnv::FnvBuildHasher;
+use pumice_model::findings::{Finding, FindingsReport, print, text};
+use pumice_model::settings::{CheckSettings, Marks, SettingError};
 use pumice_platform::call_stack::Stack;
 
-use super::kind::FindingKind;
+use super::kind::{FAILURE_INJECTED, FindingKind, KINDS, OBJECTS_LEFT};
 
 /// Number of entries that are stored; further ones are counted.
 pub const MAX_FINDINGS: usize = 256;
@@ -100,11 +107,209 @@ impl Findings {
     }
 }
 
+pub use pumice_model::findings::{CallSite, Frame, ReportFormat as Format, ReportHeader};
+
+/// Number of objects that were left which are named beside the first.
+const MAX_LEFT: usize = 6;
+
+/// A recorded finding with its symbols.
+#[derive(Debug, Clone)]
+pub struct ReportEntry {
+    /// Recorded finding.
+    pub finding: RecordedFinding,
+    /// Frames of its call site, the innermost first.
+    pub frames: Vec<Frame>,
+    /// Other call sites.
+    pub related: Vec<CallSite>,
+}
+
+impl ReportEntry {
+    /// Creates an entry, with the symbols that `symbols` returns for return addresses.
+    pub fn new(recorded: RecordedFinding, mut symbols: impl FnMut(&[u64]) -> Vec<Frame>) -> ReportEntry {
+        let frames = symbols(recorded.call_site.addresses());
+        let sites = recorded.related.iter();
+        let related = sites
+            .map(|one| CallSite { what: one.what.clone(), frames: symbols(one.call_site.addresses()) })
+            .collect();
+        ReportEntry { finding: recorded, frames, related }
+    }
+
+    /// Returns the finding that the entry describes.
+    pub fn to_finding(&self) -> Finding {
+        let RecordedFinding { kind, object, numbers, count, .. } = &self.finding;
+        Finding {
+            site: CallSite { what: String::new(), frames: self.frames.clone() },
+            related: self.related.clone(),
+            count: *count,
+            ..Finding::new(kind, object, numbers)
+        }
+    }
+
+    /// Returns what the command that started the program needs to know of the finding.
+    pub fn marks(&self) -> Marks {
+        let kind = self.finding.kind;
+        let has_injected = kind.name == FAILURE_INJECTED.name;
+        let worst = Some(kind.level).filter(|_| !has_injected);
+        Marks { worst, has_injected, ..Marks::default() }
+    }
+
+    /// Returns the finding as a paragraph for people, without a newline at its end.
+    pub fn paragraph(&self) -> String {
+        text::paragraph(&self.to_finding())
+    }
+}
+
+/// Returns findings as paragraphs for people. Objects that were left share one: a program that forgets one
+/// often forgets all.
+pub fn paragraphs(entries: &[ReportEntry]) -> Vec<String> {
+    let (left, others): (Vec<&ReportEntry>, Vec<&ReportEntry>) =
+        entries.iter().partition(|entry| entry.finding.kind.name == OBJECTS_LEFT.name);
+    let mut paragraphs: Vec<String> = others.into_iter().map(ReportEntry::paragraph).collect();
+    if let Some((first, rest)) = left.split_first() {
+        let mut finding = first.to_finding();
+        let named = rest.iter().take(MAX_LEFT).map(|entry| {
+            let at = entry.frames.first().map(|frame| format!(" at {frame}")).unwrap_or_default();
+            format!("{}{at}", entry.finding.object)
+        });
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = match rest.len().saturating_sub(MAX_LEFT) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        if !rest.is_empty() {
+            finding.sentence = format!("{}; and so were {named}{more}", finding.sentence);
+        }
+        // The object was made at the call site of the finding.
+        finding.related.clear();
+        paragraphs.push(text::paragraph(&finding));
+    }
+    paragraphs
+}
+
+/// Returns the end of a report for people: how often each entry was found. It has no newline at its end.
+pub fn summary(entries: &[ReportEntry], about: &ReportHeader) -> String {
+    with_report(entries, about, text::summary)
+}
+
+/// Returns all findings of a process as one document.
+pub fn document(entries: &[ReportEntry], about: &ReportHeader, format: Format) -> String {
+    with_report(entries, about, |report| print(report, format))
+}
+
+fn with_report(
+    entries: &[ReportEntry],
+    about: &ReportHeader,
+    print: impl FnOnce(&FindingsReport<'_>) -> String,
+) -> String {
+    let findings: Vec<Finding> = entries.iter().map(ReportEntry::to_finding).collect();
+    print(&FindingsReport { command: "check", about, kinds: KINDS, findings: &findings })
+}
+
+/// Largest number of lines of a file.
+const MAX_LINES: usize = 4096;
+
+/// The list of findings that are not reported.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Suppressions(Vec<SuppressionLine>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct SuppressionLine {
+    kind: Option<String>,
+    function: Option<String>,
+    object: Option<String>,
+}
+
+impl Suppressions {
+    /// Parses a file's text.
+    ///
+    /// # Errors
+    /// Fails with a sentence that names the invalid line.
+    pub fn parse(text: &str) -> Result<Suppressions, String> {
+        let mut lines = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let words = line.split('#').next().unwrap_or_default();
+            let parsed =
+                SuppressionLine::parse(words).map_err(|problem| format!("line {}: {problem}", number + 1))?;
+            lines.extend(parsed);
+            if lines.len() > MAX_LINES {
+                return Err(format!("there are more than {MAX_LINES} lines: shorten the file"));
+            }
+        }
+        Ok(Suppressions(lines))
+    }
+
+    /// Reads the file that the settings name; the list is empty if they name none.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, with the error of the operating system, or if a line is invalid,
+    /// with EINVAL.
+    pub fn of(settings: &CheckSettings) -> Result<Suppressions, SettingError> {
+        let Some((path, text)) = settings.suppressions_text()? else { return Ok(Suppressions::default()) };
+        Suppressions::parse(&text).map_err(|problem| CheckSettings::refuse_suppressions(path, problem))
+    }
+
+    /// Reports whether an entry is suppressed.
+    pub fn cover(&self, entry: &ReportEntry) -> bool {
+        self.0.iter().any(|line| line.covers(entry))
+    }
+}
+
+impl SuppressionLine {
+    fn parse(words: &str) -> Result<Option<SuppressionLine>, String> {
+        let mut line = SuppressionLine::default();
+        for word in words.split_ascii_whitespace() {
+            let (name, pattern) = word.split_once('=').unwrap_or((word, ""));
+            let field = match name {
+                "kind" => &mut line.kind,
+                "function" => &mut line.function,
+                "object" => &mut line.object,
+                _ => return Err(format!("{word:?} is none of kind=, function= and object=")),
+            };
+            if pattern.is_empty() {
+                return Err(format!("{name}= needs a pattern"));
+            }
+            *field = Some(pattern.to_owned());
+        }
+        Ok(Some(line).filter(|line| *line != SuppressionLine::default()))
+    }
+
+    fn covers(&self, entry: &ReportEntry) -> bool {
+        // Findings without a call site of their own have that of their object.
+        let other = entry.related.first().map(|site| site.frames.as_slice()).unwrap_or_default();
+        let frames = if entry.frames.is_empty() { other } else { &entry.frames };
+        let fits = |pattern: &Option<String>, text: &str| pattern.as_ref().is_none_or(|p| matches(p, text));
+        let any = |pattern: &Option<String>, of: fn(&Frame) -> &str| {
+            pattern.is_none() || frames.iter().any(|frame| fits(pattern, of(frame)))
+        };
+        fits(&self.kind, entry.finding.kind.name)
+            && any(&self.function, |frame| frame.function.as_deref().unwrap_or_default())
+            && any(&self.object, |frame| frame.object.rsplit('/').next().unwrap_or_default())
+    }
+}
+
+/// Reports whether a text matches a pattern, in which `*` stands for anything.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part).and_then(|at| rest.get(at + part.len()..)) {
+            Some(after) => rest = after,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
 #[cfg(test)]
 mod tests {
+    use pumice_platform::call_stack::{Stack, Stacks};
+
     use super::super::kind::{CQ_TOO_SMALL, LOST_WAKEUP};
+    use super::super::recorded::RecordedFinding;
     use super::*;
-    use pumice_platform::call_stack::Stacks;
 
     fn finding(kind: &'static FindingKind, call_site: Stack) -> RecordedFinding {
         let (object, numbers) = (String::from("queue pair 0"), String::new());
@@ -144,5 +349,50 @@ mod tests {
             findings.add(finding(&CQ_TOO_SMALL, stacks.keep(&[address])));
         }
         assert_eq!((findings.all().len(), findings.left_out()), (MAX_FINDINGS, 744));
+    }
+
+    #[test]
+    fn patterns_match() {
+        for (pattern, text, is_match) in [
+            ("main", "main", true),
+            ("main", "main2", false),
+            ("ucp_*", "ucp_put", true),
+            ("*put*", "ucp_put_nb", true),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "a1c", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, text), is_match, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_line_covers_what_all_its_words_fit() {
+        let finding = RecordedFinding {
+            kind: &LOST_WAKEUP,
+            call_site: Stack::default(),
+            object: String::new(),
+            numbers: String::new(),
+            related: Vec::new(),
+            count: 1,
+        };
+        let frame = |function: &str, object: &str| Frame {
+            function: Some(function.to_owned()),
+            object: object.to_owned(),
+            ..Frame::default()
+        };
+        let frames = vec![frame("uct_poll", "/lib/libuct.so.0"), frame("main", "/bin/server")];
+        let entry = ReportEntry { finding, frames, related: Vec::new() };
+        for (text, covers) in [
+            ("kind=lost-wakeup", true),
+            ("# none\n\nkind=lost-* function=uct_* object=libuct.so*  # known", true),
+            ("kind=lost-wakeup function=ucp_*", false),
+            ("object=server", true),
+            ("", false),
+        ] {
+            assert_eq!(Suppressions::parse(text).unwrap().cover(&entry), covers, "{text}");
+        }
+        assert!(Suppressions::parse("kind=a\nwhere=b").unwrap_err().starts_with("line 2: "));
+        assert!(Suppressions::parse("kind=").is_err());
     }
 }

@@ -3,8 +3,9 @@ use serde_json::Value;
 use pumice_platform::call_stack::Stack;
 
 use super::kind::{CQ_TOO_SMALL, KINDS, OBJECTS_LEFT};
-use super::recorded::RelatedCallSite;
-use super::report::{Format, Frame, ReportEntry, ReportHeader, document, paragraphs, summary};
+use super::recorded::{
+    Format, Frame, RelatedCallSite, ReportEntry, ReportHeader, document, paragraphs, summary,
+};
 use super::*;
 
 fn an_entry() -> ReportEntry {

@@ -1,21 +1,39 @@
-//! The effects of a fault plan: sentences for the operator, and the report, which is itself a plan.
+//! The effects of a fault plan: sentences of the log, and lines of its report.
+//!
+//! Asynchronous events that rules of a fault plan wait for: the rules are notified when the program has got
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pumice_faults::ReportLine;
-use pumice_model::event::{Event, Subscriber, Topics};
+use super::{RelayThread, StepHook};
+use pumice_faults::{ReportLine, Triggers};
+use pumice_model::event::{
+    Event, Subscriber, Topics, about_change, about_completion, about_completion_event,
+};
+use pumice_model::fates::PacketService;
 use pumice_model::fates::fired::Fired;
-use pumice_model::fates::identity::PacketService;
 use pumice_model::fates::live::RuleChange;
+use pumice_model::fates::trigger::Occurrence;
 use pumice_platform::ordinal::Ordinal;
 use pumice_transport::wire::Qpn;
 
-use super::relay::RelayThread;
-use super::steps::StepHook;
-use pumice_model::event::fault_words::{about_change, about_completion, about_completion_event};
+/// A subscriber that notifies the rules which wait for asynchronous events.
+pub struct AwaitedEvents(pub Arc<Triggers>);
+
+impl Subscriber for AwaitedEvents {
+    fn topics(&self) -> Topics {
+        Topics::ASYNC_EVENTS
+    }
+
+    fn on_event(&self, _at_ns: u64, event: &Event<'_>) {
+        if let Event::AsyncEventDelivered { event, .. } = event {
+            self.0.note(Occurrence::Event(*event));
+        }
+    }
+}
 
 /// Number of sentences that may wait to be written; further ones are lost, and counted. The report loses
 /// none.

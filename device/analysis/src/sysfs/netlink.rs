@@ -1,7 +1,7 @@
 //! Linux's answers about the device through netlink (NETLINK_RDMA, linux/rdma_netlink.h), as `rdma link` and
 //! others ask: the attributes of each answer. The preload puts the headers around them.
 
-use pumice_platform::object_summary::ObjectSummary;
+use pumice_platform::limits::ObjectSummary;
 
 use super::SysfsDevice;
 use super::live::HARDWARE;

@@ -1,5 +1,7 @@
-//! Writing a tree, and repairing one.
+//! Trees and their names; writing a tree, and repairing one.
 
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -7,20 +9,28 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pumice_platform::outside;
 
-use super::Sysfs;
-use super::entry::SysfsEntry;
+use super::{SysfsDevice, SysfsEntry};
 
-/// A file of the tree that could not be made.
-#[derive(Debug, thiserror::Error)]
-#[error("{} cannot be written: {source}", .path.display())]
-pub struct SysfsError {
-    /// Path of the file.
-    pub path: PathBuf,
-    /// Error of the operating system.
-    pub source: io::Error,
+/// A tree. Paths are relative to its folder: `sys/class/infiniband`, `dev/infiniband`, ….
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Sysfs {
+    pub(super) entries: BTreeMap<String, SysfsEntry>,
 }
 
 impl Sysfs {
+    /// Creates the tree of these devices.
+    pub fn of(devices: &[SysfsDevice<'_>]) -> Sysfs {
+        Sysfs { entries: devices.iter().flat_map(super::entries).collect() }
+    }
+
+    /// Returns a name for its folder. Other contents have another name, so a tree that is in use never
+    /// changes.
+    pub fn folder_name(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        format!("sysfs-{:016x}", hasher.finish())
+    }
+
     /// Makes the tree in a folder, or what is missing of it or different: then it is complete. Other
     /// processes may be writing the same tree, or reading it: each file appears at once. Other contents of
     /// the folder stay.
@@ -34,6 +44,16 @@ impl Sysfs {
         }
         Ok(())
     }
+}
+
+/// A file of the tree that could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be written: {source}", .path.display())]
+pub struct SysfsError {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Error of the operating system.
+    pub source: io::Error,
 }
 
 fn make(folder: &Path, path: &Path, entry: &SysfsEntry) -> io::Result<()> {
@@ -67,10 +87,10 @@ fn make(folder: &Path, path: &Path, entry: &SysfsEntry) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::fs;
 
     use super::*;
-    use std::collections::BTreeMap;
 
     fn tree(text: &str) -> Sysfs {
         let entries = [

@@ -5,7 +5,6 @@
 
 use std::net::IpAddr;
 
-use super::own;
 use super::verdicts::verdicts;
 use super::words::{self, counted};
 use pumice_model::addresses::multicast::MulticastGroups;
@@ -63,7 +62,7 @@ impl<'a> ReportPair<'a> {
             waits.extend(self.of_thread(from, objects, thread));
         }
         if waits.is_empty() {
-            waits.extend(own::of_ended_queue_pair(from, objects));
+            waits.extend(words::of_ended_queue_pair(from, objects));
         }
         waits
     }
@@ -132,7 +131,7 @@ impl<'a> ReportPair<'a> {
         let peer = qp.peer?;
         let requests = format!("{} of QP {:#08x}", counted(outstanding, "send request"), qp.qpn);
         let (to, why, what) = match qp.state.as_str() {
-            "SQD" => (None, WaitReason::Halted, own::DRAINED.to_owned()),
+            "SQD" => (None, WaitReason::Halted, words::DRAINED.to_owned()),
             _ => self.of_peer(from, qp, &peer)?,
         };
         let wait = if outstanding == 1 { "waits" } else { "wait" };
@@ -202,9 +201,9 @@ impl<'a> ReportPair<'a> {
         let (cqs, does) = match &thread.doing {
             ThreadActivityView::Polls { cqs } => (cqs, "polls"),
             ThreadActivityView::SleepsOn { cqs } => (cqs, "sleeps on"),
-            _ => return own::of_thread(from, objects, thread),
+            _ => return words::of_thread(from, objects, thread),
         };
-        if let Some(wait) = own::of_failed_queue(from, objects, cqs, does) {
+        if let Some(wait) = words::of_failed_queue(from, objects, cqs, does) {
             return vec![wait];
         }
         let takes = |qp: &&QpView| {
@@ -221,7 +220,7 @@ impl<'a> ReportPair<'a> {
             .filter(|qp| self.is_still(from, qp))
             .filter_map(|qp| self.of_receive(from, qp, thread))
             .collect();
-        let by_xrc = own::has_receives_of_xrc(objects, cqs);
+        let by_xrc = words::has_receives_of_xrc(objects, cqs);
         if by_xrc {
             let targets = objects.qps.iter().filter(|qp| qp.service == "XRC_RECV" && takes(qp));
             let targets = targets.filter(|qp| self.is_still(from, qp));
@@ -241,7 +240,7 @@ impl<'a> ReportPair<'a> {
             || objects.cqs.iter().any(|cq| cqs.contains(&cq.number) && cq.filled > 0);
         if waits.is_empty() && !may_complete && !cqs.is_empty() {
             let mut why = words::nothing_completes(cqs, objects);
-            why.extend(own::held_up(objects, thread.thread));
+            why.extend(words::held_up(objects, thread.thread));
             // Nothing of the process can complete that would wake another thread, which might post.
             let is_over = objects
                 .qps

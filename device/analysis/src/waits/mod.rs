@@ -7,9 +7,7 @@
 
 mod graph;
 mod observed;
-mod own;
 mod reasons;
-mod rest;
 #[cfg(test)]
 mod tests;
 mod verdicts;
@@ -27,8 +25,7 @@ pub use pumice_model::inspect::{
 };
 pub use words::until;
 
-use observed::ObservedWaits;
-use rest::PATIENCES;
+use observed::{ObservedWaits, PATIENCES};
 use verdicts::verdict_of;
 
 /// A subscriber of a device that looks for waits in vain.

@@ -8,8 +8,8 @@ use pumice_model::inspect::{
 
 use super::graph::connect_outcome;
 use super::observed::{ObservedWaits, StrayDatagrams};
-use super::own::has_receives_of_xrc;
 use super::words;
+use super::words::has_receives_of_xrc;
 
 impl ObservedWaits {
     pub(super) fn unready_peers(&self, now_ns: u64, before_ns: u64, waiters: &[Waiter]) -> Vec<StalledWait> {

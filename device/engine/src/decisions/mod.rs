@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::objects::paced_events::EventPacer;
 use pumice_faults::{Arbiter, PortDecisions, ProcessProgress};
 use pumice_model::event::{Event, Subscribers};
-use pumice_model::fates::call::CallKey;
+use pumice_model::fates::CallKey;
 use pumice_model::fates::incident::Incident;
 use pumice_model::fates::live::{FaultCommand, FaultReply};
 use pumice_model::shuffle::{Choice, Shuffle};

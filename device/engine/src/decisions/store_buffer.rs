@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use fnv::FnvHashMap;
 use pumice_model::shuffle::{Choice, Placement, Shuffle};
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{SenderOrder, StoreEvidence, StoreOrder};
 use pumice_transport::wire::Qpn;

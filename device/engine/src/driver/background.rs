@@ -7,11 +7,11 @@ use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pumice_model::addresses::address_watch::AddressWatch;
+use pumice_model::addresses::address_handle::AddressWatch;
 use pumice_platform::error::ResourceError;
 use pumice_platform::outside;
 use pumice_platform::outside::event_fd::EventFd;
-use pumice_platform::outside::wait::wait_readable;
+use pumice_platform::outside::system_call::wait_readable;
 use pumice_platform::outside::world::EndlessWait;
 use pumice_platform::word::AtomicWord;
 

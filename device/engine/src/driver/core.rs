@@ -15,7 +15,7 @@ use pumice_platform::error::ResourceError;
 use pumice_platform::outside;
 use pumice_platform::outside::event_fd::EventFd;
 use pumice_platform::outside::fork_generation::Generation;
-use pumice_platform::outside::wait::wait_readable;
+use pumice_platform::outside::system_call::wait_readable;
 use pumice_platform::outside::world::EndlessWait;
 
 use pumice_transport::types::WorkCompletion;

@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use pumice_fabric::gsi::MadSink;
 use pumice_model::counters::Counters;
-use pumice_model::port::batch::{GsoBatch, TransmitError};
-use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
+use pumice_model::port::batch::{GsoBatch, PacketCost, Peer, PortLimits, TransmitError};
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::path::Path;
 use pumice_transport::qp::LaneBatch;

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
+use pumice_model::port::batch::{PacketCost, Peer, PortLimits};
 
 /// Returns how many full packets of `mtu_bytes` half of a peer's receive buffer holds: the most that one READ
 /// request may ask for.

@@ -1,12 +1,11 @@
 //! What a fault plan has done to the engine and to its port.
 
 use pumice_fabric::LinkPort;
-use pumice_faults::port::fault::FaultPort;
+use pumice_faults::port::FaultPort;
 use pumice_faults::{PortDecisions, ProcessProgress};
 use pumice_model::fates::live::{FaultCommand, FaultReply};
-use pumice_model::network::link::Link;
-use pumice_model::port::null_port::NullPort;
-use pumice_model::port::traits::Port;
+use pumice_model::network::Link;
+use pumice_model::port::{NullPort, Port};
 use pumice_transport::host::Counter;
 
 use super::cached_deadline::CachedDeadline;

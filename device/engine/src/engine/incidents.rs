@@ -2,10 +2,9 @@
 
 use pumice_model::event::async_event::AsyncElement;
 use pumice_model::fates::details::FIRST_PORT;
-use pumice_model::fates::incident_effects::Adapter;
-use pumice_model::port::traits::LinkChange;
-use pumice_platform::link_rate::{Speed, Width};
-use pumice_platform::link_settings::LinkSettings;
+use pumice_model::fates::incident::Adapter;
+use pumice_model::port::LinkChange;
+use pumice_platform::link_settings::{LinkSettings, Speed, Width};
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 

@@ -7,9 +7,8 @@ use pumice_model::inspect::{
     CopyView, InspectCursor, InspectPage, List, ListenView, MAX_GROUPS, ObjectTotals, PageWriter, PeerView,
     QpView, RuleStatus, WaitsView,
 };
-use pumice_model::port::copies::CopyReport;
-use pumice_model::port::limits::{Peer, PeerMedium};
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
+use pumice_model::port::batch::{CopyReport, Peer, PeerMedium};
 use pumice_model::recording::{Existing, QpSnapshot, RegionSnapshot};
 use pumice_transport::cm::ListenScope;
 use pumice_transport::host::QpContext;

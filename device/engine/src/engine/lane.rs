@@ -6,8 +6,8 @@
 //! nothing, and the engine takes its turn.
 
 use pumice_model::event::Topics;
+use pumice_model::port::Port;
 use pumice_model::port::batch::{ReceivedBatch, ShortReceive};
-use pumice_model::port::traits::Port;
 use pumice_platform::outside::world;
 use pumice_transport::host::Counter;
 use pumice_transport::path::Arrival;

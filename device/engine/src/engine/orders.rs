@@ -3,7 +3,7 @@
 use pumice_fabric::gsi::Gsi;
 use pumice_model::fates::live::{FaultCommand, FaultReply};
 use pumice_model::inspect::{InspectCursor, InspectPage, InspectRequest, WaitReporter};
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
 use pumice_model::recording::{RecordCommand, RecordReply, Recorder};
 
 use super::fault_effects::FaultEffects;

@@ -1,6 +1,6 @@
 //! The outages of the device that a fault plan caused: the device is stopped, or its port is down.
 
-pub(crate) use pumice_model::addresses::ports::MAX_PORTS;
+pub(crate) use pumice_model::addresses::MAX_PORTS;
 use pumice_platform::clock::earliest;
 
 /// For each port the time until which it waits, if it does.

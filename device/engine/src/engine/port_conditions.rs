@@ -1,9 +1,9 @@
 //! The conditions of a device's ports, which other processes see as well.
 
+use pumice_model::addresses::FIRST_PORT;
 use pumice_model::addresses::gid_table::GidEntry;
-use pumice_model::addresses::ports::FIRST_PORT;
+use pumice_model::port::Port;
 use pumice_model::port::group::PortCondition;
-use pumice_model::port::traits::Port;
 
 use crate::resources::Resources;
 

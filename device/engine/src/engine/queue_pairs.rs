@@ -6,7 +6,7 @@ use pumice_fabric::xrc::{self, TargetHost, TargetSharing, Unavailable};
 use pumice_memory::MappingCheck;
 use pumice_model::profile::QpnReuse;
 use pumice_platform::error::ResourceError;
-use pumice_platform::room::try_new_list;
+use pumice_platform::table::try_new_list;
 use pumice_transport::qp::QueuePair;
 use pumice_transport::types::PostError;
 use pumice_transport::wire::Qpn;

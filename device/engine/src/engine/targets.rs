@@ -2,7 +2,7 @@
 
 use pumice_fabric::xrc::{SharedTargets, TargetSharing, Unavailable};
 use pumice_memory::MappingCheck;
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
 use pumice_platform::error::ResourceError;
 use pumice_platform::table::Handle;
 use pumice_transport::qp::QueuePair;

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use pumice_memory::MappingCheck;
-use pumice_model::port::limits::Peer;
-use pumice_model::port::traits::{LinkChange, Port};
+use pumice_model::port::batch::Peer;
+use pumice_model::port::{LinkChange, Port};
 use pumice_platform::clock::earliest;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::wire::Qpn;

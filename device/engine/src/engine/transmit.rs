@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pumice_model::counters::Counters;
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
 use pumice_transport::qp::{Progress, Urgency};
 use pumice_transport::types::QpCapacity;
 

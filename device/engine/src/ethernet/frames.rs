@@ -8,7 +8,7 @@ use pumice_transport::wire::{FRAME_HEADER_BYTES, FrameFields, Qpn};
 
 use super::rule::{FlowAction, FlowRule};
 use super::spread::RssTable;
-use pumice_platform::packet_socket::frame_wire::{FrameWire, SendFrameError};
+use pumice_platform::packet_socket::{FrameWire, SendFrameError};
 
 /// Length of the longest frame: the loopback interface carries packets of 64 KiB and more, behind a header
 /// with a tag.

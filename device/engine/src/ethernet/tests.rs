@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use pumice_transport::wire::Qpn;
 
 use super::*;
-use pumice_platform::packet_socket::frame_wire::{FrameWire, SendFrameError};
+use pumice_platform::packet_socket::{FrameWire, SendFrameError};
 
 /// A cable whose ends are one.
 #[derive(Default)]

@@ -2,8 +2,7 @@
 
 use crate::ethernet::{Ethernet, FlowRule, RssTable};
 use pumice_platform::error::ResourceError;
-use pumice_platform::packet_socket::frame_wire::FrameWire;
-use pumice_platform::packet_socket::{PacketSocket, PacketSocketError};
+use pumice_platform::packet_socket::{FrameWire, PacketSocket, PacketSocketError};
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 

@@ -39,22 +39,19 @@ use crate::resources::Resources;
 use pumice_fabric::gsi::Gsi;
 use pumice_faults::CallHook;
 use pumice_memory::DeviceMemoryPool;
-use pumice_model::addresses::address_watch::{AddressWatch, GidSource};
-use pumice_model::addresses::gid_table::GidEntry;
-use pumice_model::addresses::guid::default_guid;
-use pumice_model::addresses::pkey_table::PkeyTable;
-use pumice_model::addresses::ports::{DevicePort, Ports};
+use pumice_model::addresses::address_handle::{AddressWatch, GidSource};
+use pumice_model::addresses::gid_table::{GidEntry, default_guid};
+use pumice_model::addresses::{DevicePort, PkeyTable, Ports};
 use pumice_model::counters::Counters;
 use pumice_model::event::async_event::AsyncEventQueue;
 use pumice_model::event::{Subscriber, Subscribers};
 use pumice_model::inspect::{InspectCursor, InspectPage, WaitReporter};
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
 use pumice_model::profile::QpnReuse;
 use pumice_model::recording::Recorder;
-use pumice_platform::clock::Clock;
+use pumice_platform::clock::{Clock, Random};
 use pumice_platform::error::ResourceError;
 use pumice_platform::limits::Limits;
-use pumice_platform::random::Random;
 
 pub use crate::decisions::Decisions;
 pub use crate::engine::{

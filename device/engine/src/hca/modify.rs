@@ -1,8 +1,8 @@
 //! Changes of a queue pair's state and attributes (`ibv_modify_qp`).
 
 use pumice_model::addresses::gid_table::GidTable;
-use pumice_model::addresses::ports::{DevicePort, Ports};
-use pumice_model::port::limits::Peer;
+use pumice_model::addresses::{DevicePort, Ports};
+use pumice_model::port::batch::Peer;
 use pumice_platform::error::ResourceError;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Host;

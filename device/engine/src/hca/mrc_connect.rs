@@ -1,7 +1,7 @@
 //! The connection of MRC queue pairs: from their attributes to the protocol.
 
 use pumice_model::addresses::address_handle;
-use pumice_model::port::limits::Peer;
+use pumice_model::port::batch::Peer;
 use pumice_transport::event::QpEvent;
 use pumice_transport::mrc::congestion::Unlimited;
 use pumice_transport::mrc::paths::PathState;

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use pumice_model::addresses::address_handle;
-use pumice_model::addresses::pkey_table::PkeyTable;
-use pumice_model::addresses::ports::{DevicePort, Ports};
-use pumice_model::port::limits::Peer;
-use pumice_model::port::traits::Port;
+use pumice_model::addresses::{DevicePort, PkeyTable, Ports, address_handle};
+use pumice_model::port::Port;
+use pumice_model::port::batch::Peer;
 use pumice_platform::error::ResourceError;
 use pumice_transport::path::Path;
 use pumice_transport::qp::{

@@ -8,8 +8,7 @@ use pumice_model::event::{Event, Subscribers};
 use pumice_platform::error::ResourceError;
 use pumice_platform::table::Handle;
 
-use pumice_platform::event_account::EventAccount;
-use pumice_platform::event_queue::EventQueue;
+use pumice_platform::event_queue::{EventAccount, EventQueue};
 
 /// The event of an armed CQ that fired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

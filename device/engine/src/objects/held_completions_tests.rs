@@ -1,7 +1,7 @@
 //! What a shuffled completion queue keeps, with every seed.
 
 use pumice_model::shuffle::{Placement, ShuffleOptions};
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 use pumice_platform::table::Handle;
 use pumice_transport::types::{WcOpcode, WcStatus, WorkCompletion};
 

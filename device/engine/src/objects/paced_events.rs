@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pumice_faults::{CompletionEventCounts, CompletionEventFaults};
 use pumice_model::event::{Event, Subscribers};
-use pumice_model::fates::completion_event::CompletionEventKey;
+use pumice_model::fates::fired::CompletionEventKey;
 use pumice_platform::clock::Clock;
 
 /// The rules that delay events of completion queues, for all queues of a device.

@@ -1,7 +1,7 @@
 //! A queue of posted receive requests.
 
 use pumice_platform::error::ResourceError;
-use pumice_platform::room;
+use pumice_platform::table;
 use pumice_transport::host::RecvWqe;
 use pumice_transport::types::{RecvRequest, Sge};
 
@@ -43,9 +43,9 @@ impl RecvQueue {
     /// Fails with `NoMemory` if the memory cannot be allocated.
     pub fn make_room(&mut self) -> Result<(), ResourceError> {
         let depth = self.depth as usize;
-        room::make_room(&mut self.requests, depth, "receive requests")?;
+        table::make_room(&mut self.requests, depth, "receive requests")?;
         let elements = depth.saturating_mul(self.max_sge as usize);
-        room::make_room(&mut self.sges, elements, "scatter/gather elements of receive requests")
+        table::make_room(&mut self.sges, elements, "scatter/gather elements of receive requests")
     }
 
     /// Returns the number of requests posted and not taken.

@@ -9,7 +9,7 @@ use pumice_transport::types::RecvRequest;
 
 use crate::objects::recv_queue::RecvQueue;
 use crate::objects::tag_list::{TagList, TagSetup};
-use pumice_platform::event_account::EventAccount;
+use pumice_platform::event_queue::EventAccount;
 
 /// The XRC properties of a shared receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The addresses of a device's ports.
 
+use pumice_model::addresses::DevicePort;
 use pumice_model::addresses::gid_table::GidEntry;
-use pumice_model::addresses::ports::DevicePort;
 use pumice_model::event::async_event::AsyncElement;
 use pumice_transport::host::Counter;
 use pumice_transport::qp::Arrival;
@@ -108,7 +108,7 @@ impl Resources {
 
 #[cfg(test)]
 mod tests {
-    use pumice_model::addresses::pkey_table::PkeyTable;
+    use pumice_model::addresses::PkeyTable;
     use pumice_platform::limits::Limits;
     use pumice_transport::types::Mtu;
 

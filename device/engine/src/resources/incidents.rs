@@ -1,7 +1,7 @@
 //! Incidents of the objects and ports of a device.
 
 use pumice_model::event::async_event::AsyncElement;
-use pumice_platform::link_rate::{Speed, Width};
+use pumice_platform::link_settings::{Speed, Width};
 use pumice_platform::ordinal::Ordinal;
 use pumice_transport::types::{AsyncEventType, Cause};
 use pumice_transport::wire::Qpn;

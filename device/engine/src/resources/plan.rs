@@ -2,7 +2,7 @@
 
 use pumice_faults::ProcessProgress;
 use pumice_model::event::Topics;
-use pumice_model::fates::call::CallKey;
+use pumice_model::fates::CallKey;
 use pumice_model::fates::live::{FaultCommand, FaultReply};
 
 use super::tables::Resources;

@@ -2,8 +2,7 @@
 
 use std::net::IpAddr;
 
-use pumice_model::addresses::address_handle;
-use pumice_model::addresses::ports::Ports;
+use pumice_model::addresses::{Ports, address_handle};
 use pumice_platform::error::ResourceError;
 use pumice_platform::table::Handle;
 use pumice_transport::path::Path;

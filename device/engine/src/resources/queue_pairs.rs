@@ -8,7 +8,7 @@ use pumice_memory::MappingCheck;
 use pumice_model::event::Event;
 use pumice_model::event::async_event::AsyncElement;
 use pumice_platform::error::ResourceError;
-use pumice_platform::event_account::EventAccount;
+use pumice_platform::event_queue::EventAccount;
 use pumice_platform::table::Handle;
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::QpContext;

@@ -9,7 +9,7 @@ use crate::objects::tag_list::TagList;
 use pumice_model::event::Event;
 use pumice_platform::clock::Clock;
 use pumice_platform::error::ResourceError;
-use pumice_platform::event_account::EventAccount;
+use pumice_platform::event_queue::EventAccount;
 use pumice_platform::table::{Handle, check_room};
 use pumice_transport::event::Topic;
 use pumice_transport::types::{RecvRequest, WorkCompletion};

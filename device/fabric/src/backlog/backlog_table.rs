@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pumice_model::port::limits::Peer;
+use pumice_model::port::batch::Peer;
 
 use crate::members::member_index::{BANKS, MemberIndex, NUMBERS_OF_BANK};
 use crate::members::record;

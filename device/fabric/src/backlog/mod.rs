@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pumice_model::port::limits::Peer;
+use pumice_model::port::batch::Peer;
 use pumice_transport::wire::peek;
 
 use super::system::{self, File};

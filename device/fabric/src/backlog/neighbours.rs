@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pumice_model::port::limits::Peer;
+use pumice_model::port::batch::Peer;
 
 use super::backlog_table::BacklogTable;
 use crate::files::folder;

@@ -4,8 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use pumice_platform::error::ResourceError;
-use pumice_platform::event_account::EventAccount;
-use pumice_platform::event_queue::EventQueue;
+use pumice_platform::event_queue::{EventAccount, EventQueue};
 use pumice_transport::cm::{CmEvent, ListenerId};
 use pumice_transport::mad::CommId;
 

@@ -8,7 +8,7 @@ use pumice_transport::mad::CommId;
 
 use super::agent::Gsi;
 use super::channel::CmChannel;
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
 
 impl Gsi {
     /// Makes a call of the consumer to the connection manager, and delivers its events.

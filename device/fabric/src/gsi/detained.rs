@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use pumice_transport::wire::ProcessIndex;
 
 use super::envelope::InboundMad;
+use pumice_model::port::Port;
 use pumice_model::port::group::ForwardOutcome;
-use pumice_model::port::traits::Port;
 
 /// Number of MADs that may wait. More are lost, as on the wire.
 const LIMIT: usize = 8192;

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 
 use super::*;
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use pumice_model::port::batch::{GsoBatch, PacketCost, Peer, PortLimits, ReceivedBatch, TransmitError};
 use pumice_model::port::group::ProcessGroup;
-use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
 
 /// Other processes, of which those of these indices take nothing.
 struct Others {

@@ -14,8 +14,8 @@ use pumice_transport::mad::CommId;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
+use pumice_model::port::Port;
 use pumice_model::port::directory::Occupant;
-use pumice_model::port::traits::Port;
 
 /// Time between two checks, in nanoseconds.
 const CHECK_INTERVAL_NS: u64 = 1_000_000_000;

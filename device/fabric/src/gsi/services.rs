@@ -8,8 +8,8 @@ use super::agent::Gsi;
 use super::binding::{BindingId, Bindings};
 use super::channel::CmChannel;
 use super::error::ConnectionError;
+use pumice_model::port::Port;
 use pumice_model::port::directory::{DirectoryError, ServiceEntry};
-use pumice_model::port::traits::Port;
 
 impl Gsi {
     /// Binds a service: no other consumer at the address gets it, in this process or another.

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pumice_faults::Arbiter;
-use pumice_model::addresses::address_handle;
-use pumice_model::addresses::ports::Ports;
+use pumice_model::addresses::{Ports, address_handle};
 use pumice_model::event::{Event, Topics};
-use pumice_model::fates::rejection::RejData;
+use pumice_model::fates::fired::RejData;
+use pumice_model::port::Port;
 use pumice_transport::cm::{Cm, MadOut};
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::mad::{
@@ -23,7 +23,6 @@ use super::detained::forward;
 use super::early::EarlyRequests;
 use super::envelope::{self, InboundMad, PACKET_BYTES};
 use pumice_model::port::group::ForwardOutcome;
-use pumice_model::port::traits::Port;
 
 impl Gsi {
     /// Handles the MADs that were received: those of this process, and those that no process owns.

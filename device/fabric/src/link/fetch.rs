@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use pumice_model::counters::Counters;
-use pumice_model::network::link::LinkDirection;
+use pumice_model::network::LinkDirection;
 use pumice_model::performance::{CostedPacket, Costs};
 use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use pumice_model::port::traits::{Port, PortLayer};
+use pumice_model::port::{Port, PortLayer};
 
 use super::outbound::EgressQueue;
 use super::tally::DropTally;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use pumice_transport::path::Flow;
 use pumice_transport::wire::icrc;
 
-use pumice_model::port::segments;
+use pumice_model::port::batch;
 
 /// Packets of one batch that wait, one after the other, with their common properties.
 #[derive(Debug)]
@@ -98,10 +98,10 @@ impl<C> HeldBatch<C> {
         if !is_made {
             for (index, packet) in bytes.chunks_mut(size).enumerate() {
                 if self.has_icrc {
-                    let from = segments::ip_id(first_index + sent_count + index);
-                    segments::renumber(flow, from, segments::ip_id(index), packet);
+                    let from = batch::ip_id(first_index + sent_count + index);
+                    batch::renumber(flow, from, batch::ip_id(index), packet);
                 } else if needs_icrc {
-                    icrc::seal_for_peers(flow, segments::ip_id(index), packet);
+                    icrc::seal_for_peers(flow, batch::ip_id(index), packet);
                 }
             }
         }

@@ -9,7 +9,7 @@ use pumice_transport::path::Flow;
 use super::held::HeldBatch;
 use super::tally::{DropTally, MAX_HELD_BYTES};
 use super::wire::wire_bytes;
-use pumice_model::network::link::{LinkDirection, LinkQueue};
+use pumice_model::network::{LinkDirection, LinkQueue};
 use pumice_model::performance::ArrivalTimes;
 use pumice_model::port::batch::ReceivedBatch;
 

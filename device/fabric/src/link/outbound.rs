@@ -9,10 +9,9 @@ use pumice_transport::path::Path;
 use super::held::HeldBatch;
 use super::tally::{DropTally, MAX_HELD_BYTES};
 use super::wire::wire_bytes;
-use pumice_model::network::link::{LinkDirection, LinkQueue};
-use pumice_model::port::batch::{GsoBatch, TransmitError};
-use pumice_model::port::limits::PortLimits;
-use pumice_model::port::traits::Port;
+use pumice_model::network::{LinkDirection, LinkQueue};
+use pumice_model::port::Port;
+use pumice_model::port::batch::{GsoBatch, PortLimits, TransmitError};
 
 /// Default length of an adapter's queue, in bytes.
 pub(crate) const QUEUE_BYTES: u64 = 256 << 10;

@@ -9,11 +9,10 @@ use pumice_platform::clock::Clock;
 use super::inbound::IngressQueue;
 use super::outbound::EgressQueue;
 use super::tally::DropTally;
-use pumice_model::network::link::Link;
+use pumice_model::network::Link;
 use pumice_model::performance::{ArrivalTimes, Costs};
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use pumice_model::port::limits::{Peer, PortLimits};
-use pumice_model::port::traits::{LinkChange, Port, PortLayer};
+use pumice_model::port::batch::{GsoBatch, Peer, PortLimits, ReceivedBatch, TransmitError};
+use pumice_model::port::{LinkChange, Port, PortLayer};
 
 /// Largest delay, in nanoseconds of real time, with which packets may go on together with those behind them:
 /// a call for each packet would be too slow.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pumice_platform::udp::socket::PortError;
+use pumice_platform::udp::PortError;
 
 /// A socket on the UDP port that is in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pumice_platform::outside;
-use pumice_platform::outside::wait::wait_readable;
+use pumice_platform::outside::system_call::wait_readable;
 
 use super::registry::Registry;
 use super::relay::Querier;

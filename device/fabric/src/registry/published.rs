@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_model::counters::Counters;
 use pumice_model::port::group::PortCondition;
-use pumice_platform::object_summary::ObjectSummary;
+use pumice_platform::limits::ObjectSummary;
 use pumice_transport::host::Counter;
 use pumice_transport::wire::ProcessIndex;
 
@@ -241,7 +241,7 @@ impl Drop for Published {
 mod tests {
     use std::fs;
 
-    use pumice_platform::link_rate::{Speed, Width};
+    use pumice_platform::link_settings::{Speed, Width};
 
     use super::*;
 

@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use pumice_model::fates::partition::Partition;
+use pumice_model::fates::trigger::Partition;
 use pumice_transport::wire::ProcessIndex;
 
 use crate::files::folder::Folder;

@@ -18,9 +18,9 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use pumice_model::fates::live::MAX_COMMAND_BYTES;
+use pumice_model::port::batch;
 use pumice_model::port::batch::ReceivedBatch;
 use pumice_model::port::group::ControlCommand;
-use pumice_model::port::segments;
 use pumice_transport::path::Flow;
 
 use super::registry::Registry;
@@ -110,7 +110,7 @@ impl Relay {
         if received.has_icrc {
             return self.send(registry, member, &header.0, received.bytes);
         }
-        let sealed = segments::sealed(&received.flow, received.segment_bytes, received.bytes);
+        let sealed = batch::sealed(&received.flow, received.segment_bytes, received.bytes);
         self.send(registry, member, &header.0, &sealed)
     }
 

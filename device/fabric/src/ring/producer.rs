@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pumice_model::port::copies::CopyWay;
+use pumice_model::port::batch::CopyWay;
 use pumice_platform::word::AtomicWord;
 
 use super::Broken;

@@ -1,7 +1,6 @@
 //! The way to another process: a ring, or the reason why there is none.
 
-use pumice_model::port::batch::GsoBatch;
-use pumice_model::port::copies::{CopyReport, CopyWay};
+use pumice_model::port::batch::{CopyReport, CopyWay, GsoBatch};
 use pumice_platform::outside::event_fd::EventFd;
 use pumice_transport::path::Path;
 

@@ -2,9 +2,10 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, ShortReceive};
-use pumice_model::port::copies::{CopyMode, CopyReason, CopyReport};
-use pumice_model::port::limits::{PacketCost, PeerMedium, PortLimits};
+use pumice_model::port::batch::{
+    CopyMode, CopyReason, CopyReport, GsoBatch, PacketCost, PeerMedium, PortLimits, ReceivedBatch,
+    ShortReceive,
+};
 use pumice_platform::outside::event_fd::EventFd;
 use pumice_platform::outside::world;
 use pumice_transport::path::Path;

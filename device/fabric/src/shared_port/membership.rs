@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use pumice_model::fates::partition::Partition;
+use pumice_model::fates::trigger::Partition;
 use pumice_model::port::directory::Occupant;
 use pumice_transport::wire::ProcessIndex;
 

@@ -40,16 +40,16 @@ use crate::system::GroupPort;
 use crate::system::medium::Medium;
 use counters::{count, note_sent};
 use pumice_model::counters::Counters;
-use pumice_model::fates::partition::Partition;
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, ShortReceive, TransmitError};
-use pumice_model::port::copies::CopyReport;
+use pumice_model::fates::trigger::Partition;
+use pumice_model::port::Port;
+use pumice_model::port::batch::{
+    CopyReport, GsoBatch, Peer, PeerMedium, PortLimits, ReceivedBatch, ShortReceive, TransmitError,
+};
 use pumice_model::port::directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 use pumice_model::port::group::{
     ControlCommand, ForwardOutcome, PortCondition, ProcessGroup, SharedResources,
 };
-use pumice_model::port::limits::{Peer, PeerMedium, PortLimits};
-use pumice_model::port::traits::Port;
-use pumice_platform::object_summary::ObjectSummary;
+use pumice_platform::limits::ObjectSummary;
 use requests::is_for_all;
 use socket_polling::RingPoll;
 use state::{

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::UdpConfig;
 use pumice_model::settings::CopyMode;
-use pumice_platform::udp::socket::PortError;
+use pumice_platform::udp::PortError;
 use pumice_transport::types::Gid;
 
 use super::looped::LoopedGroups;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pumice_model::port::copies::{CopyMode, CopyReason};
-use pumice_platform::outside::wait::wait_readable;
+use pumice_model::port::batch::{CopyMode, CopyReason};
+use pumice_platform::outside::system_call::wait_readable;
 use pumice_transport::path::Flow;
 
 use super::tests::{Folder, look, received, send};
@@ -434,7 +434,7 @@ fn a_batch_without_icrc_gets_one_where_it_goes_by_udp() {
     assert_eq!(take(&mut pair), [(false, packet.to_vec())]);
     pair.sender.same_host.is_gone(0, member);
     pair.sender.transmit(0, &unsealed).unwrap();
-    let sealed = pumice_model::port::segments::sealed(&path.flow, 28, &packet);
+    let sealed = pumice_model::port::batch::sealed(&path.flow, 28, &packet);
     assert_ne!(sealed, packet);
     assert_eq!(take(&mut pair), [(true, sealed)]);
 }

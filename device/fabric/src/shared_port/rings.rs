@@ -2,8 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, ShortReceive, TransmitError};
-use pumice_model::port::limits::{Peer, PortLimits};
+use pumice_model::port::batch::{GsoBatch, Peer, PortLimits, ReceivedBatch, ShortReceive, TransmitError};
 use pumice_platform::outside::world;
 use pumice_transport::path::Path;
 
@@ -129,7 +128,7 @@ impl<M: Medium> SharedPort<M> {
     /// Puts a short batch of a series that [`Port::admits_next_of_series`] has just admitted into the ring.
     /// Returns false if it has to be sent in the general way.
     ///
-    /// [`Port::admits_next_of_series`]: pumice_model::port::traits::Port::admits_next_of_series
+    /// [`Port::admits_next_of_series`]: pumice_model::port::Port::admits_next_of_series
     #[inline]
     pub(super) fn put_next_of_series(&mut self, series: u64, segment_bytes: usize, bytes: &[u8]) -> bool {
         let LastSeries { number: last, ring } = self.receiver.last_series;

@@ -2,9 +2,8 @@
 
 use std::net::IpAddr;
 
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use pumice_model::port::limits::Peer;
-use pumice_model::port::segments;
+use pumice_model::port::batch;
+use pumice_model::port::batch::{GsoBatch, Peer, ReceivedBatch, TransmitError};
 use pumice_transport::mad::ServiceId;
 use pumice_transport::path::Path;
 use pumice_transport::types::Gid;
@@ -28,7 +27,7 @@ impl<M: Medium> SharedPort<M> {
     ) -> Result<(), TransmitError> {
         if !batch.has_icrc {
             // The ring that the batch was made for does not exist any more.
-            let bytes = &segments::sealed(&batch.path.flow, batch.segment_bytes, batch.bytes);
+            let bytes = &batch::sealed(&batch.path.flow, batch.segment_bytes, batch.bytes);
             return self.transmit_by_medium(now_ns, &GsoBatch { bytes, has_icrc: true, ..*batch });
         }
         let Some(backlog) = &mut self.backlog else { return self.medium.transmit(now_ns, batch) };

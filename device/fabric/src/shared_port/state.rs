@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pumice_model::counters::Counters;
-use pumice_model::fates::partition::Partition;
-use pumice_model::port::limits::Peer;
+use pumice_model::fates::trigger::Partition;
+use pumice_model::port::batch::Peer;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::{UdpConfig, UdpPort, wait_readable};
-use pumice_model::port::copies::CopyMode;
+use pumice_model::port::batch::CopyMode;
 use pumice_transport::path::{Flow, Path as NetworkPath};
 
 use super::*;

@@ -2,8 +2,8 @@
 
 use pumice_faults::WirePlan;
 
-use pumice_model::network::link::{EcnMarking, LinkDirection};
 use pumice_model::network::topology::Topology;
+use pumice_model::network::{EcnMarking, LinkDirection};
 
 /// The configuration of a simulated network.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_faults::{Fate, WireFaults};
-use pumice_platform::random::Random;
+use pumice_model::port::batch;
+use pumice_platform::clock::Random;
 use pumice_transport::path::Path;
 
 use super::config::{FabricConfig, FabricStats};
@@ -15,10 +16,9 @@ use super::receive::receive_charge;
 use super::switches::{Switches, Transit, TransitOutcome};
 use crate::link::{ip_overhead_bytes, wire_bytes};
 use pumice_faults::port::damage::{damage, payload_bytes};
-use pumice_model::network::link::LinkQueue;
+use pumice_model::network::LinkQueue;
 use pumice_model::network::topology::QueueReport;
 use pumice_model::port::batch::{GsoBatch, TransmitError};
-use pumice_model::port::segments;
 
 /// Largest number of packets on their way, all ports together; further ones are lost as if by a full queue.
 const IN_FLIGHT_LIMIT: usize = 1 << 20;
@@ -309,7 +309,7 @@ impl Network {
         }
         // A UDP receiver cannot see IP IDs; a lone packet is taken to have 0.
         let mut bytes = segment.to_vec();
-        segments::renumber(&flow, segments::ip_id(index), 0, &mut bytes);
+        batch::renumber(&flow, batch::ip_id(index), 0, &mut bytes);
         let bytes: Arc<[u8]> = bytes.into();
         for to in receivers {
             let payload_bytes = payload_bytes(&bytes);

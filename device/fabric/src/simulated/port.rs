@@ -6,10 +6,11 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use super::network::{Network, lock};
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use pumice_model::port::Port;
+use pumice_model::port::batch::{
+    GsoBatch, PacketCost, Peer, PeerMedium, PortLimits, ReceivedBatch, TransmitError,
+};
 use pumice_model::port::group::ProcessGroup;
-use pumice_model::port::limits::{PacketCost, Peer, PeerMedium, PortLimits};
-use pumice_model::port::traits::Port;
 
 /// Packets per batch, as for a UDP socket of Linux 6.9 or later.
 const MAX_SEGMENTS: usize = 128;

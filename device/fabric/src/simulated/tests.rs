@@ -5,10 +5,9 @@ use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::{ProcessIndex, icrc};
 
 use super::*;
-use pumice_faults::port::fault::FaultPort;
-use pumice_model::port::batch::{GsoBatch, TransmitError};
-use pumice_model::port::limits::Peer;
-use pumice_model::port::traits::Port;
+use pumice_faults::port::FaultPort;
+use pumice_model::port::Port;
+use pumice_model::port::batch::{GsoBatch, Peer, TransmitError};
 use pumice_transport::types::Fate;
 
 const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));

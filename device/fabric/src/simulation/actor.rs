@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::UdpConfig;
 use crate::gsi::{self, BindingId, CmChannel, Gsi};
+use pumice_model::port::Port;
 use pumice_model::port::batch::{GsoBatch, ReceivedBatch};
 use pumice_model::port::directory::ServiceEntry;
 use pumice_model::port::group::ProcessGroup;
-use pumice_model::port::traits::Port;
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 use pumice_transport::cm::{BacklogOverflow, CmConfig, CmEvent, ListenScope, Served};
 use pumice_transport::mad::{CmMessage, CommId, GSI_Q_KEY, PrivateData, ServiceId, SidrReq};
 use pumice_transport::path::{Flow, Path as NetworkPath};

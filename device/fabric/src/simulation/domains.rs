@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_model::port::group::ProcessGroup;
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::actor::SharedLedger;

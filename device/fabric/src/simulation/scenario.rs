@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 use pumice_transport::host::Counter;
 use pumice_transport::path::Flow;
 use pumice_transport::wire::ProcessIndex;

@@ -12,9 +12,8 @@ use super::transit::{Batch, Transit, TransitPacket};
 use super::words::SwitchWords;
 use crate::link::{DropTally, GRAIN_NS, MAX_HELD_BYTES, QUEUE_BYTES, wire_bytes};
 use pumice_model::network::topology::{QueueReport, Topology};
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use pumice_model::port::limits::{Peer, PortLimits};
-use pumice_model::port::traits::{Port, PortLayer};
+use pumice_model::port::batch::{GsoBatch, Peer, PortLimits, ReceivedBatch, TransmitError};
+use pumice_model::port::{Port, PortLayer};
 
 /// Switches that processes share: their topology, and their state.
 #[derive(Clone)]

@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_model::counters::Counters;
-use pumice_platform::clock::{Clock, VirtualTime};
-use pumice_platform::random::Random;
+use pumice_platform::clock::{Clock, Random, VirtualTime};
 use pumice_transport::host::Counter;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 
 use super::*;
 use crate::{Fabric, FabricConfig, SimPort};
 use pumice_model::network::topology::Topology;
+use pumice_model::port::Port;
 use pumice_model::port::batch::GsoBatch;
-use pumice_model::port::traits::Port;
 
 /// UDP payload of a packet that has 1000 bytes on a link over IPv4: a microsecond at 8 Gbit/s.
 const PAYLOAD: usize = 1_000 - 46;

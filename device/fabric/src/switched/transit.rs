@@ -9,7 +9,7 @@ use pumice_transport::path::Path;
 
 use super::ports::{PortQueueFull, Ports, Route};
 use crate::link::{DropTally, HeldBatch, RELEASE_ATTEMPTS, send};
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
 
 /// Congestion experienced: both ECN bits.
 const ECN_CE: u8 = 0b11;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
 use crate::UdpPort;
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
 
 /// A port whose socket is in a group with those of other processes, and whose batches the kernel steers to
 /// one socket of the group.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapOptions, MmapRaw};
 pub(crate) use pumice_platform::outside::fault_guard::{SharedRange, guard_shared};
-use pumice_platform::outside::unsignalled::within_limit;
+use pumice_platform::outside::system_call::within_limit;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::real::File;

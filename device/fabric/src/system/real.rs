@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 use crate::UdpConfig;
 use libc::{c_int, sock_filter};
 use pumice_platform::clock;
-use pumice_platform::outside::cancellation::{Uncancelled, without_cancellation};
 use pumice_platform::outside::interface::{self, interfaces};
-use pumice_platform::outside::unsignalled::within_limit;
+use pumice_platform::outside::system_call::{Uncancelled, within_limit, without_cancellation};
 use pumice_platform::outside::{self, files};
-use pumice_platform::udp::socket::PortError;
+use pumice_platform::udp::PortError;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -376,7 +375,7 @@ pub(crate) fn namespace(kind: &str) -> u64 {
 /// Returns the number of this thread's network namespace that the kernel assigns only once. `None` in a
 /// simulated world, whose runs have namespaces of different numbers.
 pub(crate) fn network_cookie() -> Option<u64> {
-    if outside::world::is_in_world() { None } else { outside::namespace::network_cookie() }
+    if outside::world::is_in_world() { None } else { outside::process::network_cookie() }
 }
 
 /// Returns the line in which /proc describes a process.

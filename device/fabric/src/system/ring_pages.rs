@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapOptions, MmapRaw};
-use pumice_platform::outside::unsignalled::within_limit;
+use pumice_platform::outside::system_call::within_limit;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create,
 };

@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::{UdpConfig, UdpPort};
 use libc::{c_int, sock_filter};
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
-use pumice_model::port::traits::Port;
-use pumice_platform::udp::socket::PortError;
+use pumice_model::port::Port;
+use pumice_model::port::batch::{GsoBatch, PacketCost, Peer, PortLimits, ReceivedBatch, TransmitError};
+use pumice_platform::udp::PortError;
 use pumice_transport::path::Flow;
 
 use super::{FileInfo, Guard, memory, real};

@@ -12,8 +12,9 @@ use pumice_platform::outside::interface::{self, Interface};
 use socket2::Socket;
 
 use super::config::UdpConfig;
-use pumice_platform::udp::scope::has_scope;
-use pumice_platform::udp::socket::{self, PortError, PortReuse};
+use pumice_platform::udp;
+use pumice_platform::udp::unread::has_scope;
+use pumice_platform::udp::{PortError, PortReuse};
 
 /// Largest number of groups per port; the kernel's own default is 20 per socket, without a limit on sockets.
 const GROUPS_LIMIT: usize = 256;
@@ -168,8 +169,8 @@ impl JoinedGroups {
         if overlap {
             unicast.set_reuse_address(true)?;
         }
-        let name = socket::destination(false, group, self.port, scope_id);
-        let opened = socket::open(name, self.buffer_bytes, sharing);
+        let name = udp::destination(false, group, self.port, scope_id);
+        let opened = udp::open(name, self.buffer_bytes, sharing);
         if overlap {
             unicast.set_reuse_address(false)?;
         }

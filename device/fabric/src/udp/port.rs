@@ -16,17 +16,15 @@ use socket2::{SockAddr, Socket};
 use super::config::{UdpConfig, UdpCounters};
 use super::multicast::JoinedGroups;
 use super::senders::Senders;
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use pumice_model::port::batch::{GsoBatch, PacketCost, Peer, PortLimits, ReceivedBatch, TransmitError};
 use pumice_model::port::group::ProcessGroup;
-use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
-use pumice_model::port::segments;
-use pumice_model::port::traits::Port;
+use pumice_model::port::{Port, batch};
+use pumice_platform::udp;
 use pumice_platform::udp::message::{self, Control, ReceivedMessage};
-use pumice_platform::udp::scope::Scopes;
-use pumice_platform::udp::socket::{
-    self, DEFAULT_HOP_LIMIT, DEFAULT_TRAFFIC_CLASS, MAX_BATCH_BYTES, PortError, PortReuse,
+use pumice_platform::udp::unread::Scopes;
+use pumice_platform::udp::{
+    DEFAULT_HOP_LIMIT, DEFAULT_TRAFFIC_CLASS, MAX_BATCH_BYTES, PortError, PortReuse, unread,
 };
-use pumice_platform::udp::unread;
 
 /// The socket of the RoCE port.
 #[derive(Debug)]
@@ -75,8 +73,8 @@ impl UdpPort {
         let sharing = PortReuse { reuse_port: config.reuse_port, reuse_address: false };
         let open = |address| {
             let scope_id = Scopes::default().scope_id(address, address);
-            let name = socket::destination(false, address, config.port, scope_id);
-            socket::open(name, config.buffer_bytes, sharing)
+            let name = udp::destination(false, address, config.port, scope_id);
+            udp::open(name, config.buffer_bytes, sharing)
         };
         let mut address = config.address;
         let socket = match open(address) {
@@ -106,7 +104,7 @@ impl UdpPort {
             },
             scopes: Scopes::default(),
             limits: PortLimits {
-                max_segments: socket::max_segments(),
+                max_segments: udp::max_segments(),
                 max_batch_bytes: MAX_BATCH_BYTES,
                 receive_buffer_bytes,
                 packet_cost: PacketCost::UDP_SOCKET,
@@ -179,7 +177,7 @@ impl UdpPort {
         self.counters.source_ports_lost += 1;
         let mut path = batch.path.clone();
         path.flow.source_port = self.own.own_port;
-        let bytes = segments::moved(&batch.path.flow, &path.flow, batch.segment_bytes, batch.bytes);
+        let bytes = batch::moved(&batch.path.flow, &path.flow, batch.segment_bytes, batch.bytes);
         self.transmit(now_ns, &GsoBatch { path: &path, series: 0, bytes: &bytes, ..*batch })
     }
 
@@ -212,7 +210,7 @@ impl UdpPort {
             group if group.is_multicast() && self.groups.scope_id() != 0 => self.groups.scope_id(),
             other => self.scopes.scope_id(flow.source, other),
         };
-        let to = SockAddr::from(socket::destination(
+        let to = SockAddr::from(udp::destination(
             send_socket.is_mapped,
             flow.destination,
             flow.destination_port,
@@ -248,7 +246,7 @@ impl UdpPort {
         for (index, segment) in batch.segments().enumerate() {
             scratch.clear();
             scratch.extend_from_slice(segment);
-            segments::renumber(&batch.path.flow, segments::ip_id(index), 0, &mut scratch);
+            batch::renumber(&batch.path.flow, batch::ip_id(index), 0, &mut scratch);
             match self.send(send_socket, batch.path, &scratch, None) {
                 Ok(()) => {}
                 Err(e) if index == 0 => {
@@ -386,8 +384,8 @@ impl Port for UdpPort {
         if udp_port != self.own.own_port && self.second.is_none() {
             let sharing = PortReuse { reuse_port: !self.own.is_exclusive, reuse_address: false };
             let scope_id = Scopes::default().scope_id(self.own.address, self.own.address);
-            let name = socket::destination(false, self.own.address, udp_port, scope_id);
-            let socket = socket::open(name, self.own.buffer_bytes, sharing).map_err(io::Error::other)?;
+            let name = udp::destination(false, self.own.address, udp_port, scope_id);
+            let socket = udp::open(name, self.own.buffer_bytes, sharing).map_err(io::Error::other)?;
             let given = socket.local_addr()?.as_socket().map_or(udp_port, |name| name.port());
             self.second = Some((socket, given));
         }

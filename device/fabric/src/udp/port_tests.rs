@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use pumice_platform::outside::wait::wait_readable;
+use pumice_platform::outside::system_call::wait_readable;
 use pumice_transport::wire::{ProcessIndex, icrc};
 
 use super::*;
@@ -382,7 +382,7 @@ fn without_segmentation_a_batch_goes_packet_by_packet() {
 fn a_kernel_that_refuses_to_cut_is_asked_only_once() {
     let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.2"));
     // Linux answers EINVAL to UDP_SEGMENT on a socket that sends no checksums.
-    socket::set(a.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    udp::set(a.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
     let there = path(&a, "127.0.0.1", &b, "127.0.0.2");
     let mut bytes = [9; 120];
     for (index, packet) in bytes.chunks_mut(40).enumerate() {

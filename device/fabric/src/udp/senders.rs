@@ -15,8 +15,9 @@ use std::os::fd::{AsRawFd, RawFd};
 use pumice_transport::wire::source_port;
 use socket2::Socket;
 
-use pumice_platform::udp::scope::Scopes;
-use pumice_platform::udp::socket::{self, PortReuse};
+use pumice_platform::udp;
+use pumice_platform::udp::PortReuse;
+use pumice_platform::udp::unread::Scopes;
 
 /// Largest number of ports at a time.
 const MAX_PORTS: usize = 256;
@@ -101,10 +102,10 @@ impl Senders {
             return None;
         }
         let scope_id = Scopes::default().scope_id(source, source);
-        let name = socket::destination(false, source, port, scope_id);
+        let name = udp::destination(false, source, port, scope_id);
         // The processes of a user share these ports, too: two ends on one address compute the same one.
         let sharing = PortReuse { reuse_port: true, reuse_address: false };
-        socket::open_sender(name, self.buffer_bytes, sharing).ok()
+        udp::open_sender(name, self.buffer_bytes, sharing).ok()
     }
 
     /// Closes the port that has sent nothing for longest, if it may be closed.

@@ -1,8 +1,8 @@
 //! Packets of XRC targets for other processes: each goes to the process that owns the SRQ that the packet
 //! names.
 
+use pumice_model::port::Port;
 use pumice_model::port::batch::ReceivedBatch;
-use pumice_model::port::traits::Port;
 use pumice_transport::path::Flow;
 use pumice_transport::wire::ProcessIndex;
 

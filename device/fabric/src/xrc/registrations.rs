@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pumice_model::event::async_event::{AsyncElement, AsyncEventQueue};
 use pumice_platform::error::ResourceError;
-use pumice_platform::event_account::EventAccount;
+use pumice_platform::event_queue::EventAccount;
 use pumice_platform::table::Handle;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::AsyncEventType;

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pumice_model::port::Port;
 use pumice_model::port::batch::ReceivedBatch;
-use pumice_model::port::traits::Port;
 use pumice_platform::error::ResourceError;
 use pumice_transport::qp::{Congestion, QpConfig, QueuePair};
 use pumice_transport::types::{Cause, QpCapacity, QpType};

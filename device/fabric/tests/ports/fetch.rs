@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
 
 use pumice_model::performance::{Costs, PerformanceModel};
-use pumice_model::port::limits::{PacketCost, Peer, PortLimits};
+use pumice_model::port::batch::{PacketCost, Peer, PortLimits};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::{Bth, ICRC_BYTES};
 
 use pumice_fabric::FetchPort;
 use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use pumice_model::port::traits::{Port, PortLayer};
+use pumice_model::port::{Port, PortLayer};
 
 const SEND_ONLY: u8 = 0x04;
 const SEND_FIRST: u8 = 0x00;

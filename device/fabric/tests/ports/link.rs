@@ -12,13 +12,10 @@ use pumice_transport::wire::icrc::{self, IcrcVerdict};
 
 use pumice_fabric::LinkPort;
 use pumice_model::counters::Counters;
-use pumice_model::network::link::Link;
-use pumice_model::network::link::{EcnMarking, LinkDirection};
-use pumice_model::port::batch::{GsoBatch, ReceivedBatch, TransmitError};
+use pumice_model::network::{EcnMarking, Link, LinkDirection};
+use pumice_model::port::batch::{GsoBatch, PacketCost, Peer, PortLimits, ReceivedBatch, TransmitError};
 use pumice_model::port::group::ProcessGroup;
-use pumice_model::port::limits::PacketCost;
-use pumice_model::port::limits::{Peer, PortLimits};
-use pumice_model::port::traits::{Port, PortLayer};
+use pumice_model::port::{Port, PortLayer};
 use pumice_platform::clock::Clock;
 
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use fnv::FnvBuildHasher;
 use pumice_calls::Call;
 
-use super::rule::{CallFault, CallRule};
+use super::{CallFault, CallRule};
 use crate::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, RuleTally, Rules};
 use crate::plan::{FaultPlan, Rule, What};
 use crate::waits::Triggers;
-use pumice_model::fates::call::{CallFate, CallKey};
 use pumice_model::fates::fired::CallFired;
 use pumice_model::fates::trigger::Occurrence;
+use pumice_model::fates::{CallFate, CallKey};
 
 /// Most queue pairs for which one rule counts at the same time.
 const MAX_QUEUE_PAIRS: usize = 1 << 16;

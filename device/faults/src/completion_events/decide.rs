@@ -5,14 +5,13 @@ use std::hash::Hasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fnv::FnvHasher;
-use pumice_platform::random::Random;
+use pumice_model::fates::fired::{CompletionEventFate, CompletionEventFired, CompletionEventKey};
+use pumice_platform::clock::Random;
 
-use super::rule::CompletionEventRule;
+use super::CompletionEventRule;
 use crate::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, RuleTally, Rules};
 use crate::plan::{FaultPlan, Rule, What};
 use crate::waits::Triggers;
-use pumice_model::fates::completion_event::{CompletionEventFate, CompletionEventKey};
-use pumice_model::fates::fired::CompletionEventFired;
 use pumice_model::fates::trigger::Occurrence;
 
 /// The events that a rule of this process is about.

@@ -8,13 +8,12 @@ use fnv::FnvHashMap;
 use pumice_transport::host::Ended;
 use pumice_transport::types::WcStatus;
 
-use super::rule::{CompletionFault, CompletionRule};
+use super::{CompletionFault, CompletionRule};
 use crate::armed::{ArmedRule, FROM_REPORT, RuleControl, RuleOrigin, RuleSubject, RuleTally, Rules};
 use crate::plan::{FaultPlan, Rule, What};
 use crate::waits::{TriggerGate, Triggers};
-use pumice_model::fates::completion::{CompletionClass, CompletionFate, CompletionKey, WorkSide};
+use pumice_model::fates::completion::{CompletionClass, CompletionFate, CompletionKey, WorkSide, can_end};
 use pumice_model::fates::fired::CompletionFired;
-use pumice_model::fates::status::can_end;
 use pumice_model::fates::trigger::{Occurrence, Trigger};
 
 /// The decision of all rules together about a completion.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 use pumice_transport::mrc::wire::MrcOpcode;
 use pumice_transport::path::Flow;
 use pumice_transport::types::{Fate, Flips};

@@ -8,7 +8,7 @@ use pumice_transport::types::Flips;
 use pumice_transport::wire::icrc::{self, IcrcVerdict};
 
 use super::*;
-use pumice_model::port::limits::{PacketCost, Peer};
+use pumice_model::port::batch::{PacketCost, Peer};
 
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));

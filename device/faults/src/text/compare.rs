@@ -7,8 +7,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::error::TextError;
-use super::ordinal::OrdinalField;
+use super::fields::{OrdinalField, TextError};
 use super::report::{PacketLine, ReportLine, lines};
 
 /// A difference between two reports.

@@ -7,30 +7,23 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pumice_platform::link_rate::{Speed, Width};
-use pumice_platform::link_settings::LinkSettings;
+use pumice_model::fates::fired::{
+    CallFired, CompletionEventFired, CompletionFired, Fired, errno_from, errno_text, private_data,
+    private_data_text, word_of,
+};
+use pumice_model::fates::{CallFate, PacketClass, PacketKey, PacketService, side_by_name, side_name};
+use pumice_platform::link_settings::{LinkSettings, Speed, Width};
 use pumice_transport::types::{Fate, Flips};
 use serde::{Deserialize, Serialize};
 
-use super::completion::CompletionLine;
-use super::completion_event::CompletionEventLine;
-use super::error::TextError;
-use super::ordinal::{NthField, OrdinalField};
+use super::completion::{CompletionEventLine, CompletionLine};
+use super::fields::{NthField, OrdinalField, TextError};
 use super::units::is_default;
 use crate::answer::refusal;
 use crate::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, RuleConditions, What};
-use pumice_model::fates::call::CallFate;
 use pumice_model::fates::details::Details;
-use pumice_model::fates::errno::{errno_from, errno_text};
-use pumice_model::fates::fired::CallFired;
-use pumice_model::fates::fired::CompletionEventFired;
-use pumice_model::fates::fired::CompletionFired;
-use pumice_model::fates::fired::Fired;
-use pumice_model::fates::identity::{PacketClass, PacketKey, PacketService, side_by_name, side_name};
 use pumice_model::fates::incident::Incident;
 use pumice_model::fates::live::RuleChange;
-use pumice_model::fates::refusal::word_of;
-use pumice_model::fates::rejection::{private_data, private_data_text};
 
 /// An unlimited duration, as a number of nanoseconds.
 const FOR_EVER_NS: u64 = u64::MAX;

@@ -3,7 +3,7 @@ use pumice_platform::ordinal::OrdinalSpan;
 use super::*;
 use crate::FaultPlan;
 use crate::{Fault, What};
-use pumice_model::fates::identity::PacketClass;
+use pumice_model::fates::PacketClass;
 
 #[test]
 fn every_example_is_a_rule_of_its_kind_and_files_say_the_same() {

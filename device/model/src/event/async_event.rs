@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pumice_transport::types::AsyncEventType;
 
 use pumice_platform::error::ResourceError;
-use pumice_platform::event_account::EventAccount;
-use pumice_platform::event_queue::EventQueue;
+use pumice_platform::event_queue::{EventAccount, EventQueue};
 
 pub use crate::event::AsyncElement;
 use crate::event::{Event, Subscribers};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pumice_platform::clock::Clock;
 use pumice_transport::event::Topic;
 
-use super::kinds::{Event, Topics};
+use super::{Event, Topics};
 
 /// A subscriber of the events of a device.
 pub trait Subscriber: Send + Sync {

@@ -1,10 +1,9 @@
 //! Fields of incidents in fault rules and in report lines: their names, and how an incident is built from
 //! them.
 
-use pumice_platform::link_rate::{Speed, Width};
-use pumice_platform::link_settings::LinkSettings;
+use pumice_platform::link_settings::{LinkSettings, Speed, Width};
 
-pub use crate::addresses::ports::{FIRST_PORT, MAX_PORTS};
+pub use crate::addresses::{FIRST_PORT, MAX_PORTS};
 
 /// The fields of an incident, in a rule or in a line of a report, besides its kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,18 +1,167 @@
-//! Rules that applied: what an event says of them.
+//! Rules that applied, and names of refusals: errnos, rejections, refused requests, lost events of channels.
 
 use std::net::IpAddr;
 
 use pumice_platform::ordinal::{CallOrdinal, Ordinal};
+use pumice_transport::mad::PrivateData;
 use pumice_transport::types::Fate;
+use pumice_transport::wire::{NakCode, Syndrome};
 
-use super::completion_event::{CompletionEventFate, CompletionEventKey};
-use super::identity::PacketKey;
-use super::refusal::answer_word;
-use super::rejection::RejData;
-use crate::fates::call::{CallFate, CallKey, TIME};
+use super::{CallFate, CallKey, PacketKey, TIME};
 use crate::fates::completion::{CompletionFate, CompletionKey};
-use crate::fates::errno::errno_text;
 use crate::fates::incident::Incident;
+
+/// The fate of an event of a completion channel: how long it is delayed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CompletionEventFate {
+    /// Additional time before the event comes, in ns.
+    pub delay_ns: u64,
+    /// Number of further completions for which the event waits.
+    pub more: u32,
+    /// The longest time that the event waits for them, in ns.
+    pub within_ns: u64,
+}
+
+/// The identity of an event of a completion channel in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CompletionEventKey {
+    /// The ordinal of the completion queue in its process, from 0.
+    pub cq: u32,
+    /// The ordinal of the event among those of the completion queue, from 1.
+    pub nth: u64,
+}
+
+macro_rules! errnos {
+    ($($name:ident)+; $($of_kernel:ident = $number:literal)+) => {
+        /// Every errno of Linux, including those of the kernel's own that drivers let through by mistake.
+        const NAMES: &[(&str, i32)] =
+            &[$((stringify!($name), libc::$name),)+ $((stringify!($of_kernel), $number),)+];
+    };
+}
+
+errnos! {
+    E2BIG EACCES EADDRINUSE EADDRNOTAVAIL EADV EAFNOSUPPORT EAGAIN EALREADY EBADE EBADF EBADFD EBADMSG
+    EBADR EBADRQC EBADSLT EBFONT EBUSY ECANCELED ECHILD ECHRNG ECOMM ECONNABORTED ECONNREFUSED ECONNRESET
+    EDEADLK EDESTADDRREQ EDOM EDOTDOT EDQUOT EEXIST EFAULT EFBIG EHOSTDOWN EHOSTUNREACH EHWPOISON EIDRM
+    EILSEQ EINPROGRESS EINTR EINVAL EIO EISCONN EISDIR EISNAM EKEYEXPIRED EKEYREJECTED EKEYREVOKED EL2HLT
+    EL2NSYNC EL3HLT EL3RST ELIBACC ELIBBAD ELIBEXEC ELIBMAX ELIBSCN ELNRNG ELOOP EMEDIUMTYPE EMFILE
+    EMLINK EMSGSIZE EMULTIHOP ENAMETOOLONG ENAVAIL ENETDOWN ENETRESET ENETUNREACH ENFILE ENOANO ENOBUFS
+    ENOCSI ENODATA ENODEV ENOENT ENOEXEC ENOKEY ENOLCK ENOLINK ENOMEDIUM ENOMEM ENOMSG ENONET ENOPKG
+    ENOPROTOOPT ENOSPC ENOSR ENOSTR ENOSYS ENOTBLK ENOTCONN ENOTDIR ENOTEMPTY ENOTNAM ENOTRECOVERABLE
+    ENOTSOCK ENOTTY ENOTUNIQ ENXIO EOPNOTSUPP EOVERFLOW EOWNERDEAD EPERM EPFNOSUPPORT EPIPE EPROTO
+    EPROTONOSUPPORT EPROTOTYPE ERANGE EREMCHG EREMOTE EREMOTEIO ERESTART ERFKILL EROFS ESHUTDOWN
+    ESOCKTNOSUPPORT ESPIPE ESRCH ESRMNT ESTALE ESTRPIPE ETIME ETIMEDOUT ETOOMANYREFS ETXTBSY EUCLEAN
+    EUNATCH EUSERS EXDEV EXFULL;
+    ERESTARTSYS = 512
+    ERESTARTNOINTR = 513
+    ERESTARTNOHAND = 514
+    ENOIOCTLCMD = 515
+    ERESTART_RESTARTBLOCK = 516
+    EPROBE_DEFER = 517
+    EOPENSTALE = 518
+    ENOPARAM = 519
+    EBADHANDLE = 521
+    ENOTSYNC = 522
+    EBADCOOKIE = 523
+    ENOTSUPP = 524
+    ETOOSMALL = 525
+    ESERVERFAULT = 526
+    EBADTYPE = 527
+    EJUKEBOX = 528
+    EIOCBQUEUED = 529
+    ERECALLCONFLICT = 530
+    ENOGRACE = 531
+}
+
+/// Returns the name of an errno, if Linux has it.
+pub fn errno_name(errno: i32) -> Option<&'static str> {
+    NAMES.iter().find(|(_, number)| *number == errno).map(|(name, _)| *name)
+}
+
+/// Returns an errno as text for plans and reports: its name, or else its number.
+pub fn errno_text(errno: i32) -> String {
+    errno_name(errno).map_or_else(|| errno.to_string(), str::to_owned)
+}
+
+/// Returns the errno of a name or a number.
+///
+/// # Errors
+/// The text is neither; the sentence says how to write one.
+pub fn errno_from(text: &str) -> Result<i32, String> {
+    // These names share their number with another one.
+    let name = match text {
+        "ENOTSUP" => "EOPNOTSUPP",
+        "EWOULDBLOCK" => "EAGAIN",
+        "EDEADLOCK" => "EDEADLK",
+        _ => text,
+    };
+    if let Some((_, number)) = NAMES.iter().find(|(known, _)| *known == name) {
+        return Ok(*number);
+    }
+    let number = text.parse().ok().filter(|number| errno_name(*number).is_some());
+    number.ok_or_else(|| {
+        format!("{text:?} is no errno of Linux: write a name like ENOMEM, or its number, such as 12 or 524")
+    })
+}
+
+/// The name of an RNR NAK in plans.
+pub const RNR: &str = "rnr";
+
+/// The names of NAKs in plans.
+pub const NAKS: [(&str, NakCode); 4] = [
+    ("sequence", NakCode::Sequence),
+    ("access", NakCode::RemoteAccess),
+    ("operation", NakCode::RemoteOperation),
+    ("invalid-request", NakCode::InvalidRequest),
+];
+
+/// Returns the name of a refusal in plans, and the timer code of an RNR NAK; `None` if plans have no name for
+/// it.
+pub fn word_of(syndrome: Syndrome) -> Option<(&'static str, Option<u8>)> {
+    match syndrome {
+        Syndrome::RnrNak { timer_code } => Some((RNR, Some(timer_code))),
+        Syndrome::Nak(code) => NAKS.iter().find(|(_, known)| *known == code).map(|(word, _)| (*word, None)),
+        Syndrome::Ack { .. } | Syndrome::Reserved(_) => None,
+    }
+}
+
+/// Returns the name of a refusal in plans.
+pub fn answer_word(syndrome: Syndrome) -> Option<&'static str> {
+    word_of(syndrome).map(|(word, _)| word)
+}
+
+/// Room for private data in a REJ, in bytes.
+pub const REJ_DATA_BYTES: usize = 148;
+
+/// The private data of a REJ.
+pub type RejData = PrivateData<REJ_DATA_BYTES>;
+
+/// Reads the private data of a rejection: a text, or bytes in hexadecimal after `0x`.
+///
+/// # Errors
+/// The text is too long, or its hexadecimal digits are no bytes.
+pub fn private_data(text: &str) -> Result<RejData, String> {
+    let bytes = match text.strip_prefix("0x") {
+        Some(digits) => bytes_of(digits)
+            .ok_or_else(|| format!("{text} is not bytes in hexadecimal: write two digits for each"))?,
+        None => text.as_bytes().to_vec(),
+    };
+    PrivateData::new(&bytes).map_err(|error| format!("{error}: write less"))
+}
+
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let is_hex = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let pairs = (0..digits.len()).step_by(2).map(|at| digits.get(at..at + 2));
+    is_hex.then(|| pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect())?
+}
+
+/// Returns private data in hexadecimal, without the padding, as [`private_data`] reads it; `None` if there is
+/// none.
+pub fn private_data_text(data: &[u8]) -> Option<String> {
+    let used = data.iter().rposition(|byte| *byte != 0)? + 1;
+    let digits = data.iter().take(used).map(|byte| format!("{byte:02x}"));
+    Some(digits.fold("0x".to_owned(), |text, pair| text + &pair))
+}
 
 /// A rule that applied to a packet.
 #[derive(Debug, Clone, Copy)]
@@ -143,4 +292,34 @@ pub struct CompletionEventFired<'a> {
     pub key: CompletionEventKey,
     /// The effect of this rule on the event.
     pub fate: CompletionEventFate,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks the errnos in the table of calls, whose crate does not depend on the C library.
+    #[test]
+    fn the_table_of_calls_has_the_numbers_of_the_c_library() {
+        for (name, number) in pumice_calls::ERRNOS {
+            assert_eq!(errno_from(name), Ok(*number), "{name}");
+        }
+        for info in pumice_calls::CALLS {
+            assert!(info.errnos().iter().all(|errno| errno_name(*errno).is_some()), "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn names_and_numbers_are_inverses() {
+        for &(name, number) in NAMES {
+            assert_eq!((errno_from(name), errno_name(number)), (Ok(number), Some(name)));
+            assert_eq!(errno_from(&number.to_string()), Ok(number));
+        }
+        assert_eq!(errno_from("ENOTSUP"), Ok(libc::EOPNOTSUPP));
+        assert_eq!((errno_from("524"), errno_from("ENOTSUPP")), (Ok(524), Ok(524)));
+        assert_eq!((errno_text(131), errno_text(600)), ("ENOTRECOVERABLE".to_owned(), "600".to_owned()));
+        for wrong in ["", "0", "-1", "134", "511", "ENOPE", "enomem"] {
+            assert!(errno_from(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! The kinds of findings that checks make: what each is, why that matters on real hardware, and the remedy.
 
-pub use super::kind::{FindingFamily, FindingKind};
+pub use super::finding::{FindingFamily, FindingKind};
 
-use super::kind::Level;
+use super::finding::Level;
 
 macro_rules! kinds {
     ($($constant:ident $name:literal $family:ident

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::finding::Finding;
-use super::kind::Level;
-use super::report::FindingsReport;
+use super::finding::{Finding, Level};
+use super::sarif::FindingsReport;
 use super::text::paragraph;
 
 /// The result of a test case.

@@ -1,11 +1,132 @@
-//! Findings as SARIF 2.1.0.
+//! Findings that are printed together: as Markdown and as SARIF 2.1.0.
+
+use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::call_site::{CallSite, Frame};
-use super::finding::Finding;
-use super::kind::{FindingKind, Level};
-use super::report::FindingsReport;
+use super::finding::{CallSite, Finding, FindingKind, Frame, Level};
+
+/// The subject of a report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReportHeader {
+    /// The checked program; empty if there was none.
+    pub program: String,
+    /// The process number of the program; 0 if it has none.
+    pub process: u32,
+    /// True if the process has ended, so that there will be no more findings.
+    pub is_whole: bool,
+    /// The name of the signal by which the process has crashed; empty if it has not.
+    pub ended_by: &'static str,
+    /// Number of findings that were suppressed.
+    pub suppressed: u64,
+    /// Number of findings for which there was no room.
+    pub left_out: u64,
+}
+
+/// Findings that are printed together.
+#[derive(Debug, Clone, Copy)]
+pub struct FindingsReport<'a> {
+    /// The command that made the findings, as in "check".
+    pub command: &'static str,
+    /// The subject of the report.
+    pub about: &'a ReportHeader,
+    /// All kinds that the command may find.
+    pub kinds: &'a [&'static FindingKind],
+    /// The findings, the oldest first.
+    pub findings: &'a [Finding],
+}
+
+impl FindingsReport<'_> {
+    /// Returns the number of findings in words: "nothing was found", "1 finding" or "2 findings"; and other
+    /// problems of the run.
+    pub(super) fn counted(&self) -> String {
+        let found = match self.findings.len() {
+            0 => "nothing was found".to_owned(),
+            1 => "1 finding".to_owned(),
+            count => format!("{count} findings"),
+        };
+        match self.about.ended_by {
+            "" => found,
+            signal => format!("{found}, and {signal} ended the program"),
+        }
+    }
+}
+
+/// Returns a table of all findings, and a section for each.
+pub(super) fn markdown_document(report: &FindingsReport<'_>) -> String {
+    let about = report.about;
+    let mut out = format!("# pumice {}: {}\n", report.command, report.counted());
+    if !about.program.is_empty() {
+        let _ = write!(out, "\nProgram: {}", escaped(&about.program));
+        if about.process > 0 {
+            let _ = write!(out, ", process {}", about.process);
+        }
+        out.push_str(if about.is_whole { ".\n" } else { ", which had not ended.\n" });
+    }
+    if !report.findings.is_empty() {
+        out.push_str("\n| Kind | Level | Subject | Site | Count |\n|---|---|---|---|---|\n");
+    }
+    for finding in report.findings {
+        let site = finding.innermost().map(|frame| escaped(&frame.to_string())).unwrap_or_default();
+        let (kind, level, count) = (finding.kind.name, finding.level.name(), finding.count);
+        let _ = writeln!(out, "| {kind} | {level} | {} | {site} | {count} |", escaped(&finding.subject));
+    }
+    if about.suppressed > 0 {
+        let _ = writeln!(out, "\n{} more are suppressed.", about.suppressed);
+    }
+    if about.left_out > 0 {
+        let _ = writeln!(out, "\n{} more had no room.", about.left_out);
+    }
+    for finding in report.findings {
+        section(&mut out, finding);
+    }
+    out
+}
+
+fn section(out: &mut String, finding: &Finding) {
+    let Finding { kind, sentence, remedy, site, related, .. } = finding;
+    let _ = writeln!(out, "\n## {}\n\n{}", kind.name, escaped(sentence));
+    markdown_stack(out, site);
+    for other in related {
+        let _ = writeln!(out, "\n{}:", escaped(&other.what));
+        markdown_stack(out, other);
+    }
+    let _ = writeln!(out, "\n**What:** {}", escaped(kind.what));
+    if !kind.why.is_empty() {
+        let _ = writeln!(out, "\n**Why it matters:** {}", escaped(kind.why));
+    }
+    if let Some(remedy) = remedy {
+        let _ = writeln!(out, "\n**Remedy:** {}", escaped(remedy));
+    }
+}
+
+/// Writes frames as a block of code.
+fn markdown_stack(out: &mut String, site: &CallSite) {
+    if !site.is_unknown() {
+        out.push('\n');
+    }
+    for frame in &site.frames {
+        let line: String = frame.to_string().chars().filter(|c| !c.is_control()).collect();
+        let _ = writeln!(out, "    {line}");
+    }
+}
+
+/// Escapes a text for a paragraph or a cell, so that no character has a meaning in Markdown. Line breaks
+/// become spaces.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => out.extend(['\\', c]),
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
@@ -149,8 +270,32 @@ fn uri(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{KINDS, a_report, all_found};
+    use super::super::tests::{KINDS, TOO_SMALL, a_report, all_found};
     use super::*;
+
+    #[test]
+    fn a_report_has_a_table_and_a_section_for_each_finding() {
+        let text = markdown_document(&a_report(&all_found()));
+        let head = [
+            "# pumice check: 2 findings\n\nProgram: server, process 7.\n\n| Kind | Level | Subject | Site | ",
+            "Count |\n|---|---|---|---|---|\n| cq-too-small | warning | completion queue 0 | post ",
+            "(server+0x40) | 3 |\n| odd | error | a \\| b |  | 1 |\n\n2 more are suppressed.\n\n## ",
+            "cq-too-small\n\ncompletion queue 0 has room for 1 completion\n\n    post (server+0x40)\n",
+            "    main (/src/a b.c:7)\n\nit was made here:\n\n    post",
+        ];
+        assert!(text.starts_with(&head.concat()), "{text}");
+        let end = "\n\n## odd\n\na &lt;b&gt; \\| \"c\" &amp; \\*d\\*\n\n**What:** It is odd.\n";
+        assert!(text.ends_with(end), "{text}");
+        assert!(text.contains(&format!("**Remedy:** {}\n", TOO_SMALL.remedy)), "{text}");
+    }
+
+    #[test]
+    fn a_report_without_findings_says_so() {
+        let found = all_found();
+        let about = ReportHeader::default();
+        let report = FindingsReport { about: &about, findings: &[], ..a_report(&found) };
+        assert_eq!(markdown_document(&report), "# pumice check: nothing was found\n");
+    }
 
     #[test]
     fn a_log_has_what_its_schema_requires() {

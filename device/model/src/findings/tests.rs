@@ -1,11 +1,8 @@
 //! Findings that the tests of all printers print.
 
-use super::call_site::{CallSite, Frame};
-use super::finding::Finding;
-use super::format::ReportFormat;
-use super::kind::{FindingFamily, FindingKind, Level};
-use super::print::print;
-use super::report::{FindingsReport, ReportHeader};
+use super::finding::{CallSite, Finding, FindingFamily, FindingKind, Frame, Level};
+use super::json::{ReportFormat, print};
+use super::sarif::{FindingsReport, ReportHeader};
 
 pub(super) static TOO_SMALL: FindingKind = FindingKind {
     name: "cq-too-small",

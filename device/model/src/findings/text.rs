@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 use std::io;
 
-use super::call_site::{CallSite, Frame};
-use super::finding::Finding;
-use super::report::FindingsReport;
+use super::finding::{CallSite, Finding, Frame};
+use super::sarif::FindingsReport;
 
 /// Maximum number of lines that call sites take in a paragraph. The sentence, the kind, the reason and the
 /// remedy are four more.
@@ -188,7 +187,7 @@ impl Table<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::ReportHeader;
+    use super::super::sarif::ReportHeader;
     use super::super::tests::{TOO_SMALL, a_report, all_found};
     use super::*;
 

@@ -6,25 +6,21 @@
 //! bounded, and refused if they are malformed.
 
 mod collect;
-mod multipath;
 mod objects;
 mod process_status;
-mod wait_snapshot;
 mod waits;
 
 use serde::{Deserialize, Serialize};
 
 pub use collect::{InspectedObjects, MAX_PAGES};
-pub use multipath::{
-    MAX_PATH_CHANGES, MAX_PATHS, MAX_PROFILES, MrcProfileView, MrcView, PathChangeView, PathStateView,
-    PathView,
+pub use objects::{
+    CopyView, CqView, MAX_GROUPS, MAX_PATH_CHANGES, MAX_PATHS, MAX_PROFILES, MrcProfileView, MrcView,
+    PathChangeView, PathStateView, PathView, PeerView, QpView, SrqView,
 };
-pub use objects::{CopyView, CqView, MAX_GROUPS, PeerView, QpView, SrqView};
 pub use process_status::{ProcessStatus, ProcessWait, WaitGraph, WaitReason, WaitVerdict};
-pub use wait_snapshot::{CqArming, CqSnapshot, StalledWait, ThreadActivity, WaitTarget, Waiter};
 pub use waits::{
-    AwaitedThread, ConnectView, ListenView, MAX_WAITS, ThreadActivityView, ThreadView, WaitReporter,
-    WaitsView,
+    AwaitedThread, ConnectView, CqArming, CqSnapshot, ListenView, MAX_WAITS, StalledWait, ThreadActivity,
+    ThreadActivityView, ThreadView, WaitReporter, WaitTarget, Waiter, WaitsView,
 };
 
 pub use crate::fates::live::RuleStatus;

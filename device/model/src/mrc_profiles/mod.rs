@@ -2,17 +2,13 @@
 
 mod congestion;
 mod entropy;
-mod format;
-mod stage;
 
 use std::collections::BTreeMap;
 
 use pumice_transport::mrc::paths::EvProfile;
 
-pub use congestion::{CcChange, CcProfile};
-pub use entropy::{EvChange, EvMode, EvName, EvRecord, EvSlot};
-pub use format::{FormatChange, FormatMode, FormatProfile};
-pub use stage::{ControlError, MOST_EVS, MOST_PROFILES, ProfileStage};
+pub use congestion::{CcChange, CcProfile, ControlError, MOST_EVS, MOST_PROFILES, ProfileStage};
+pub use entropy::{EvChange, EvMode, EvName, EvRecord, EvSlot, FormatChange, FormatMode, FormatProfile};
 
 /// All profiles of a device. The controller chooses their numbers; a profile that was never named is in INIT.
 #[derive(Debug, Default)]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use pumice_transport::wire::{OperationClass, Qpn, peek};
 
-use super::costs::{Cost, Costs};
-use super::sum::smooth_maximum;
+use super::sum::{Cost, Costs, smooth_maximum};
 
 /// Length of the ICRC, in bytes.
 const ICRC_BYTES: usize = 4;

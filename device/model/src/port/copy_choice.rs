@@ -8,7 +8,7 @@
 //! **Invariant**: this value reads no clock. Its caller times the batches while [`CopyChoice::is_timed`].
 //! With any durations, a trial ends after a bounded number of bytes.
 
-use super::copies::{CopyMode, CopyReason, CopyReport, CopyWay};
+use super::batch::{CopyMode, CopyReason, CopyReport, CopyWay};
 
 /// Number of bytes of a run above which its batches count as long messages.
 const BULK_BYTES: u64 = 64 << 10;

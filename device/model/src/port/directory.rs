@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::fates::partition::Partition;
+use crate::fates::trigger::Partition;
 use pumice_transport::cm::ListenScope;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;

@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::batch::{Peer, ReceivedBatch};
 use crate::addresses::gid_table::GidOrigins;
 use crate::counters::Counters;
-use pumice_platform::link_rate::{Speed, Width};
-use pumice_platform::object_summary::ObjectSummary;
+use pumice_platform::limits::ObjectSummary;
+use pumice_platform::link_settings::{Speed, Width};
 use pumice_transport::host::PeerProgress;
 use pumice_transport::wire::ProcessIndex;
 
-use super::batch::ReceivedBatch;
 use super::directory::ServiceDirectory;
-use super::limits::Peer;
 
 /// Result of forwarding packets to another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +90,7 @@ pub trait ProcessGroup {
     }
 
     /// Notes that the caller waited on the port's descriptors and something is readable, or that it must see
-    /// all that has arrived: the next calls of [`receive`](crate::port::traits::Port::receive) poll every
+    /// all that has arrived: the next calls of [`receive`](super::Port::receive) poll every
     /// source.
     fn woken(&mut self) {}
 
@@ -112,7 +111,7 @@ pub trait ProcessGroup {
     }
 
     /// Returns the next order that has come. Orders come while
-    /// [`receive`](crate::port::traits::Port::receive) takes something and gives nothing to its handler.
+    /// [`receive`](super::Port::receive) takes something and gives nothing to its handler.
     fn next_command(&mut self) -> Option<ControlCommand> {
         None
     }

@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use pumice_transport::host::Counter;
 
 use super::batch::{GsoBatch, ReceivedBatch, TransmitError};
-use super::traits::{Port, PortLayer};
+use super::{Port, PortLayer};
 
 /// A port that counts what each of the device's ports sends and receives: a packet is of the port whose
 /// address it leaves from or goes to. It is right above the network, and devices with one port do not have
@@ -82,7 +82,7 @@ mod tests {
     use pumice_transport::path::{Flow, Path};
 
     use super::*;
-    use crate::port::null_port::NullPort;
+    use crate::port::NullPort;
 
     #[test]
     fn a_packet_is_of_the_port_whose_address_it_leaves_from() {

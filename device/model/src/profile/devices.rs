@@ -9,9 +9,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use pumice_platform::outside::interface::{Interface, gid_addresses};
 
 use super::{DeviceProfile, PortProfile, Profile};
-use crate::addresses::gid_table::GidEntry;
-use crate::addresses::guid::{default_guid, node_guid};
-use crate::addresses::offered;
+use crate::addresses::gid_table;
+use crate::addresses::gid_table::{GidEntry, default_guid, node_guid};
 use crate::settings::{
     ADDR, DEFAULT_DEVICE, DEVICES, LINK, LinkSettings, MAX_DEVICES, PROFILE, SettingError, Settings,
 };
@@ -281,7 +280,7 @@ fn entries_of(
     port: &PortProfile,
     interfaces: &[Interface],
 ) -> Result<Vec<GidEntry>, SettingError> {
-    let mut entries = offered::gid_entries(address, interfaces).map_err(|problem| {
+    let mut entries = gid_table::gid_entries(address, interfaces).map_err(|problem| {
         let value = address.map(|address| address.to_string()).unwrap_or_default();
         SettingError::new(ADDR, value, problem).with_errno(libc::EADDRNOTAVAIL)
     })?;

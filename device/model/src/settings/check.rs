@@ -1,16 +1,47 @@
-//! The settings of the checks of programs.
+//! The settings of the checks of programs, and the errors of settings.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::findings::{Level, ReportFormat};
 use pumice_platform::outside;
 use pumice_platform::outside::output_file::{on_standard_error, write_private};
-use pumice_platform::outside::unsignalled::Unsignalled;
+use pumice_platform::outside::system_call::Unsignalled;
 
-use super::error::SettingError;
+use crate::findings::{Level, ReportFormat};
+
+/// A variable, its value, and the problem with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{variable}={value}: {problem}")]
+pub struct SettingError {
+    /// The name of the variable, e.g. "PUMICE_LOSS".
+    pub variable: &'static str,
+    /// The value of the variable.
+    pub value: String,
+    /// The problem, and the remedy.
+    pub problem: Cow<'static, str>,
+    /// The errno to return for it; positive.
+    pub errno: i32,
+}
+
+impl SettingError {
+    /// Returns the error of a value that is wrong in itself: EINVAL.
+    pub fn new(
+        variable: &'static str,
+        value: impl Into<String>,
+        problem: impl Into<Cow<'static, str>>,
+    ) -> SettingError {
+        SettingError { variable, value: value.into(), problem: problem.into(), errno: libc::EINVAL }
+    }
+
+    /// Sets another errno.
+    #[must_use]
+    pub fn with_errno(self, errno: i32) -> SettingError {
+        SettingError { errno, ..self }
+    }
+}
 
 /// The variable that turns on checks of the program's use of verbs: 1, or words with commas between them:
 /// "perf" to look for slow ways too, "poison" to fill the buffers of posted receives.

@@ -5,13 +5,8 @@
 //! `libpumice.so` reads it again.
 
 mod check;
-mod error;
-mod log;
-mod memlock;
-mod no_neighbour;
+mod choices;
 pub mod record;
-mod srd_order;
-mod wire;
 
 use std::ffi::OsString;
 use std::hash::Hasher as _;
@@ -24,22 +19,17 @@ use fnv::FnvHasher;
 use crate::addresses::gid_table::MAX_FIRST_INDEX;
 use crate::built_in::{BuiltIn, DEFAULT};
 use pumice_platform::outside;
-use pumice_platform::quantity::{size, time_ns};
+use pumice_platform::quantity::{similar, size, time_ns};
 
+pub use crate::port::batch::CopyMode;
+pub use check::{
+    CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings, Marks, SettingError,
+};
+pub use choices::{LogLevel, MemlockLimit, NoNeighbour, SrdOrder, Wire, standard_error_is_free};
 pub use pumice_platform::link_settings::{DirectionSettings, LinkSettings};
-pub use pumice_platform::probability::probability_ppm;
-use pumice_platform::similar::similar;
+pub use pumice_platform::quantity::probability_ppm;
 use pumice_transport::mrc::constants::OTHER_PORT;
 use pumice_transport::path::ROCE_PORT;
-
-pub use crate::port::copies::CopyMode;
-pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings, Marks};
-pub use error::SettingError;
-pub use log::{LogLevel, standard_error_is_free};
-pub use memlock::MemlockLimit;
-pub use no_neighbour::NoNeighbour;
-pub use srd_order::SrdOrder;
-pub use wire::Wire;
 
 /// The variable with the local address of the device; of several devices one each, with commas between them.
 pub const ADDR: &str = "PUMICE_ADDR";

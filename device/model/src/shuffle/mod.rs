@@ -9,7 +9,7 @@
 use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
-use pumice_platform::random::Random;
+use pumice_platform::clock::Random;
 use serde::Deserialize;
 
 /// The order in which the payload of a message may become visible before the message completes.

@@ -1,3 +1,5 @@
+//! The order of a process's calls and arrivals, and which calls are points of it.
+//!
 //! The order of a process's calls and arrivals: recorded while a run is recorded, and imposed while it is
 //! replayed.
 //!
@@ -9,30 +11,47 @@
 //! **Invariant**: nothing waits for a point for longer than a named time, no process holds back more than a
 //! named number of packets, and after the first point that cannot be reached nothing is held back any more.
 
-mod caller;
-mod points;
-mod progress;
-mod record;
-mod replay;
-mod schedule;
-mod senders;
-
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pumice_calls::Call;
+use replay::Replay;
+use schedule::Record;
 
 use crate::outside;
 use crate::outside::fork_generation::PerProcess;
-use crate::outside::thread_name::ThreadName;
+use crate::outside::thread::ThreadName;
 
-use points::PointTiming;
-use record::Record;
-use replay::Replay;
+/// The role of a call in the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PointTiming {
+    /// The call counts where it enters: its effects elsewhere come after that.
+    Enters,
+    /// The call counts where it leaves: only then its change in this process is visible.
+    Leaves,
+    /// The call asks, waits or polls, and changes nothing.
+    Other,
+}
 
-pub use caller::Caller;
+impl PointTiming {
+    pub(super) const fn of(call: Call) -> PointTiming {
+        if !call.changes_objects() {
+            PointTiming::Other
+        } else if call.expects() {
+            PointTiming::Leaves
+        } else {
+            PointTiming::Enters
+        }
+    }
+}
+
+mod progress;
+mod replay;
+mod schedule;
+
 pub use progress::{PROGRESS, points_done};
+pub use schedule::Caller;
 pub use schedule::{MAX_PROCESSES, Point, PointKind, RequestReceiver, SCHEDULE, text_of};
 
 /// The name of TCP connections among calls.
@@ -214,6 +233,40 @@ impl RunOrder {
     pub fn abandon_replay(&self) {
         if let OrderMode::Replay(replay) = &self.mode {
             replay.depart("more packets came before their turn than can be held back", true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_change_something_are_points() {
+        for enters in [
+            Call::ibv_post_send,
+            Call::ibv_wr_start,
+            Call::ibv_create_qp,
+            Call::ibv_modify_qp,
+            Call::ibv_dereg_mr,
+            Call::rdma_create_id,
+            Call::rdma_listen,
+            Call::rdma_connect,
+        ] {
+            assert_eq!(PointTiming::of(enters), PointTiming::Enters, "{enters}");
+        }
+        for leaves in [Call::ibv_post_recv, Call::ibv_post_srq_recv, Call::ibv_req_notify_cq] {
+            assert_eq!(PointTiming::of(leaves), PointTiming::Leaves, "{leaves}");
+        }
+        for other in [
+            Call::ibv_poll_cq,
+            Call::ibv_query_port,
+            Call::rdma_get_cm_event,
+            Call::ibv_get_device_list,
+            Call::rdma_getaddrinfo,
+            Call::rsend,
+        ] {
+            assert_eq!(PointTiming::of(other), PointTiming::Other, "{other}");
         }
     }
 }

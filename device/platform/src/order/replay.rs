@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::caller::Caller;
-use super::progress::{Progress, ReplayProgress};
-use super::schedule::{MAX_BYTES, Point, PointKind, RequestReceiver, SCHEDULE, Schedule, Sender};
-use super::senders::{Senders, text_within};
+use super::progress::{Progress, ReplayProgress, Senders, text_within};
+use super::schedule::{Caller, MAX_BYTES, Point, PointKind, RequestReceiver, SCHEDULE, Schedule, Sender};
 use crate::outside::output_file::{on_standard_error, write_private};
 use crate::outside::{files, monotonic_ns, sleep};
 

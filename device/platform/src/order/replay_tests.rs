@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
 use crate::order::schedule::text_of;
-use crate::outside::thread_name::ThreadName;
+use crate::outside::thread::ThreadName;
 
 const MAIN: Caller = Caller::Named(ThreadName::MAIN);
 

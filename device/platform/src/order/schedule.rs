@@ -1,10 +1,110 @@
-//! The order of all points of a run, as text: the records of processes, and the input of a replay.
+//! The order of all points of a run, as text, and its recording.
 
-use std::fmt::Write as _;
+use std::fmt;
+use std::fmt::{Display, Write as _};
 use std::net::IpAddr;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
-use super::caller::Caller;
 use crate::ordinal::Ordinal;
+use crate::outside::monotonic_ns;
+use crate::outside::output_file::{OutputFile, complete_lines, on_standard_error};
+use crate::outside::thread::ThreadName;
+
+/// Most threads without a name that are told apart.
+const MAX_UNNAMED: u32 = 1 << 16;
+
+/// A thread, identified in the same way in each run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Caller {
+    /// A thread with a name.
+    Named(ThreadName),
+    /// A thread without a name, by the number of such threads that had made a call before.
+    Unnamed(u32),
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Caller::Named(name) => write!(f, "{name}"),
+            Caller::Unnamed(number) => write!(f, "~{number}"),
+        }
+    }
+}
+
+/// The error of a text that names no thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidCaller;
+
+impl FromStr for Caller {
+    type Err = InvalidCaller;
+
+    fn from_str(text: &str) -> Result<Caller, InvalidCaller> {
+        let found = match text.strip_prefix('~') {
+            Some(number) => number.parse().ok().filter(|number| *number < MAX_UNNAMED).map(Caller::Unnamed),
+            None => text.parse().ok().map(Caller::Named),
+        };
+        found.ok_or(InvalidCaller)
+    }
+}
+
+/// A file with a line for each point.
+pub(super) struct Record(Mutex<RecordState>);
+
+struct RecordState {
+    out: OutputFile,
+    points: u32,
+}
+
+impl Record {
+    /// Creates the record of this process in a folder; `None` if it cannot be written, which is reported.
+    pub(super) fn begin(folder: &Path, process: u32) -> Option<Record> {
+        let file = folder.join(format!("{process}.{ORDER}"));
+        let made =
+            OutputFile::create(&file, "the record of the order", complete_lines, Box::new(on_standard_error));
+        match made {
+            Ok(out) => Some(Record(Mutex::new(RecordState { out, points: 0 }))),
+            Err(error) => {
+                let file = file.display();
+                on_standard_error(&format!("{file} cannot be written: {error}: the record lacks the order"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn call(&self, caller: Caller, call: &str) {
+        self.line(&format_args!("{caller} {call}"));
+    }
+
+    /// Records a call that was made at an earlier time, in ns.
+    pub(super) fn call_at(&self, at_ns: u64, caller: Caller, call: &str) {
+        self.line_of(|| at_ns, &format_args!("{caller} {call}"));
+    }
+
+    pub(super) fn idle(&self, caller: Caller, call: &str) {
+        self.line(&format_args!("{caller} -{call}"));
+    }
+
+    pub(super) fn arrival(&self, stream: RequestReceiver) {
+        self.line(&format_args!("* {} {}", stream.address, stream.qpn));
+    }
+
+    fn line(&self, what: &dyn Display) {
+        self.line_of(monotonic_ns, what);
+    }
+
+    fn line_of(&self, at_ns: impl FnOnce() -> u64, what: &dyn Display) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.points < MAX_POINTS {
+            state.points += 1;
+            // The lock makes the order of the file that of the times.
+            let line = format!("{} {what}\n", at_ns());
+            // A full disk is reported by `append`, and the rest of the order is not imposed.
+            let _ = state.out.append(line.as_bytes());
+        }
+    }
+}
 
 /// The extension of the file in which a process records its order.
 pub(super) const ORDER: &str = "order";
@@ -13,7 +113,7 @@ pub const SCHEDULE: &str = "order";
 /// Most processes of an order.
 pub const MAX_PROCESSES: usize = 1024;
 /// Most points of an order.
-pub(super) const MAX_POINTS: u32 = 1 << 20;
+const MAX_POINTS: u32 = 1 << 20;
 /// Most bytes of an order.
 pub(super) const MAX_BYTES: u64 = 128 << 20;
 

@@ -4,7 +4,7 @@ use std::env::VarError;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::host_system::outside;
+use super::process::outside;
 
 /// Returns a variable, if it is set.
 pub fn variable(name: &str) -> Option<OsString> {

@@ -5,7 +5,7 @@ use std::fs::{self, File, Metadata, OpenOptions, Permissions, ReadDir};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::host_system::outside;
+use super::process::outside;
 
 /// Returns the bytes of a system file, such as one in /proc or /sys.
 ///

@@ -8,34 +8,22 @@
 //! **Invariant**: the libraries that are loaded into programs use no other access. `tests/floors/outside.rs`
 //! lists the exceptions, each with its reason.
 
-pub mod cancellation;
-pub mod capability;
-mod clocks;
 pub mod data_watch;
 pub mod environment;
 pub mod event_fd;
-pub mod event_pipe;
 pub mod fault_guard;
 pub mod files;
 pub mod fork_generation;
-mod host_system;
 pub mod interface;
-mod interface_list;
 pub mod late_reads;
-pub mod limits;
-pub mod namespace;
 pub mod neighbour;
 pub mod output_file;
 pub mod process;
-pub mod processors;
 pub mod system_call;
 pub mod thread;
-pub mod thread_name;
 pub mod time;
-pub mod unsignalled;
-pub mod wait;
 pub mod world;
 mod world_page;
 
-pub use host_system::{HostSystem, random, replace};
+pub use process::{HostSystem, random, replace};
 pub use time::{idle, monotonic_ns, now, since, since_1970, sleep, wait, wait_while};

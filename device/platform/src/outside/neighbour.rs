@@ -14,8 +14,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with,
 };
 
+use super::system_call::wait_readable;
 use super::time::now;
-use super::wait::wait_readable;
 
 /// `RTM_*` of linux/rtnetlink.h.
 const NEW_NEIGHBOUR: u16 = 28;

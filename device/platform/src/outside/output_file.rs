@@ -14,8 +14,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 
-use super::unsignalled::Unsignalled;
-use crate::printable::printable;
+use super::system_call::Unsignalled;
+use crate::error::printable;
 
 /// The mode of a file that only its owner reads and writes.
 const PRIVATE: u32 = 0o600;

@@ -3,8 +3,7 @@
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::clocks::read_ns;
-use super::host_system::{REPLACEMENT, outside};
+use super::process::{REPLACEMENT, clock_ns, outside};
 use super::world;
 
 /// Returns the time of a clock that never goes back.
@@ -32,14 +31,14 @@ pub fn since_1970() -> Duration {
 #[inline]
 pub fn monotonic_ns() -> u64 {
     match REPLACEMENT.get() {
-        None => read_ns(libc::CLOCK_MONOTONIC),
+        None => clock_ns(libc::CLOCK_MONOTONIC),
         Some(outside) => outside.monotonic_ns(),
     }
 }
 
 /// Returns the time on all processors that all threads of this process have used, in ns.
 pub fn process_time_ns() -> u64 {
-    read_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// Sleeps for `duration`.

@@ -1,7 +1,7 @@
+//! Packet sockets, and a wire for whole Ethernet frames.
+//!
 //! Packet sockets: Ethernet frames on a network interface. Linux gives one only to processes with the right
 //! CAP_NET_RAW in their network namespace.
-
-pub mod frame_wire;
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -10,7 +10,36 @@ use std::time::Duration;
 
 use libc::{c_int, c_void};
 
-use crate::packet_socket::frame_wire::{FrameWire, SendFrameError};
+/// The reason why a frame was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendFrameError {
+    /// The frame is longer than the interface carries.
+    TooLong,
+    /// The frame is lost: there is no room, or the interface is down.
+    Lost,
+}
+
+/// A wire to the network for Ethernet frames, from the destination address on and without a checksum.
+pub trait FrameWire: Send {
+    /// Sends a frame unchanged.
+    ///
+    /// # Errors
+    /// Fails if the frame was not sent.
+    fn send(&mut self, frame: &[u8]) -> Result<(), SendFrameError>;
+
+    /// Receives the next frame that arrived, to the beginning of `into`, and returns its length; `None` if
+    /// there is none now.
+    fn receive(&mut self, into: &mut [u8]) -> Option<usize>;
+
+    /// Starts or stops receiving frames, to any address.
+    fn listen(&mut self, listens: bool);
+
+    /// Reports whether frames that are sent here also arrive here.
+    fn returns_own_frames(&self) -> bool;
+
+    /// Returns the descriptor to poll(2) for readability.
+    fn descriptor(&self) -> Option<RawFd>;
+}
 
 /// Size of the kernel's buffer for frames that were not received yet, in bytes.
 const BUFFER_BYTES: c_int = 4 << 20;
@@ -147,6 +176,13 @@ impl PacketSocket {
         let auxdata = unsafe { stripped_tag(&message) };
         Ok(Some(auxdata.and_then(tag_of).map_or(length, |tag| put_back(into, length, tag))))
     }
+
+    /// Waits a little for room in the interface's queue: an adapter sends no faster than its cable either.
+    fn wait_for_room(&self) {
+        let mut wanted = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one structure, which is there until the call returns.
+        unsafe { libc::poll(&raw mut wanted, 1, SEND_PATIENCE.as_millis() as c_int) };
+    }
 }
 
 /// Returns the kernel's auxiliary data of a frame.
@@ -243,15 +279,6 @@ impl FrameWire for PacketSocket {
 
     fn descriptor(&self) -> Option<RawFd> {
         Some(self.socket.as_raw_fd())
-    }
-}
-
-impl PacketSocket {
-    /// Waits a little for room in the interface's queue: an adapter sends no faster than its cable either.
-    fn wait_for_room(&self) {
-        let mut wanted = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-        // SAFETY: one structure, which is there until the call returns.
-        unsafe { libc::poll(&raw mut wanted, 1, SEND_PATIENCE.as_millis() as c_int) };
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use socket2::{SockAddr, Socket};
 
 use super::message::{self, Control};
-use super::socket::{self, PortError, PortReuse};
+use super::{PortError, PortReuse};
 
 /// The way to wait for a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl RawUdp {
     /// # Errors
     /// See [`PortError`].
     pub fn bind(address: IpAddr, port: u16) -> Result<RawUdp, PortError> {
-        let socket = socket::open(SocketAddr::new(address, port), 4 << 20, PortReuse::default())?;
+        let socket = super::open(SocketAddr::new(address, port), 4 << 20, PortReuse::default())?;
         Ok(RawUdp { socket, buffer: vec![0; 65_536] })
     }
 

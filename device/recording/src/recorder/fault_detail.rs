@@ -1,18 +1,99 @@
-//! Effects of rules of fault plans, as records that can be read without parsing sentences.
+//! Effects of rules of fault plans, as records, and names that records have for the variants of enums
+//! elsewhere.
 
-use crate::format::{Record, TracedFaultAction};
 use pumice_model::event::Event;
 use pumice_model::fates::completion::WorkSide;
-use pumice_model::fates::fired::CallFired;
-use pumice_model::fates::fired::CompletionEventFired;
-use pumice_model::fates::fired::CompletionFired;
-use pumice_model::fates::fired::Fired;
-use pumice_model::fates::identity::{PacketClass, PacketService};
+use pumice_model::fates::fired::{CallFired, CompletionEventFired, CompletionFired, Fired};
 use pumice_model::fates::incident::Incident;
-use pumice_transport::event::PacketSide;
+use pumice_model::fates::{PacketClass, PacketService};
+use pumice_transport::cm::{CmEvent, CmState};
+use pumice_transport::event::{PacketSide, RetransmitReason, StateChangeActor};
+use pumice_transport::mad::CmMessage;
 use pumice_transport::wire::{Syndrome, rnr_timer_ns};
 
-use super::naming;
+use crate::format::{Record, TracedFaultAction};
+
+/// Returns the name of a message of connection management.
+pub(super) const fn cm_message(message: &CmMessage) -> &'static str {
+    match message {
+        CmMessage::Req(_) => "REQ",
+        CmMessage::Mra(_) => "MRA",
+        CmMessage::Rej(_) => "REJ",
+        CmMessage::Rep(_) => "REP",
+        CmMessage::Rtu(_) => "RTU",
+        CmMessage::Dreq(_) => "DREQ",
+        CmMessage::Drep(_) => "DREP",
+        CmMessage::SidrReq(_) => "SIDR_REQ",
+        CmMessage::SidrRep(_) => "SIDR_REP",
+    }
+}
+
+/// Returns the name of an event of a connection.
+pub(super) const fn cm_event(event: &CmEvent) -> &'static str {
+    match event {
+        CmEvent::ConnectRequest { .. } => "connect request",
+        CmEvent::ConnectResponse { .. } => "connect response",
+        CmEvent::Established { .. } => "established",
+        CmEvent::Rejected { .. } => "rejected",
+        CmEvent::Unreachable { .. } => "unreachable",
+        CmEvent::MraReceived { .. } => "more time asked for",
+        CmEvent::DisconnectRequest { .. } => "disconnect request",
+        CmEvent::Disconnected { .. } => "disconnected",
+        CmEvent::TimewaitExit { .. } => "timewait over",
+        CmEvent::SidrRequest { .. } => "SIDR request",
+        CmEvent::SidrResolved { .. } => "SIDR resolved",
+    }
+}
+
+/// Returns the name of the state of a connection.
+pub(super) const fn cm_state(state: Option<CmState>) -> &'static str {
+    match state {
+        None => "",
+        Some(CmState::Idle) => "idle",
+        Some(CmState::ReqSent) => "REQ sent",
+        Some(CmState::MraReqReceived) => "MRA for REQ received",
+        Some(CmState::ReqReceived) => "REQ received",
+        Some(CmState::MraReqSent) => "MRA for REQ sent",
+        Some(CmState::RepSent) => "REP sent",
+        Some(CmState::MraRepReceived) => "MRA for REP received",
+        Some(CmState::RepReceived) => "REP received",
+        Some(CmState::MraRepSent) => "MRA for REP sent",
+        Some(CmState::Established) => "established",
+        Some(CmState::DreqSent) => "DREQ sent",
+        Some(CmState::DreqReceived) => "DREQ received",
+        Some(_) => "other",
+    }
+}
+
+/// Returns the number of the side that sends a packet.
+pub(super) const fn side(side: PacketSide) -> u8 {
+    match side {
+        PacketSide::Requester => 0,
+        PacketSide::Responder => 1,
+        PacketSide::Notification => 2,
+    }
+}
+
+/// Returns the number of the actor that changed a state.
+pub(super) const fn actor(actor: StateChangeActor) -> u8 {
+    match actor {
+        StateChangeActor::Program => 0,
+        StateChangeActor::Requester => 1,
+        StateChangeActor::Responder => 2,
+        StateChangeActor::Device => 3,
+    }
+}
+
+/// Returns the number of the reason why packets are sent again.
+pub(super) const fn repetition(why: RetransmitReason) -> u8 {
+    match why {
+        RetransmitReason::Timeout => 0,
+        RetransmitReason::Silence => 1,
+        RetransmitReason::SequenceNak => 2,
+        RetransmitReason::MissingAnswer => 3,
+        RetransmitReason::ReceiverNotReady => 4,
+    }
+}
 
 /// Fields that are the same in all records of one fault.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,7 +133,7 @@ pub(super) fn of_event(event: &Event<'_>, put: &mut dyn FnMut(&Record<'_>)) {
 fn of_packet(fault: &Fired<'_>, put: &mut dyn FnMut(&Record<'_>)) {
     let Fired { rule, key, fate, .. } = fault;
     let is_cm = key.service == PacketService::Cm;
-    let (qp, side, message) = ((!is_cm).then_some(key.qp), naming::side(key.side), key.message);
+    let (qp, side, message) = ((!is_cm).then_some(key.qp), side(key.side), key.message);
     let detail = FaultFields { rule, qp, side, message, ordinal: 0 };
     if let Some(partition_ns) = fault.partition_ns {
         return put(&detail.record(TracedFaultAction::Partition, "", 0, partition_ns.unwrap_or(0)));

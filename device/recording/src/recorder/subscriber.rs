@@ -5,9 +5,10 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::{TraceQueue, fault_detail};
 use crate::format::{Record, TraceHeader};
 use pumice_model::counters::COUNTERS;
-use pumice_model::event::{AsyncElement, Event, Subscriber, Topics};
+use pumice_model::event::{AsyncElement, Event, Subscriber, Topics, fault_in_words};
 use pumice_model::fates::fired::Fired;
 use pumice_model::recording::{Existing, QpSnapshot};
 use pumice_platform::clock::Clock;
@@ -20,11 +21,7 @@ use pumice_transport::path::Flow;
 use pumice_transport::types::{Peer, QpState};
 use pumice_transport::wire::{Psn, Qpn};
 
-use super::fault_detail;
-use super::last_paths::PacketPath;
-use super::naming;
-use super::queue::TraceQueue;
-use pumice_model::event::fault_words::fault_in_words;
+use super::waiting::PacketPath;
 
 /// Default limit of a trace, in bytes.
 pub const DEFAULT_LIMIT_BYTES: u64 = 256 << 20;
@@ -216,7 +213,7 @@ impl TraceSubscriber {
                 }
                 let record = || Record::PacketSent {
                     qp,
-                    side: naming::side(identity.side),
+                    side: fault_detail::side(identity.side),
                     message: identity.message,
                     psn: psn.value(),
                     transmission: identity.transmission,
@@ -373,7 +370,7 @@ fn of_queue_pair(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
             qp,
             from: *from as u8,
             to: *to as u8,
-            by: naming::actor(*by),
+            by: fault_detail::actor(*by),
             connection: *connection,
             peer: peer.map(|peer| peer.address),
             peer_qpn: peer.map_or(0, |Peer { qpn, .. }| qpn.value()),
@@ -404,9 +401,12 @@ fn of_recovery(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
         QpEvent::CongestionMarked { psn } => Record::CongestionMarked { qp, psn: psn.value() },
         QpEvent::CnpSent => Record::CnpSent { qp },
         QpEvent::CnpReceived => Record::CnpReceived { qp },
-        QpEvent::SentAgain { psn, packet_count, why } => {
-            Record::SentAgain { qp, psn: psn.value(), packets: packet_count, why: naming::repetition(why) }
-        }
+        QpEvent::SentAgain { psn, packet_count, why } => Record::SentAgain {
+            qp,
+            psn: psn.value(),
+            packets: packet_count,
+            why: fault_detail::repetition(why),
+        },
         QpEvent::TimedOut { psn, retries_left, timeout } => {
             Record::TimedOut { qp, psn: psn.value(), retries_left, timeout }
         }
@@ -464,9 +464,9 @@ fn of_device<'a>(event: &Event<'a>) -> Option<Record<'a>> {
             Record::CmReceived { message, recipient, service }
         }
         Event::CmEvent { event, state } => Record::CmEvent {
-            event: naming::cm_event(event),
+            event: fault_detail::cm_event(event),
             id: event.id().0,
-            state: naming::cm_state(state),
+            state: fault_detail::cm_state(state),
         },
         Event::CallRefused { call, ordinal, errno, why } => Record::CallRefused { call, ordinal, errno, why },
         _ => return None,
@@ -475,19 +475,19 @@ fn of_device<'a>(event: &Event<'a>) -> Option<Record<'a>> {
 
 fn of_message(message: &CmMessage) -> (&'static str, u32, Option<u64>) {
     let CommId(recipient) = message.recipient().unwrap_or(CommId::NONE);
-    (naming::cm_message(message), recipient, message.service().map(|service| service.0))
+    (fault_detail::cm_message(message), recipient, message.service().map(|service| service.0))
 }
 
 /// Returns the record of a fault plan's rule that applied to a packet.
 fn of_fault<'a>(fault: &Fired<'a>, deed: &'a str) -> Record<'a> {
     let Fired { rule, key, fate, .. } = fault;
-    let is_cm = key.service == pumice_model::fates::identity::PacketService::Cm;
+    let is_cm = key.service == pumice_model::fates::PacketService::Cm;
     Record::FaultApplied {
         rule,
         deed,
         qp: (!is_cm).then_some(key.qp),
         class: key.class.name(),
-        side: naming::side(key.side),
+        side: fault_detail::side(key.side),
         message: key.message,
         packet: key.packet,
         transmission: key.transmission,

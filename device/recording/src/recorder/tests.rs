@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::format::{Item, ReadError, Record, TraceHeader, TraceReader};
 
-use super::queue::TraceQueue;
 use super::*;
 
 fn header() -> TraceHeader {

@@ -1,8 +1,106 @@
+//! Records that wait for the thread that writes them, the addresses of their packets, and the file of a
+//! trace.
+//!
 //! Records that wait for the thread that writes them: as values, so that the data path encodes no bytes.
+
+use std::collections::HashMap;
+use std::fs::{File, Permissions};
+use std::hash::BuildHasherDefault;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use fnv::FnvHasher;
+use pumice_platform::outside;
 
 use crate::format::Record;
 
-use super::last_paths::{LastPaths, PacketPath};
+/// Access rights: only the owner reads and writes the file, because a trace shows what a program does, and
+/// when.
+const PRIVATE: u32 = 0o600;
+
+/// Opens a file for writing that only this user may read, and creates it if it does not exist. Existing
+/// contents stay.
+///
+/// # Errors
+/// Fails if it cannot be opened, or if it is a symbolic link, not a regular file, or another user's.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    // Opening a pipe without a reader must not block.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let mut options = outside::files::options();
+    options.read(true).write(true).create(true).truncate(false).mode(PRIVATE).custom_flags(flags);
+    let file = options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => refused("it is a symbolic link, which is not followed: name the file itself"),
+        _ => error,
+    })?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(refused("it is no regular file: name a file"));
+    }
+    if about.uid() != outside::process::effective_user() {
+        return Err(refused("the file is another user's: remove it, or name another one"));
+    }
+    if about.mode() & 0o7777 != PRIVATE {
+        file.set_permissions(Permissions::from_mode(PRIVATE))?;
+    }
+    Ok(file)
+}
+
+fn refused(problem: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, problem)
+}
+
+/// The way of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PacketPath {
+    /// Ordinal of the queue pair.
+    pub(super) qp: u32,
+    /// The queue pair sent the packet.
+    pub(super) is_out: bool,
+    pub(super) from: IpAddr,
+    pub(super) to: IpAddr,
+}
+
+/// The ways that packets went last.
+#[derive(Debug, Default)]
+pub(super) struct LastPaths {
+    /// Cached ways of the last packets sent and received: most packets go the same way as the one before.
+    last: [Option<PacketPath>; 2],
+    known: HashMap<(u32, bool), PacketPath, BuildHasherDefault<FnvHasher>>,
+}
+
+impl LastPaths {
+    /// Reports whether the last packet of this direction went another way. If it did, [`LastPaths::note`] has
+    /// to be called.
+    #[inline(always)]
+    pub(super) fn is_new(&self, packet_path: &PacketPath) -> bool {
+        let [arrives, leaves] = &self.last;
+        (if packet_path.is_out { leaves } else { arrives }).as_ref() != Some(packet_path)
+    }
+
+    /// Returns the record for the way of a packet, if the last packet of its queue pair went another way.
+    pub(super) fn note(&mut self, packet_path: PacketPath) -> Option<Record<'static>> {
+        let last = self.last.get_mut(usize::from(packet_path.is_out))?;
+        if *last == Some(packet_path) {
+            return None;
+        }
+        *last = Some(packet_path);
+        let PacketPath { qp, is_out, from, to } = packet_path;
+        let is_new = self.known.insert((qp, is_out), packet_path) != Some(packet_path);
+        let record =
+            if is_out { Record::SendsTo { qp, from, to } } else { Record::ReceivesFrom { qp, from, to } };
+        is_new.then_some(record)
+    }
+
+    /// Handles the destruction of a queue pair.
+    pub(super) fn forget(&mut self, qp: u32) {
+        self.last = [None; 2];
+        for is_out in [false, true] {
+            self.known.remove(&(qp, is_out));
+        }
+    }
+}
 
 /// Largest memory of waiting records, in bytes; further records are lost, and counted.
 const WAITING_BYTES: usize = 16 << 20;
@@ -144,6 +242,30 @@ pub(crate) fn reuse(list: &mut Vec<WaitingRecord>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_way_is_recorded_when_it_is_new() {
+        let mut last_paths = LastPaths::default();
+        let packet_path = |qp, is_out, to: u8| {
+            let [from, to] = [1, to].map(|last| IpAddr::from([10, 0, 0, last]));
+            PacketPath { qp, is_out, from, to }
+        };
+        assert!(matches!(last_paths.note(packet_path(1, true, 2)), Some(Record::SendsTo { qp: 1, .. })));
+        assert!(last_paths.note(packet_path(1, true, 2)).is_none());
+        assert!(matches!(
+            last_paths.note(packet_path(1, false, 2)),
+            Some(Record::ReceivesFrom { qp: 1, .. })
+        ));
+        assert!(last_paths.note(packet_path(2, true, 2)).is_some());
+        assert!(
+            last_paths.note(packet_path(1, true, 2)).is_none(),
+            "another queue pair's packet was between them"
+        );
+        assert!(last_paths.note(packet_path(1, true, 3)).is_some());
+        last_paths.forget(1);
+        assert!(last_paths.note(packet_path(1, true, 3)).is_some());
+        assert!(last_paths.note(packet_path(2, true, 2)).is_none());
+    }
 
     #[test]
     fn what_has_no_room_is_lost_and_told_of_as_soon_as_there_is_room() {

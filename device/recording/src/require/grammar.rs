@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pumice_platform::similar::suggestion;
+use pumice_platform::quantity::suggestion;
 
 use super::quantity::{DELIVERY, OPERATIONS, QUANTITIES, Quantity, STATISTICS};
 

@@ -14,7 +14,6 @@
 //! scope       = nothing | "with" address | "on" device
 //! ```
 
-mod delivery;
 mod grammar;
 mod measured;
 mod quantity;

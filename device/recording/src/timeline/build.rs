@@ -4,11 +4,9 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::net::IpAddr;
 
-use super::arrows;
-use super::budget::TimelineBudget;
-use super::clock;
-use super::model::{Timeline, TimelineProcess};
+use super::evidence::TimelineBudget;
 use super::process::ProcessBuilder;
+use super::{Timeline, TimelineProcess, clock, hosts};
 use crate::format::{Item, ReadError, TraceReader};
 
 impl Timeline {
@@ -52,7 +50,7 @@ impl Timeline {
             |process: &TimelineProcess| process.header.addresses.iter().any(|one| traced.contains(one));
         timeline.processes.extend(others.into_iter().filter(|other| !is_traced(other)));
         clock::align(&mut timeline);
-        arrows::draw(&mut timeline);
+        hosts::draw(&mut timeline);
         clock::check(&mut timeline);
         Ok(timeline)
     }

@@ -1,7 +1,7 @@
 //! A common clock for all processes: the clock of their host, or the clocks of several hosts, aligned.
 
 use super::hosts::{self, ClockAlignment};
-use super::model::{Message, Timeline, TimelineProcess};
+use super::{Message, Timeline, TimelineProcess};
 
 /// Converts all times to ns since the trace that began first: they are those that `pumice trace list` prints
 /// of it.

@@ -2,11 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::budget::TimelineBudget;
-use super::evidence::{FaultFact, RefusedCall};
-use super::model::{TimelineEvent, TimelineProcess};
+use super::evidence::{FaultFact, RefusedCall, TimelineBudget};
 use super::queue_pair::QpBuilder;
 use super::words::about_process;
+use super::{TimelineEvent, TimelineProcess};
 use crate::format::Record;
 use crate::format::TraceHeader;
 use crate::format::TracedFaultAction;

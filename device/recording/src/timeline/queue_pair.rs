@@ -6,12 +6,12 @@ use pumice_transport::mrc::wire::MrcOpcode;
 use pumice_transport::types::MrcLossProof;
 use pumice_transport::wire::{Opcode, Operation, Syndrome};
 
-use super::budget::TimelineBudget;
-use super::model::{
+use super::evidence::TimelineBudget;
+use super::words::about_queue_pair;
+use super::{
     Congestion, CongestionKind, Measure, Message, Receive, RequestEnd, Setback, SetbackKind, TimelineEvent,
     TracedPacket, TracedQueuePair,
 };
-use super::words::about_queue_pair;
 use crate::format::Record;
 use crate::steps::count_steps;
 

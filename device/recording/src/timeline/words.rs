@@ -4,7 +4,7 @@ use pumice_platform::ordinal::CallOrdinal;
 use pumice_transport::types::{MrcLossProof, QpState};
 use pumice_transport::wire::Syndrome;
 
-use super::model::TimelineEventKind;
+use super::TimelineEventKind;
 use crate::format::Record;
 
 /// Describes a record that belongs to no queue pair.

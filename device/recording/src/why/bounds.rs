@@ -9,7 +9,7 @@ use std::fmt;
 use pumice_transport::wire::Opcode;
 use serde::Serialize;
 
-use super::words::time;
+use super::cause::time;
 use crate::timeline::{PacketIndex, Timeline, TracedPacket};
 
 /// A packet stood in a queue if it took this part longer than the fastest one of its kind.

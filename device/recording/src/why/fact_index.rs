@@ -228,7 +228,7 @@ const fn kind_of_incident(incident: IncidentKind) -> CauseKind {
 
 /// Describes the action of the rule, as a verb and its object.
 fn did(fact: &FaultFact) -> String {
-    let time = super::words::time;
+    let time = super::cause::time;
     let FaultFact { subject, ordinal, message, delay_ns, .. } = fact;
     let packet = match fact.side {
         0 => format!("a packet of request {message}"),

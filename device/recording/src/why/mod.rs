@@ -6,16 +6,12 @@
 
 mod bounds;
 mod cause;
-mod causes;
-mod covered;
 mod fact_index;
-mod finding;
 mod group;
 mod judge;
 mod loss;
 mod paths;
 mod run_causes;
-mod split;
 #[cfg(test)]
 mod storm_tests;
 mod story;
@@ -23,8 +19,6 @@ mod story;
 mod tests;
 mod timeline_index;
 mod times;
-mod tree;
-mod words;
 
 use std::cmp::Reverse;
 
@@ -32,16 +26,14 @@ use super::timeline::Timeline;
 use times::duration_ns;
 
 pub use bounds::RunBounds;
+pub(super) use cause::time;
 pub use cause::{CauseKind, MessageCause, Responsible};
-pub use causes::Causes;
 pub use group::CauseGroup;
 use loss::MessageIndex;
 pub use loss::PacketFate;
-pub use paths::PlaneCost;
-pub use split::TimeShare;
-pub use story::MessageStory;
+pub use paths::{Causes, PlaneCost};
+pub use story::{MessageStory, TimeShare};
 pub use times::{PartKind, TimePart};
-pub(super) use words::time;
 
 /// Maximum number of failed messages that are reported; the oldest ones.
 const MAX_FAILED: usize = 100;

@@ -6,15 +6,13 @@ use std::collections::HashSet;
 use pumice_calls::Call;
 
 use super::FLUSHED;
-use super::cause::{CauseKind, MessageCause};
-use super::covered::CoveredTime;
+use super::cause::{CauseKind, MessageCause, time};
 use super::fact_index::cause_of;
-use super::group::{CauseGroupBuilder, IDLE_NS, add};
+use super::group::{CauseGroupBuilder, CoveredTime, IDLE_NS, add};
 use super::judge::CauseVerdict;
 use super::loss::MessageIndex;
 use super::timeline_index::within;
 use super::times::duration_ns;
-use super::words::time;
 use crate::format::TraceHeader;
 use crate::format::TracedFaultAction;
 use crate::timeline::{RefusedCall, Timeline, TimelineEventKind, TimelineProcess, TracedQueuePair};

@@ -1,16 +1,70 @@
-//! The story of one message.
+//! The story of one message: its time is attributed to the program, its device, the network, or the peer.
 
 use std::fmt;
 
 use pumice_transport::types::{SendOpcode, WcStatus};
+use serde::Serialize;
 
-use super::cause::MessageCause;
+use super::cause;
+use super::cause::{CauseKind, MessageCause, Responsible};
 use super::judge::Judge;
 use super::loss::{MessageIndex, Owner, PacketFate};
-use super::split::{TimeShare, shares};
-use super::times::{PartKind, TimePart, duration_ns, parts};
-use super::words;
+use super::times::{PartKind, TimePart, duration_ns, parts, spans};
 use crate::timeline::{Message, Setback, SetbackKind, Timeline};
+
+/// A share of the time of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct TimeShare {
+    /// Party that the time is attributed to.
+    pub whose: Responsible,
+    /// Length of the share, in ns.
+    pub ns: u64,
+}
+
+/// Splits the time of a message that ended at `end_ns` into shares, in the order of its way. `cause` is why
+/// it took its time.
+fn shares(owner: &Owner<'_>, message: &Message, end_ns: u64, cause: &MessageCause) -> Vec<TimeShare> {
+    let mut sums = [0_u64; Responsible::ALL.len()];
+    let mut add = |whose: Responsible, ns: u64| {
+        if let Some(sum) = sums.get_mut(whose as usize) {
+            *sum = sum.saturating_add(ns);
+        }
+    };
+    let mut network_ns = 0_u64;
+    for span in spans(message, end_ns) {
+        let has_own = message.end.map_or(message.signaled, |end| end.has_completion);
+        let whose = match span.kind {
+            PartKind::SendQueue if cause.kind == CauseKind::ReadDepth => Responsible::Program,
+            PartKind::SendQueue => Responsible::OwnDevice,
+            PartKind::Network => {
+                network_ns = network_ns.saturating_add(span.ns());
+                continue;
+            }
+            PartKind::Timeout | PartKind::Silence | PartKind::Loss => match cause.kind {
+                CauseKind::LossUnknown => Responsible::Beyond,
+                CauseKind::Frozen | CauseKind::PeerSilent | CauseKind::PeerGone => cause.kind.whose(),
+                _ => Responsible::Network,
+            },
+            PartKind::ReceiverNotReady | PartKind::PeerStarved => match &cause.rule {
+                Some(_) => cause.kind.whose(),
+                None => Responsible::PeerProgram,
+            },
+            PartKind::Completion if has_own => Responsible::OwnDevice,
+            PartKind::Completion | PartKind::Poll => Responsible::Program,
+        };
+        add(whose, span.ns());
+    }
+    match owner.in_transit_ns(message) {
+        Some(transit_ns) => {
+            let transit_ns = transit_ns.min(network_ns);
+            add(Responsible::Network, transit_ns);
+            add(Responsible::PeerDevice, network_ns - transit_ns);
+        }
+        None => add(Responsible::Beyond, network_ns),
+    }
+    let all = Responsible::ALL.into_iter().zip(sums);
+    all.filter(|(_, ns)| *ns > 0).map(|(whose, ns)| TimeShare { whose, ns }).collect()
+}
 
 /// A part of the time gets a remedy if it is at least one in this many of the whole.
 const REMEDY_SHARE: u64 = 4;
@@ -130,7 +184,7 @@ impl MessageStory {
         }
         self.happened = in_words
             .iter()
-            .map(|one| words::setback(one.0, one.1, one.2, self.cause.rule.is_some()))
+            .map(|one| cause::setback(one.0, one.1, one.2, self.cause.rule.is_some()))
             .collect();
     }
 
@@ -143,34 +197,26 @@ impl MessageStory {
         let logged = owner.found().and_then(|found| found.last_logged(message.posted_ns, end.at_ns));
         self.happened.extend(logged.map(str::to_owned));
     }
-}
 
-impl fmt::Display for MessageStory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.in_words(""))
-    }
-}
-
-impl MessageStory {
     /// Returns the story in words; `others` is a sentence about others with the same cause.
     pub(super) fn in_words(&self, others: &str) -> String {
         let MessageStory { message, wr_id, operation, bytes, qpn, program, process, tag, .. } = self;
         let mut text = format!(
             "Request {message} of QP {qpn:#x} ({program} {process}, tag {tag}; wr_id {wr_id:#x}, {operation} \
              of {bytes} B, posted at {})",
-            words::time(self.posted_ns)
+            cause::time(self.posted_ns)
         );
-        let took = words::time(self.duration_ns);
+        let took = cause::time(self.duration_ns);
         text += &match &self.status {
             Some(status) => format!(" took {took} and ended with {status}."),
             None => format!(" has not ended: the trace ends {took} after it was posted."),
         };
-        let parts = self.parts.iter().filter(|part| words::is_significant(part.ns, self.duration_ns));
+        let parts = self.parts.iter().filter(|part| cause::is_significant(part.ns, self.duration_ns));
         let parts: Vec<String> =
-            parts.map(|one| format!("{} {}", words::time(one.ns), one.kind.words())).collect();
-        let shares = self.shares.iter().filter(|share| words::is_significant(share.ns, self.duration_ns));
+            parts.map(|one| format!("{} {}", cause::time(one.ns), one.kind.words())).collect();
+        let shares = self.shares.iter().filter(|share| cause::is_significant(share.ns, self.duration_ns));
         let shares: Vec<String> =
-            shares.map(|one| format!("{} {}", one.whose.words(), words::time(one.ns))).collect();
+            shares.map(|one| format!("{} {}", one.whose.words(), cause::time(one.ns))).collect();
         let sentences = [format!("cause: {}", self.cause.sentence)].into_iter();
         let sentences = sentences
             .chain((!parts.is_empty()).then(|| format!("of this: {}", parts.join("; "))))
@@ -186,9 +232,15 @@ impl MessageStory {
             );
         for sentence in sentences {
             text += " ";
-            text += &words::sentence(&sentence);
+            text += &cause::sentence(&sentence);
         }
         text
+    }
+}
+
+impl fmt::Display for MessageStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.in_words(""))
     }
 }
 
@@ -200,13 +252,13 @@ fn remedies(story: &MessageStory, message: &Message) -> Vec<String> {
         _ => None,
     });
     let waited = story.parts.iter().filter(|part| part.kind == PartKind::Timeout);
-    let waited = waited.into_iter().any(|part| words::is_share(part.ns, story.duration_ns, REMEDY_SHARE));
+    let waited = waited.into_iter().any(|part| cause::is_share(part.ns, story.duration_ns, REMEDY_SHARE));
     if let Some(timeout) = timeout.filter(|timeout| waited && (1..32).contains(timeout)) {
-        let now = words::time(4096_u64 << timeout);
+        let now = cause::time(4096_u64 << timeout);
         remedies.push(format!("a smaller `timeout` (now {timeout}: {now} at least) notices a loss sooner"));
     }
     if story.cause.rule.is_none() {
-        remedies.extend(words::of_status(story.status.as_deref()).map(str::to_owned));
+        remedies.extend(cause::of_status(story.status.as_deref()).map(str::to_owned));
     }
     remedies
 }

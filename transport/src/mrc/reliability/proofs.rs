@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use super::window::{Placement, ReceiveWindow};
+use super::receive::{Placement, ReceiveWindow};
 use crate::mrc::constants::MPR_UNIT;
 use crate::proofs::{check, check_all};
 use crate::wire::Psn;

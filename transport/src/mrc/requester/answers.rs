@@ -3,10 +3,10 @@
 use super::{MrcFailure, MrcRequester};
 use crate::event::{QpEvent, Topic};
 use crate::host::Host;
+use crate::mrc::MrcCallContext;
 use crate::mrc::congestion::{LossSample, SackSample};
 use crate::mrc::constants::MPR_UNIT;
 use crate::mrc::paths::PathReport;
-use crate::mrc::turn::MrcCallContext;
 use crate::mrc::wire::{CcState, MrcBth, NackReason, Neth, PathMark, SackTrigger, Seth, since_timestamp_ns};
 use crate::types::{MrcBreach, MrcLossProof, WcStatus};
 use crate::wire::{Aeth, NakCode, Psn, Syndrome};

@@ -14,8 +14,7 @@ use super::constants::{HOLE_AGE_SHARE, MIN_HOLE_LAG, MPR_UNIT};
 use super::paths::{PathReport, PathSet};
 use super::reliability::{Flight, RetryTimer, SentPacket};
 use super::semantics::{MrcSendQueue, PostedMessage};
-use super::settings::{MrcSettings, RequesterAttributes};
-use super::turn::MrcCallContext;
+use super::{MrcCallContext, MrcSettings, RequesterAttributes};
 use crate::event::QpEvent;
 use crate::host::Host;
 use crate::types::{

@@ -3,8 +3,8 @@
 use super::{MrcFailure, MrcRequester};
 use crate::event::QpEvent;
 use crate::host::{Host, PeerProgress};
+use crate::mrc::MrcCallContext;
 use crate::mrc::constants::{PROBE_AFTER_ROUND_TRIPS, TIMEOUT_ROUND_TRIPS};
-use crate::mrc::turn::MrcCallContext;
 use crate::types::{MrcLossProof, WcStatus};
 
 /// The timeout of verbs has a unit that is 2^2 times as long as MRC's.

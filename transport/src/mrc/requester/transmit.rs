@@ -5,9 +5,8 @@ use crate::host::Host;
 use crate::mrc::constants::{ACK_REQUEST_WINDOW_BYTES, NOMINAL_OVERHEAD_BYTES};
 use crate::mrc::entropy::{MrcNetwork, MrcOutgoingPacket, MrcSent, TrafficClass};
 use crate::mrc::semantics::Planned;
-use crate::mrc::settings::MrcSettings;
-use crate::mrc::statistics::MrcStatistics;
 use crate::mrc::wire::{MrcBody, MrcBth, MrcHeaders, MrcOpcode, Peth, Tseth, WriteHeaders};
+use crate::mrc::{MrcSettings, MrcStatistics};
 use crate::types::WcStatus;
 use crate::wire::Psn;
 

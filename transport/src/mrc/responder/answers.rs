@@ -7,9 +7,8 @@ use crate::host::Host;
 use crate::mrc::constants::MAX_ANSWERS;
 use crate::mrc::entropy::{MrcNetwork, MrcOutgoingPacket, MrcSent, Planes, TrafficClass};
 use crate::mrc::paths::{Ev, ReversePaths};
-use crate::mrc::settings::MrcSettings;
-use crate::mrc::statistics::MrcStatistics;
 use crate::mrc::wire::{CcState, MrcBody, MrcBth, MrcHeaders, MrcOpcode, Neth, Seth};
+use crate::mrc::{MrcSettings, MrcStatistics};
 use crate::wire::{Aeth, NakCode, Psn, Syndrome};
 
 /// A SACK or a NACK.

@@ -7,9 +7,8 @@ use super::entropy::{MrcArrival, Trim};
 use super::paths::Ev;
 use super::reliability::{Placement, ReceiveReliability, SackCause};
 use super::semantics::{Delivered, HeaderSlot, ReceiveOrder, check_packet};
-use super::settings::{MrcSettings, ResponderAttributes};
-use super::turn::MrcCallContext;
 use super::wire::{MrcBth, NackReason, Neth, PathMark, Peth, TrimmedPacket, WriteHeaders};
+use super::{MrcCallContext, MrcSettings, ResponderAttributes};
 use crate::event::QpEvent;
 use crate::host::{Host, NoRecv, RecvWqe, RemoteKey};
 use crate::types::{

@@ -1,19 +1,15 @@
 //! Packets of MRC. Each header is a plain value that is parsed from bytes and serialized to bytes.
 
 mod bth;
-mod data;
-mod opcode;
 mod packet;
 mod probe;
 #[cfg(any(test, kani))]
 mod proofs;
 mod sack;
 
-pub use bth::MrcBth;
-pub use data::{Meth, TIMESTAMP_UNIT_NS, Tseth, since_timestamp_ns};
-pub use opcode::{MRC_OPCODES, MrcHeaderSet, MrcOpcode, MrcOpcodeInfo};
+pub use bth::{MRC_OPCODES, MrcBth, MrcHeaderSet, MrcOpcode, MrcOpcodeInfo};
 pub use packet::{MrcBody, MrcHeaders, MrcPacket, MrcPacketError, TrimmedPacket, WriteHeaders};
-pub use probe::{Eeth, EndpointOperation, Erth, Peth};
+pub use probe::{Eeth, EndpointOperation, Erth, Meth, Peth, TIMESTAMP_UNIT_NS, Tseth, since_timestamp_ns};
 pub use sack::{CcState, NackReason, Neth, PathMark, SackTrigger, Seth};
 
 /// The reason why a control header cannot be parsed.

@@ -1,4 +1,9 @@
+//! Attributes that calls take and return, and structures of OFED 1.x that verbs.h of today does not have.
+//!
 //! Attributes that calls take and return. All of them are plain numbers and pointers: a zeroed one is valid.
+//!
+//! Structures and constants of OFED 1.x that verbs.h of today does not have. `include/pumice/ofed_xrc.h` is
+//! the header.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -426,3 +431,17 @@ pub(crate) struct ibv_modify_cq_attr {
     pub(crate) attr_mask: u32,
     pub(crate) moderate: ibv_moderate_cq,
 }
+
+/// `IBV_QPT_XRC`.
+pub(crate) const QPT_XRC: u32 = 5;
+/// `IBV_XRC_QP_EVENT_FLAG`: the event is one of a receive queue pair, and its element a number.
+pub(crate) const EVENT_FLAG: u32 = 0x8000_0000;
+
+/// `struct ibv_qp_init_attr` as it was.
+#[repr(C)]
+pub(crate) struct ofed_qp_init_attr {
+    pub(crate) base: ibv_qp_init_attr,
+    pub(crate) xrc_domain: *mut ibv_xrcd,
+}
+
+const _: () = assert!(std::mem::offset_of!(ofed_qp_init_attr, xrc_domain) == 64);

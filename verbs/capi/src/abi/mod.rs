@@ -5,26 +5,21 @@
 
 mod attributes;
 mod connection;
-mod device;
 mod flow;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod layout;
 mod mrc;
 mod objects;
-mod ofed;
 mod operation;
 pub(crate) mod plain;
 mod vendors;
 mod work;
-pub(crate) mod zeroed;
 
 pub(crate) use attributes::*;
 pub(crate) use connection::*;
-pub(crate) use device::*;
 pub(crate) use flow::*;
 pub(crate) use mrc::*;
 pub(crate) use objects::*;
-pub(crate) use ofed::*;
 pub(crate) use operation::*;
 pub(crate) use vendors::*;
 pub(crate) use work::*;

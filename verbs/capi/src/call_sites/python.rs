@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use pumice_device::check::report::Frame;
+use pumice_device::check::recorded::Frame;
 use pumice_device::outside::fork_generation::{InheritedOnce, PerProcess};
 
 /// Largest number of lines that are stored; further ones are not reported.

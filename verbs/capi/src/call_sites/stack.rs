@@ -1,14 +1,92 @@
-//! Call stacks of the calling thread.
+//! Call stacks of the calling thread, and the names and lines of their return addresses.
+//!
+//! Unwinding takes some 10 µs, too long for every post. A program posts from few lines, again and again: if
+//! the stack is as deep as before, and every return address is in the same slot, it is the same stack.
 
 use std::cell::{OnceCell, RefCell};
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
+use std::ptr;
 
 use pumice_device::check::MAX_FRAMES;
+use pumice_device::check::recorded::Frame;
 use pumice_device::outside::fork_generation::InheritedOnce;
 
-use super::stack_cache::{CachedStack, StackCache};
 use super::{preload, python};
+use crate::platform::reserve;
+
+/// Functions before `main` and before the first function of a thread, which are left out.
+const BEFORE_MAIN: [&str; 6] =
+    ["_start", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone", "clone3"];
+
+/// End of the header's path that programs include, with inline functions that they call.
+const HEADER: &str = "/infiniband/verbs.h";
+
+/// Returns the frames of return addresses, inlined functions included; those before `main` are left out. The
+/// caller holds the lock of the writer, without which no thread searches for symbols.
+pub(crate) fn frames(addresses: &[u64]) -> Vec<Frame> {
+    let mut frames: Vec<Frame> = addresses.iter().flat_map(|address| at(*address)).collect();
+    let is_before = |frame: &Frame| {
+        let name = frame.function.as_deref().unwrap_or_default();
+        let base = name.split("@@").next().unwrap_or_default();
+        BEFORE_MAIN.iter().any(|known| base == *known || base.starts_with("__libc_start_main"))
+    };
+    if let Some(end) = frames.iter().position(is_before) {
+        frames.truncate(end);
+    }
+    // Inline functions of the library's own header are not the program's.
+    let is_header = |frame: &Frame| frame.file.as_ref().is_some_and(|file| file.ends_with(HEADER));
+    frames.retain(|frame| !is_header(frame));
+    if addresses.iter().any(|address| python::frame_at(*address).is_some()) {
+        // Frames of the interpreter are of no use.
+        frames.retain(|frame| frame.line.is_some());
+    }
+    frames
+}
+
+fn at(address: u64) -> Vec<Frame> {
+    if let Some(line) = python::frame_at(address) {
+        return vec![line];
+    }
+    let pointer = ptr::without_provenance_mut::<c_void>(address as usize);
+    let (object, offset) = object_of(address);
+    let unknown = Frame { object, offset, ..Frame::default() };
+    let mut found = Vec::new();
+    let add_symbol = |symbol: &backtrace::Symbol| {
+        found.push(Frame {
+            function: symbol.name().map(|name| format!("{name:#}")),
+            file: symbol.filename().map(|file| file.to_string_lossy().into_owned()),
+            line: symbol.lineno(),
+            ..unknown.clone()
+        });
+    };
+    // Debug information is as large as it is, and to look into it needs memory that cannot be refused.
+    if reserve::has_room_for_symbols() {
+        backtrace::resolve(pointer, add_symbol);
+    }
+    if found.is_empty() {
+        found.push(unknown);
+    }
+    found
+}
+
+/// Returns the loaded object that has the call before a return address, and the offset in it.
+fn object_of(address: u64) -> (String, u64) {
+    let mut about = libc::Dl_info {
+        dli_fname: ptr::null(),
+        dli_fbase: ptr::null_mut(),
+        dli_sname: ptr::null(),
+        dli_saddr: ptr::null_mut(),
+    };
+    let call = ptr::without_provenance::<c_void>((address as usize).saturating_sub(1));
+    // SAFETY: the function only compares the address, and writes the structure of this frame.
+    if unsafe { libc::dladdr(call, &mut about) } == 0 || about.dli_fname.is_null() {
+        return ("?".to_owned(), address);
+    }
+    // SAFETY: the loader's name of an object that is not unloaded meanwhile, or shortly before.
+    let name = unsafe { CStr::from_ptr(about.dli_fname) }.to_string_lossy().into_owned();
+    (name, address.saturating_sub(about.dli_fbase.addr() as u64))
+}
 
 /// Largest number of frames that are examined: those of this library come first.
 const MAX_DEPTH: usize = 96;
@@ -195,4 +273,113 @@ unsafe extern "C" fn match_object(info: *mut libc::dl_phdr_info, _size: usize, s
         sought.found = range;
     }
     c_int::from(is_it)
+}
+
+/// Largest number of cached stacks of a thread.
+const MAX_CACHED: usize = 16;
+/// Number of stacks at the front, which are not reordered: a program posts from few lines.
+const FRONT: usize = 4;
+/// Largest number of return addresses of a cached stack; deeper ones are not cached.
+const MAX_SLOTS: usize = 96;
+
+/// A return address, and its address on the stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ReturnSlot {
+    at: u64,
+    address: u64,
+}
+
+/// A stack that is being unwound, or was.
+#[derive(Debug)]
+pub(crate) struct CachedStack {
+    /// Depth at which it was captured.
+    here: u64,
+    slots: Vec<ReturnSlot>,
+    /// True if not all return addresses were found where this processor's calls put them.
+    is_irregular: bool,
+    addresses: Vec<u64>,
+}
+
+/// The cached stacks of a thread.
+#[derive(Debug)]
+pub(crate) struct StackCache {
+    /// The stacks; those that are found often come first.
+    list: Vec<CachedStack>,
+    /// Index of the stack that the next one replaces.
+    oldest: usize,
+}
+
+impl CachedStack {
+    /// Begins a stack; `here` is an address in the frame of the caller, the same whenever it is called at the
+    /// same depth.
+    pub(crate) const fn new(here: u64) -> CachedStack {
+        CachedStack {
+            here,
+            slots: Vec::new(),
+            is_irregular: !cfg!(target_arch = "x86_64"),
+            addresses: Vec::new(),
+        }
+    }
+
+    /// Adds the next frame outwards: its stack pointer after the call returns, and the return address.
+    pub(crate) fn add(&mut self, stack_pointer: u64, address: u64) {
+        let at = stack_pointer.wrapping_sub(8);
+        // The frames of the unwinder and of its caller are inside of `here`, and the outermost has none.
+        if self.is_irregular || at < self.here || address == 0 {
+            return;
+        }
+        let is_above = self.slots.last().is_none_or(|last| last.at < at);
+        if !is_above || !at.is_multiple_of(8) || self.slots.len() >= MAX_SLOTS || load(at) != address {
+            self.is_irregular = true;
+            return;
+        }
+        self.slots.push(ReturnSlot { at, address });
+    }
+
+    /// Reports whether the thread has this stack again.
+    fn is_at(&self, here: u64) -> bool {
+        // An unchanged return address determines the size of the frame that it returns to, so the next one is
+        // on this stack, too.
+        self.here == here && self.slots.iter().all(|slot| load(slot.at) == slot.address)
+    }
+}
+
+/// Reads a word of this thread's stack, outwards of its innermost frame.
+fn load(at: u64) -> u64 {
+    let word = std::ptr::with_exposed_provenance::<u64>(at as usize);
+    // SAFETY: callers give an aligned address of a frame of this thread that has not returned.
+    unsafe { word.read_volatile() }
+}
+
+impl StackCache {
+    pub(crate) const fn new() -> StackCache {
+        StackCache { list: Vec::new(), oldest: 0 }
+    }
+
+    /// Adds the addresses of the stack that the thread has now, if it is cached.
+    pub(crate) fn find(&mut self, here: u64, addresses: &mut Vec<u64>) -> bool {
+        let Some(index) = self.list.iter().position(|one| one.is_at(here)) else { return false };
+        if let Some(cached) = self.list.get(index) {
+            addresses.extend_from_slice(&cached.addresses);
+        }
+        // A stack that is found often moves to the front.
+        if index >= FRONT {
+            self.list.swap(index, index - 1);
+        }
+        true
+    }
+
+    /// Caches a stack with its addresses.
+    pub(crate) fn store(&mut self, mut stack: CachedStack, addresses: &[u64]) {
+        if stack.is_irregular || stack.slots.is_empty() {
+            return;
+        }
+        stack.addresses = addresses.to_vec();
+        match self.list.get_mut(self.oldest) {
+            Some(oldest) => *oldest = stack,
+            None => self.list.push(stack),
+        }
+        // Stacks in the front half are found often.
+        self.oldest = if self.oldest + 1 < MAX_CACHED { self.oldest + 1 } else { MAX_CACHED / 2 };
+    }
 }

@@ -1,23 +1,25 @@
-//! Address handles, and address vectors in their C form.
+//! Address handles, address vectors in their C form, and multicast groups.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
 
 use pumice_calls::Call;
+use pumice_device::addresses::multicast::MulticastGroups;
 use pumice_transport::types::{AddressVector, Gid, WcFlags};
 
-use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
+use crate::abi::{
+    ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_qp, ibv_wc,
+};
+use crate::check;
 use crate::entry::arguments::{In, Out};
 use crate::entry::handles::{hand_out, live, take_back};
-use crate::entry::outcome::{pointer_about, status_of};
+use crate::entry::{pointer_about, status_of};
 use crate::gate::CallSubject;
-use crate::objects::address_handle::Ah;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::context::Context;
-use crate::objects::local_identifier;
-use crate::objects::peer_host;
-use crate::objects::protection_domain::Pd;
-use crate::platform::errno::{Errno, INVALID};
+use crate::objects::domains::{Ah, Pd};
+use crate::objects::queue_pair::Qp;
+use crate::objects::{Context, peer_host};
+use crate::platform::{Errno, INVALID};
 
 /// Converts an address vector from its C form.
 pub(crate) fn vector_from(c: &ibv_ah_attr) -> AddressVector {
@@ -58,7 +60,7 @@ pub(crate) fn vector_to(vector: &AddressVector) -> ibv_ah_attr {
 fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah, Errno> {
     let domain = live::<Pd>(pd)?;
     let context = domain.context()?;
-    let vector = local_identifier::resolve(*vector, context.hca());
+    let vector = peer_host::resolve_lid(*vector, context.hca());
     //= linux:verbs.c#ib_resolve_eth_dmac
     //| An address handle leads to a host that was found.
     peer_host::find(&vector, context.hca())?;
@@ -162,6 +164,23 @@ pub(crate) extern "C" fn ibv_create_ah_from_wc(
     })
 }
 
+pub(crate) extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>, _lid: u16) -> c_int {
+    status_of(Call::ibv_attach_mcast, Qp::about(qp), || {
+        let (qp, gid) = (live::<Qp>(qp)?, gid.get()?);
+        let group = Gid(gid.raw);
+        qp.hca().attach_mcast(qp.number(), group)?;
+        check::with_checker(|checker| checker.group_attached(MulticastGroups::normalise(group).into()));
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>, _lid: u16) -> c_int {
+    status_of(Call::ibv_detach_mcast, Qp::about(qp), || {
+        let (qp, gid) = (live::<Qp>(qp)?, gid.get()?);
+        Ok(qp.hca().detach_mcast(qp.number(), Gid(gid.raw))?)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +205,6 @@ mod tests {
     }
 
     fn empty_header() -> ibv_grh {
-        crate::abi::zeroed::zeroed()
+        crate::abi::plain::zeroed()
     }
 }

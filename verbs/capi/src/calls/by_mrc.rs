@@ -7,7 +7,7 @@ use pumice_transport::types::SendOpcode;
 
 use crate::log::log_warning;
 use crate::objects::queue_pair::Qp;
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 
 /// Pause between two looks whether MRC has done what it has to do before RC goes on.
 const LOOK: Duration = Duration::from_micros(20);

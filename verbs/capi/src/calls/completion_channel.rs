@@ -1,24 +1,31 @@
-//! Completion channels and their events.
+//! Completion channels and their events, and completion counters.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_calls::Call;
 use pumice_device::outside;
+use pumice_device::profile::Vendor;
+use pumice_transport::host::CountedOperation;
 
-use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq};
+use crate::abi::{
+    ibv_comp_channel, ibv_comp_cntr, ibv_comp_cntr_caps, ibv_comp_cntr_init_attr, ibv_context, ibv_cq,
+    ibv_qp, ibv_qp_attach_comp_cntr_attr,
+};
 use crate::check;
-use crate::entry::arguments::{Out, Trusted};
+use crate::entry::arguments::{In, Out, Trusted};
+use crate::entry::data_path::value;
 use crate::entry::handles::{hand_out, live, pointer_of, take_back};
-use crate::entry::outcome::data_path::value;
-use crate::entry::outcome::{TRY_AGAIN, attempt, pointer_about, status_of};
+use crate::entry::{TRY_AGAIN, attempt, pointer_about, status_of};
 use crate::gate::CallSubject;
-use crate::objects::completion_channel::CompChannel;
-use crate::objects::completion_queue::Cq;
-use crate::objects::context::Context;
-use crate::platform::cancellation::{RESTART, begun, blocking};
-use crate::platform::errno::Errno;
+use crate::log::refusal::check_mask;
+use crate::objects::Context;
+use crate::objects::completion_queue::{CompChannel, CompCntr, Cq, MAX_COUNTERS};
+use crate::objects::queue_pair::Qp;
+use crate::platform::threads::{RESTART, begun, blocking};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 use crate::waits::{self, ThreadWait};
 
 pub(crate) extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
@@ -105,4 +112,148 @@ pub(crate) extern "C" fn ibv_ack_cq_events(cq: Trusted<'_, ibv_cq>, nevents: c_u
             check::with_checker_of(address, |checker| checker.events_acknowledged(handle, nevents.into()));
         }
     });
+}
+
+/// `IBV_COMP_CNTR_TYPE_WRS`: the counter counts requests, not bytes.
+const TYPE_REQUESTS: u32 = 0;
+
+/// Returns the operations that a device counts (`IBV_QP_ATTACH_COMP_CNTR_OP_*`). SRD requests each part of a
+/// READ separately and repeatedly, so its peer cannot count READs.
+fn operations_of(context: &Context) -> u32 {
+    let all = [
+        CountedOperation::Send,
+        CountedOperation::Receive,
+        CountedOperation::Read,
+        CountedOperation::RemoteRead,
+        CountedOperation::Write,
+        CountedOperation::RemoteWrite,
+    ];
+    let has = |operation: &CountedOperation| {
+        *operation != CountedOperation::RemoteRead || !context.is_of(Vendor::Amazon)
+    };
+    all.into_iter().filter(has).fold(0, |mask, operation| mask | operation.bit())
+}
+
+pub(crate) extern "C" fn _ibv_query_comp_cntr_caps(
+    context: *mut ibv_context,
+    caps: Out<'_, ibv_comp_cntr_caps>,
+    size: usize,
+) -> c_int {
+    status_of(Call::ibv_query_comp_cntr_caps, CallSubject::on(context), || {
+        let context = Context::of(context)?;
+        let all = ibv_comp_cntr_caps {
+            max_value: u64::MAX,
+            max_counters: MAX_COUNTERS,
+            supported_qp_attach_ops: operations_of(&context),
+        };
+        caps.required()?.set_within(&all, size);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn ibv_create_comp_cntr(
+    context: *mut ibv_context,
+    attributes: In<'_, ibv_comp_cntr_init_attr>,
+) -> *mut ibv_comp_cntr {
+    pointer_about(Call::ibv_create_comp_cntr, CallSubject::on(context), || {
+        Context::of(context)?;
+        let ibv_comp_cntr_init_attr { comp_mask, r#type: kind, flags } = attributes.copied()?;
+        check_mask(Call::ibv_create_comp_cntr, comp_mask, 0)?;
+        if flags != 0 {
+            return Err(NOT_SUPPORTED.because(|| {
+                format!("ibv_create_comp_cntr refused: flags {flags:#x}, of which there are none")
+            }));
+        }
+        if kind != TYPE_REQUESTS {
+            return Err(NOT_SUPPORTED.because(|| {
+                format!("ibv_create_comp_cntr refused: type {kind}; the device counts requests only (type 0)")
+            }));
+        }
+        Ok(hand_out(CompCntr::new(context)?))
+    })
+}
+
+pub(crate) extern "C" fn ibv_destroy_comp_cntr(counter: *mut ibv_comp_cntr) -> c_int {
+    status_of(Call::ibv_destroy_comp_cntr, CallSubject::of(counter), || {
+        live::<CompCntr>(counter)?.check_unused()?;
+        take_back::<CompCntr>(counter);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn ibv_set_comp_cntr(counter: *mut ibv_comp_cntr, value: u64) -> c_int {
+    status_of(Call::ibv_set_comp_cntr, CallSubject::of(counter), || {
+        live::<CompCntr>(counter)?.counter().set(true, value);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn ibv_set_err_comp_cntr(counter: *mut ibv_comp_cntr, value: u64) -> c_int {
+    status_of(Call::ibv_set_err_comp_cntr, CallSubject::of(counter), || {
+        live::<CompCntr>(counter)?.counter().set(false, value);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn ibv_inc_comp_cntr(counter: *mut ibv_comp_cntr, amount: u64) -> c_int {
+    status_of(Call::ibv_inc_comp_cntr, CallSubject::of(counter), || {
+        live::<CompCntr>(counter)?.counter().add(true, amount);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn ibv_inc_err_comp_cntr(counter: *mut ibv_comp_cntr, amount: u64) -> c_int {
+    status_of(Call::ibv_inc_err_comp_cntr, CallSubject::of(counter), || {
+        live::<CompCntr>(counter)?.counter().add(false, amount);
+        Ok(())
+    })
+}
+
+/// Reads a number of the counter after driving the device, because programs that wait for a counter poll
+/// nothing else.
+fn read(counter: *mut ibv_comp_cntr, succeeded: bool, value: Out<'_, u64>) -> Result<(), Errno> {
+    let counter = live::<CompCntr>(counter)?;
+    let target = value.required()?;
+    counter.context()?.drive();
+    target.set(counter.counter().read(succeeded));
+    Ok(())
+}
+
+pub(crate) extern "C" fn ibv_read_comp_cntr(counter: *mut ibv_comp_cntr, value: Out<'_, u64>) -> c_int {
+    status_of(Call::ibv_read_comp_cntr, CallSubject::of(counter), || read(counter, true, value))
+}
+
+pub(crate) extern "C" fn ibv_read_err_comp_cntr(counter: *mut ibv_comp_cntr, value: Out<'_, u64>) -> c_int {
+    status_of(Call::ibv_read_err_comp_cntr, CallSubject::of(counter), || read(counter, false, value))
+}
+
+pub(crate) extern "C" fn ibv_qp_attach_comp_cntr(
+    qp: *mut ibv_qp,
+    counter: *mut ibv_comp_cntr,
+    attributes: In<'_, ibv_qp_attach_comp_cntr_attr>,
+) -> c_int {
+    status_of(Call::ibv_qp_attach_comp_cntr, Qp::about(qp), || {
+        let (queue_pair, counter) = (live::<Qp>(qp)?, live::<CompCntr>(counter)?);
+        let ibv_qp_attach_comp_cntr_attr { comp_mask, op_mask } = attributes.copied()?;
+        check_mask(Call::ibv_qp_attach_comp_cntr, comp_mask, 0)?;
+        if op_mask == 0 {
+            return Err(
+                INVALID.because(|| "ibv_qp_attach_comp_cntr refused: op_mask names nothing".to_owned())
+            );
+        }
+        let context = counter.context()?;
+        let counted = operations_of(&context);
+        if op_mask & !counted != 0 {
+            return Err(NOT_SUPPORTED.because(|| {
+                format!(
+                    "ibv_qp_attach_comp_cntr refused: op_mask {op_mask:#x}; the device counts {counted:#x}"
+                )
+            }));
+        }
+        if !Arc::ptr_eq(context.hca(), queue_pair.hca()) {
+            return Err(INVALID.because(|| "the counter and the queue pair are of two devices".to_owned()));
+        }
+        queue_pair.hca().attach_counter(queue_pair.number(), Arc::clone(counter.counter()), op_mask)?;
+        Ok(())
+    })
 }

@@ -9,13 +9,13 @@ use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_wc};
 use crate::check;
 use crate::entry::arguments::{OutArray, Trusted};
 use crate::entry::handles::{live, take_back};
-use crate::entry::outcome::{data_path, pointer_about, status_of};
+use crate::entry::{data_path, pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::objects::command_file::OwnedObject;
 use crate::objects::completion_queue::{Cq, CqCreateParameters};
-use crate::objects::memory_window::show_refused;
-use crate::platform::errno::{Errno, INVALID};
-use crate::waits::acknowledgements::AcknowledgementWait;
+use crate::objects::memory_region::show_refused;
+use crate::platform::{Errno, INVALID};
+use crate::waits::AcknowledgementWait;
 
 pub(crate) extern "C" fn ibv_create_cq(
     context: *mut ibv_context,

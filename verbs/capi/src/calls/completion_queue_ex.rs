@@ -14,14 +14,14 @@ use crate::abi::{
 use crate::check;
 use crate::entry::arguments::{In, Out, Trusted};
 use crate::entry::handles::live;
-use crate::entry::outcome::{data_path, pointer_about, status_of};
+use crate::entry::{data_path, pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
+use crate::objects::Context;
 use crate::objects::completion_queue::{Cq, CqCreateParameters, Polled};
-use crate::objects::context::Context;
-use crate::objects::memory_window::show_refused;
-use crate::objects::protection_domain::Pd;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::objects::domains::Pd;
+use crate::objects::memory_region::show_refused;
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// The flags `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `..._MASK_PD`.
 const MASK_FLAGS: u32 = 1;

@@ -9,7 +9,7 @@ use pumice_device::hca::Hca;
 use pumice_device::memory::{
     Advice, FileMapping, RegionChange, RegionKeys, WindowType, bring_in, check_pinnable,
 };
-use pumice_device::outside::limits::page_bytes;
+use pumice_device::outside::process::page_bytes;
 use pumice_device::platform::table::Handle;
 use pumice_device::settings::LogLevel;
 use pumice_transport::types::Access;
@@ -17,19 +17,18 @@ use pumice_transport::types::Access;
 use crate::abi::{ibv_mr, ibv_mw, ibv_pd, ibv_sge};
 use crate::entry::arguments::{Array, LastingPointer};
 use crate::entry::handles::{hand_out, live, take_back};
-use crate::entry::outcome::{number_of, pointer_about, status_of};
 use crate::entry::requests::elements;
+use crate::entry::{number_of, pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::log::log_at;
 use crate::log::settings::require;
 use crate::mappings::watch_mappings;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::memory_region::Mr;
-use crate::objects::memory_window::{self, Mw};
-use crate::objects::pinned::PinnedPages;
-use crate::objects::protection_domain::Pd;
-use crate::platform::descriptors::given;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED, set_errno};
+use crate::objects::device_memory::PinnedPages;
+use crate::objects::domains::Pd;
+use crate::objects::memory_region;
+use crate::objects::memory_region::{Mr, Mw};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED, given, set_errno};
 
 /// Converts access rights from a program's bits; unknown optional ones are ignored.
 ///
@@ -429,7 +428,7 @@ pub(crate) extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         let window = live::<Mw>(mw)?;
         let context = window.context()?;
         context.hca().dealloc_mw(window.handle())?;
-        memory_window::forget(&window);
+        memory_region::forget(&window);
         context.disown(OwnedObject::Window(window.handle().pack()));
         take_back::<Mw>(mw);
         Ok(())

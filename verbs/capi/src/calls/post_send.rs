@@ -16,18 +16,17 @@ use pumice_transport::types::{
 use pumice_transport::wire::Qpn;
 
 use super::by_mrc;
-use super::window_bind::{TYPE_2, window_bind};
+use super::post_recv::{TYPE_2, window_bind};
 use crate::abi::{Operation, ibv_ah, ibv_qp, ibv_send_wr, operation};
 use crate::check;
 use crate::entry::arguments::{In, Out, Trusted};
+use crate::entry::data_path::status_or;
 use crate::entry::handles::find;
-use crate::entry::outcome::data_path::status_or;
 use crate::entry::requests::{ListedRequest, RequestList};
-use crate::objects::address_handle::Ah;
-use crate::objects::memory_window::{Mw, show_not_posted, show_posted};
+use crate::objects::domains::Ah;
+use crate::objects::memory_region::{Mw, show_not_posted, show_posted};
 use crate::objects::queue_pair::Qp;
-use crate::platform::errno::{Errno, INVALID};
-use crate::platform::reserve;
+use crate::platform::{Errno, INVALID, reserve};
 
 /// Number of requests that are handed to the device at a time.
 pub(crate) const BATCH: usize = 8;

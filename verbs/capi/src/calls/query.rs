@@ -2,26 +2,25 @@
 
 use std::ffi::{c_char, c_int};
 
+use crate::entry::{number_of, status_of};
+use crate::objects::{Context, peer_host};
+use crate::platform::{Errno, INVALID};
 use pumice_calls::Call;
+use pumice_device::addresses::DevicePort;
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::addresses::ports::DevicePort;
 use pumice_device::memory::on_demand_is_available;
 use pumice_device::objects::tag_list::{MAX_TAG_SGE, MAX_TAGS};
 use pumice_device::profile::{LinkLayer, NodeType, PortProfile, Speed, Width};
 use pumice_transport::types::{QpType, WR_OPCODES};
 
 use super::shared_receive_queue::matches_tags;
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::zeroed;
 use crate::abi::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
     ibv_tm_caps, ibv_values_ex,
 };
 use crate::entry::arguments::{In, InOut, Out, OutArray};
-use crate::entry::outcome::{number_of, status_of};
 use crate::gate::CallSubject;
-use crate::objects::context::Context;
-use crate::objects::local_identifier;
-use crate::platform::errno::{Errno, INVALID};
 
 /// The flags `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
 const ODP_GENERAL: u64 = 3;
@@ -177,7 +176,7 @@ pub(crate) extern "C" fn query_port(
         let (port, now) = port_of(&context, port_num.into())?;
         let is_active = now.is_active();
         let (speed, width) = rate(port, &now);
-        let lid = local_identifier::of_port(context.hca(), port_num);
+        let lid = peer_host::lid_of_port(context.hca(), port_num);
         let is_ethernet = port.link_layer == LinkLayer::Ethernet;
         let attributes = ibv_port_attr {
             state: if is_active { 4 } else { 1 }, // ACTIVE, DOWN

@@ -13,10 +13,10 @@ use pumice_device::platform::table::Handle;
 use pumice_transport::types::{LocalData, QpCapacity, QpType, SendOpcode, VendorService, WR_OPCODES, WrInfo};
 use pumice_transport::wire::Qpn;
 
+use super::frames::spread_of;
 use super::queue_pair_attributes::{capacity_from, capacity_to};
 use super::queue_pair_ex::{complete_by_mrc, fill_operations};
-use super::work_queue::spread_of;
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::zeroed;
 use crate::abi::{
     QPT_XRC, ibv_context, ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_xrcd,
     ofed_qp_init_attr,
@@ -24,23 +24,18 @@ use crate::abi::{
 use crate::check;
 use crate::entry::arguments::InOut;
 use crate::entry::handles::{ObjectMemory, find, hand_out_shared, live, live_or_none, take_back};
-use crate::entry::outcome::{pointer_about, status_of};
+use crate::entry::{pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
 use crate::objects::command_file::OwnedObject;
 use crate::objects::completion_queue::Cq;
-use crate::objects::context::Context;
-use crate::objects::ece::EceOptions;
+use crate::objects::domains::{Pd, Xrcd, is_ofed_program, is_open_by_ofed};
 use crate::objects::events::EventSource;
-use crate::objects::protection_domain::Pd;
-use crate::objects::queue_memory;
-use crate::objects::queue_pair::{MrcWay, Qp, QpParts};
-use crate::objects::send_series::SendSeries;
-use crate::objects::shared_receive_queue::Srq;
-use crate::objects::work_queue::IndirectionTable;
-use crate::objects::xrc_domain::{Xrcd, is_ofed_program, is_open_by_ofed};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::platform::turn::TurnCell;
+use crate::objects::queue_pair::{EceOptions, MrcWay, Qp, QpParts, SendSeries};
+use crate::objects::receive_queues::{IndirectionTable, Srq};
+use crate::objects::{Context, mlx5};
+use crate::platform::threads::TurnCell;
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 fn qp_type(number: u32) -> Result<QpType, Errno> {
     match number {
@@ -83,7 +78,7 @@ pub(super) fn create(parameters: &QpCreateParameters) -> Result<(*mut ibv_qp, ib
     let qp_type = parameters.own.map_or_else(|| qp_type(attributes.qp_type), |own| Ok(own.qp_type()))?;
     let context = Context::of(parameters.context)?;
     check_kind(&context, qp_type)?;
-    queue_memory::check(&context, queue_memory::OF_QUEUE_PAIRS)?;
+    mlx5::check(&context, mlx5::OF_QUEUE_PAIRS)?;
     let pd = live_or_none::<Pd>(parameters.pd)?;
     let xrcd = live_or_none::<Xrcd>(parameters.xrcd)?;
     let [send_cq, recv_cq] = [attributes.send_cq, attributes.recv_cq].map(live_or_none::<Cq>);

@@ -1,4 +1,7 @@
-//! The calls `modify_qp` and `query_qp`.
+//! The calls `modify_qp` and `query_qp`, and the options that two ends agree on (ECE).
+//!
+//! Enhanced connection establishment: options that two ends of a connection agree on. The device's profile
+//! has the vendor and the options: by default none.
 
 use std::ffi::c_int;
 
@@ -8,20 +11,50 @@ use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Gid, QpCapacity, QpState};
 
 use super::address_handle::{vector_from, vector_to};
-use crate::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_rate_limit_attr};
+use crate::abi::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_rate_limit_attr};
 use crate::call_sites::current_call::current;
 use crate::check;
-use crate::entry::arguments::{In, Out, OutTarget};
+use crate::entry::arguments::{In, InOut, Out, OutTarget};
 use crate::entry::handles::live;
-use crate::entry::outcome::status_of;
+use crate::entry::status_of;
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
 use crate::objects::device::is_of_device;
-use crate::objects::local_identifier;
-use crate::objects::peer_host;
 use crate::objects::queue_pair::Qp;
-use crate::objects::unused;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::objects::{peer_host, unused};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
+
+pub(crate) extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: Out<'_, ibv_ece>) -> c_int {
+    status_of(Call::ibv_query_ece, Qp::about(qp), || {
+        let held = live::<Qp>(qp)?;
+        let vendor_id = held.context()?.device().profile().ece.vendor_id;
+        ece.required()?.set(ibv_ece { vendor_id, options: held.ece().get(), comp_mask: 0 });
+        Ok(())
+    })
+}
+
+/// Sets the options of a queue pair; a device without options clears the structure.
+pub(crate) extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: InOut<'_, ibv_ece>) -> c_int {
+    status_of(Call::ibv_set_ece, Qp::about(qp), || {
+        let held = live::<Qp>(qp)?;
+        let vendor_id = held.context()?.device().profile().ece.vendor_id;
+        let ece = ece.get()?;
+        if ece.vendor_id != vendor_id || ece.comp_mask != 0 {
+            return Err(INVALID.because(|| {
+                format!(
+                    "options of vendor {:#x} with mask {:#x}: those of this device are of vendor \
+                     {vendor_id:#x}",
+                    ece.vendor_id, ece.comp_mask
+                )
+            }));
+        }
+        match held.ece().of_device() {
+            0 => ece.options = 0,
+            _ => held.ece().set(ece.options),
+        }
+        Ok(())
+    })
+}
 
 pub(crate) fn capacity_from(c: &ibv_qp_cap) -> QpCapacity {
     QpCapacity {
@@ -175,7 +208,7 @@ pub(super) fn prepare(
 ) -> Result<QpAttributes, Errno> {
     let mut attributes = read_attributes(attr, mask)?;
     for vector in [&mut attributes.address_vector, &mut attributes.alt_address_vector] {
-        *vector = local_identifier::resolve(*vector, held.hca());
+        *vector = peer_host::resolve_lid(*vector, held.hca());
     }
     if mask.contains(AttributeMask::AV) && !held.is_datagram() {
         //= linux:verbs.c#_ib_modify_qp

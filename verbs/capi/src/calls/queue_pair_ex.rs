@@ -14,18 +14,16 @@ use pumice_transport::types::{
 };
 
 use super::by_mrc;
+use super::post_recv::{TYPE_2, window_bind};
 use super::post_send::{BATCH, MAX_MTU_BYTES, destination, report_if_full};
-use super::window_bind::{TYPE_2, window_bind};
 use crate::abi::operation;
 use crate::abi::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge};
 use crate::entry::arguments::{Array, Bytes, In, Trusted};
-use crate::entry::outcome::data_path::{status_or, value};
+use crate::entry::data_path::{status_or, value};
 use crate::entry::requests::elements;
-use crate::objects::memory_window::{show_not_posted, show_posted};
-use crate::objects::queue_pair::Qp;
-use crate::objects::send_series::{SendSeries, SeriesRequest};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::platform::reserve;
+use crate::objects::memory_region::{show_not_posted, show_posted};
+use crate::objects::queue_pair::{Qp, SendSeries, SeriesRequest};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED, reserve};
 
 /// Queue pair of a call, as the program's pointer.
 type QpExPointer<'a> = Trusted<'a, ibv_qp>;

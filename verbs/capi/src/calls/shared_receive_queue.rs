@@ -1,4 +1,4 @@
-//! Shared receive queues: create, modify, query, destroy.
+//! Shared receive queues: create, modify, query, destroy, and their lists of tags.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -6,28 +6,30 @@ use std::sync::Arc;
 use pumice_calls::Call;
 use pumice_device::hca::SrqSetup;
 use pumice_device::objects::srq::SrqChange;
+use pumice_device::objects::tag_list::{TagBuffer, TagChange, TagOperation};
 use pumice_device::profile::Vendor;
 
+use super::post_recv::refuse;
 use super::vendors::dc::has_dc;
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::zeroed;
 use crate::abi::{
-    ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd,
+    ibv_context, ibv_cq, ibv_ops_wr, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+    ibv_xrcd,
 };
 use crate::check;
 use crate::entry::arguments::{In, InOut, Out};
 use crate::entry::handles::{ObjectMemory, hand_out_shared, live, take_back};
-use crate::entry::outcome::{pointer_about, status_of};
+use crate::entry::requests::{ListedRequest, RequestList};
+use crate::entry::{pointer_about, status_of};
 use crate::gate::CallSubject;
 use crate::log::refusal::check_mask;
 use crate::objects::command_file::OwnedObject;
 use crate::objects::completion_queue::Cq;
-use crate::objects::context::Context;
+use crate::objects::domains::{Pd, Xrcd};
 use crate::objects::events::EventSource;
-use crate::objects::protection_domain::Pd;
-use crate::objects::queue_memory;
-use crate::objects::shared_receive_queue::{Srq, ofed_srq};
-use crate::objects::xrc_domain::Xrcd;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::objects::receive_queues::{Srq, ofed_srq};
+use crate::objects::{Context, mlx5};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Creates a shared receive queue, and returns its capacity in `attributes`.
 ///
@@ -42,7 +44,7 @@ pub(crate) fn create(
 ) -> Result<*mut ibv_srq, Errno> {
     let domain = live::<Pd>(pd)?;
     let context = domain.context()?;
-    queue_memory::check(&context, queue_memory::OF_SHARED_RECEIVE_QUEUES)?;
+    mlx5::check(&context, mlx5::OF_SHARED_RECEIVE_QUEUES)?;
     let pointers = xrc;
     let xrc = match xrc {
         Some((xrcd, cq)) => {
@@ -225,4 +227,61 @@ pub(crate) extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         take_back::<Srq>(srq);
         Ok(())
     })
+}
+
+/// Values of `IBV_WR_TAG_*`.
+const ADD: u32 = 0;
+const DELETE: u32 = 1;
+const SYNC: u32 = 2;
+/// The flags `IBV_OPS_SIGNALED` and `IBV_OPS_TM_SYNC`.
+const SIGNALED: c_int = 1;
+const REPORTS: c_int = 1 << 1;
+
+pub(crate) extern "C" fn post_srq_ops<'a>(
+    srq: *mut ibv_srq,
+    list: RequestList<'a, ibv_ops_wr>,
+    bad_op: Out<'_, RequestList<'a, ibv_ops_wr>>,
+) -> c_int {
+    status_of(Call::ibv_post_srq_ops, CallSubject::on(srq), || {
+        let held = live::<Srq>(srq).inspect_err(|_| refuse(list, bad_op))?;
+        let (mut rest, mut count) = (list, 0);
+        while let Some((operation, next)) = rest.split_first() {
+            let done = list.check_end(rest, count).and_then(|()| change(&held, &operation));
+            done.inspect_err(|_| refuse(rest, bad_op))?;
+            (rest, count) = (next, count + 1);
+        }
+        Ok(())
+    })
+}
+
+fn change(srq: &Srq, listed: &ListedRequest<'_, ibv_ops_wr>) -> Result<(), Errno> {
+    let c = listed.get();
+    if c.flags & !(SIGNALED | REPORTS) != 0 {
+        return Err(INVALID);
+    }
+    let change = match c.opcode {
+        ADD => TagChange::Add(TagBuffer {
+            wr_id: c.recv_wr_id,
+            tag: c.tag,
+            mask: c.mask,
+            sges: listed.elements()?.to_vec(),
+        }),
+        DELETE => TagChange::Delete(c.handle.get()),
+        SYNC => TagChange::None,
+        _ => return Err(INVALID),
+    };
+    //= man:ibv_post_srq_ops
+    //| The number of handled messages counts with the flag TM_SYNC, and for IBV_WR_TAG_SYNC.
+    let reports = c.opcode == SYNC || c.flags & REPORTS != 0;
+    let operation = TagOperation {
+        wr_id: c.wr_id,
+        signaled: c.flags & SIGNALED != 0,
+        handled: reports.then_some(c.unexpected_cnt),
+        change,
+    };
+    let handle = srq.hca().change_tags(srq.handle(), operation)?;
+    if c.opcode == ADD {
+        c.handle.set(handle);
+    }
+    Ok(())
 }

@@ -1,18 +1,23 @@
+//! Memory that a program frees or reads too late, as the preload libpumice_check.so and breakpoints show it.
+//!
 //! Memory that the program frees, its sleeps, and its ends without exit(3), as the preload libpumice_check.so
 //! reports them (`verbs/checkpreload`).
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
+use std::panic::catch_unwind;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_device::check::{Checker, holding, holds_checker};
+use pumice_device::memory::{catches_faults, guard_copies};
 use pumice_device::outside;
+use pumice_device::outside::late_reads::WatchedPage;
 
-use super::exit;
-use crate::call_sites::preload;
-use crate::call_sites::state::{CHECKER, with_checker};
+use super::{outputs, process_end};
+use crate::call_sites::state::{CHECKER, is_on, with_checker};
+use crate::call_sites::{preload, stack};
 
 /// Callbacks for the preload, which has the same structure in `verbs/checkpreload/src/hooks.rs`.
 #[repr(C)]
@@ -30,7 +35,7 @@ static HOOKS: MemoryHooks = MemoryHooks {
     high: AtomicU64::new(0),
     find_user,
     report_freed,
-    on_exit: exit::at_once,
+    on_exit: process_end::at_once,
     on_sleep: count_sleep,
 };
 
@@ -99,4 +104,46 @@ extern "C" fn report_freed(request: u64, call: c_int) {
 /// Counts a sleep of the calling thread for a time that it named.
 extern "C" fn count_sleep() {
     let _ = SLEEPS.try_with(|own| own.set(own.get().wrapping_add(1)));
+}
+
+/// Private data in a page of its own.
+pub(crate) struct LatePage(WatchedPage);
+
+impl LatePage {
+    /// Copies private data that the program is about to get into a page. Returns `None` if programs are not
+    /// checked, or if there is no page.
+    pub(crate) fn with(data: &[u8]) -> Option<LatePage> {
+        if !is_on() {
+            return None;
+        }
+        guard_copies();
+        let page = WatchedPage::take(is_read)?;
+        page.fill(data);
+        Some(LatePage(page))
+    }
+
+    /// Returns the address for the program.
+    pub(crate) fn address(&self) -> usize {
+        self.0.address()
+    }
+
+    /// Gives the page back, because the program acknowledges the event at this address, which has this name.
+    pub(crate) fn give_back(self, event: usize, name: &str) {
+        with_checker(|checker| checker.private_data_given_back(event as u64, name, self.0.number()));
+        self.0.give_back(catches_faults());
+    }
+}
+
+/// Handles a read, in a signal handler, in the middle of the program's own code or of a call that was given
+/// the page. Such a call holds neither the checker nor the writer then.
+fn is_read(page: usize, instruction: usize, its_stack: usize) {
+    if holds_checker() {
+        return;
+    }
+    // A panic, which its hook has reported, must not reach the handler.
+    let _ = catch_unwind(|| {
+        let addresses = stack::fault_stack(instruction as u64, its_stack as u64);
+        with_checker(|checker| checker.private_data_read(page, &addresses));
+        outputs::write_now();
+    });
 }

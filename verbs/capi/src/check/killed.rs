@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use pumice_device::outside;
 
-use crate::abi::zeroed::zeroed;
-use crate::platform::process::current_pid;
+use crate::abi::plain::zeroed;
+use crate::platform::current_pid;
 
 /// Signals that end a program, and come from people, test runners and abort(3).
 const SIGNALS: [c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGALRM, libc::SIGABRT];

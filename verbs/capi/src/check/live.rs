@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use pumice_calls::Call;
-use pumice_device::check::report::{Format, ReportEntry, ReportHeader, document, summary};
+use pumice_device::check::recorded::{Format, ReportEntry, ReportHeader, document, summary};
 use pumice_device::check::{CheckSubscriber, Checker, JUDGED_LIVE, QpMade, holding};
 use pumice_device::event::{Event, Subscriber, Subscribers, Topics};
 use pumice_device::memory::{on_demand_is_available, read_mapped, read_registered};
@@ -30,8 +30,8 @@ use pumice_transport::types::{Peer, QpCapacity, QpState};
 use pumice_transport::wire::Qpn;
 
 use crate::call_sites::state::{is_on, of_device};
-use crate::call_sites::{call_site, stack, symbols};
-use crate::platform::process::current_pid;
+use crate::call_sites::{stack, state};
+use crate::platform::current_pid;
 
 /// Interval at which the thread of a check looks for news.
 const PERIOD: Duration = Duration::from_millis(25);
@@ -317,9 +317,8 @@ impl LiveCheck {
         let news = news.into_iter().filter(|one| is_judged(one.kind.name));
         let entries: Vec<ReportEntry> = news
             .map(|one| {
-                let frames = |addresses: &[u64]| {
-                    call_site::with_symbols(|| symbols::frames(addresses)).unwrap_or_default()
-                };
+                let frames =
+                    |addresses: &[u64]| state::with_symbols(|| stack::frames(addresses)).unwrap_or_default();
                 ReportEntry::new(one, frames)
             })
             .collect();

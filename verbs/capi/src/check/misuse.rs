@@ -14,9 +14,8 @@ use pumice_device::check::kind::{
 };
 use pumice_device::outside::fork_generation::PerProcess;
 
-use crate::call_sites::call_site::call_stack;
 use crate::call_sites::current_call::current;
-use crate::call_sites::state::with_checker;
+use crate::call_sites::state::{call_stack, with_checker};
 
 /// Largest number of remembered entries of each kind; further ones are not checked.
 const MAX_ENTRIES: usize = 1024;

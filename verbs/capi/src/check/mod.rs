@@ -5,17 +5,13 @@
 //! all calls stop at the gate. Stacks are captured as return addresses, in the thread of the program; a
 //! thread of this library finds the symbols and writes.
 
-mod exit;
-mod fork;
 mod freed;
 mod killed;
-mod late_reads;
 mod live;
 pub(crate) mod misuse;
 mod outputs;
-mod sleeping_threads;
+mod process_end;
 mod threads;
-mod writer;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -27,12 +23,13 @@ use pumice_device::event::{CallPhase, Event, Subscriber};
 use pumice_device::outside;
 use pumice_device::waits::StalledWait;
 
-pub(crate) use crate::call_sites::call_site::{call_site_lines, call_stack, frames_of};
+pub(crate) use crate::call_sites::state::{
+    call_site_lines, call_stack, frames_of, is_on, with_checker, with_checker_of,
+};
 use crate::call_sites::state::{checker, of_device};
-pub(crate) use crate::call_sites::state::{is_on, with_checker, with_checker_of};
 use crate::log::forget_log_message;
+pub(crate) use freed::LatePage;
 pub(crate) use killed::set_last_message;
-pub(crate) use late_reads::LatePage;
 pub(crate) use live::LiveChecks;
 pub(crate) use threads::for_one_thread;
 
@@ -72,7 +69,7 @@ pub(crate) fn is_permitted(address: usize) -> bool {
 /// Handles an event of the program's calls for the checker.
 pub(crate) fn on_event(event: &Event<'_>) {
     match event {
-        Event::Call { phase: CallPhase::Begins, .. } => crate::call_sites::waits::begins(),
+        Event::Call { phase: CallPhase::Begins, .. } => crate::call_sites::preload::begins(),
         Event::Call { made, phase: CallPhase::Enters } => enters(made.call, made.on),
         Event::Call { made, phase } => {
             if *phase == CallPhase::Fails && made.call.destroys() {
@@ -87,7 +84,7 @@ pub(crate) fn on_event(event: &Event<'_>) {
 
 /// Handles the begin of a data path call that only the checker needs.
 pub(crate) fn enters_data_path(call: Call, address: usize) {
-    crate::call_sites::waits::begins();
+    crate::call_sites::preload::begins();
     enters(call, address);
 }
 
@@ -116,14 +113,14 @@ fn enters(call: Call, address: usize) {
         }
     });
     if must_be_written {
-        writer::write_now();
+        outputs::write_now();
     }
 }
 
 /// Handles the end of a call whose begin was passed to [`enters`].
 fn leaves(call: Call, address: usize) {
     threads::leaves(address);
-    crate::call_sites::waits::ends(call);
+    crate::call_sites::preload::ends(call);
     call_ends();
     let _ = CALL_ARGUMENT.try_with(|argument| {
         argument.reported.set(0);
@@ -149,11 +146,11 @@ pub(crate) fn subscriber(device: usize) -> Option<Box<dyn Subscriber>> {
     if !is_on() {
         return None;
     }
-    fork::watch();
+    process_end::watch_forks();
     freed::watch();
-    exit::watch();
+    process_end::watch_exit();
     killed::watch();
-    writer::start();
+    outputs::start();
     Some(Box::new(CheckSubscriber { checker: Arc::clone(checker()), device: of_device(Some(device)) }))
 }
 

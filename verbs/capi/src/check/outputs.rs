@@ -1,18 +1,24 @@
-//! Output of findings: standard error, and the file of the report.
+//! Output of findings: standard error, the file of the report, and the thread that writes them.
+//!
+//! Writing of findings by a separate thread, because finding symbols takes long.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use pumice_device::check::report::{Format, ReportEntry, ReportHeader, document, paragraphs, summary};
-use pumice_device::check::{RecordedFinding, Suppressions};
+use pumice_device::check::recorded::{Format, ReportEntry, ReportHeader, document, paragraphs, summary};
+use pumice_device::check::{Checker, ExplainedFailure, RecordedFinding, Suppressions, holding};
 use pumice_device::outside;
 use pumice_device::outside::fork_generation::{PerProcess, current_pid};
 use pumice_device::outside::output_file::{OutputFile, complete_lines};
-use pumice_device::settings::{CheckSettings, Marks};
+use pumice_device::outside::system_call::Uncancelled;
+use pumice_device::settings::{CheckSettings, LogLevel, Marks};
 
-use crate::call_sites::symbols;
-use crate::log::{log_always, print_always};
-use crate::platform::environment;
-use crate::platform::process_file::{WrittenPath, open_process_file};
+use super::{killed, threads};
+use crate::call_sites::stack;
+use crate::call_sites::state::{self, call_site_lines, checker, is_on};
+use crate::log::{log_always, logs, print_always};
+use crate::platform;
+use crate::platform::{WrittenPath, open_process_file};
 
 /// Findings that are not suppressed, and the state of their output.
 pub(crate) struct Outputs {
@@ -34,7 +40,7 @@ pub(crate) struct Outputs {
 impl Outputs {
     /// Creates the outputs without an open report.
     pub(super) fn new() -> Outputs {
-        let settings = environment::settings().ok().and_then(|settings| settings.check.as_ref());
+        let settings = platform::settings().ok().and_then(|settings| settings.check.as_ref());
         let suppressions = settings.map(Suppressions::of).unwrap_or(Ok(Suppressions::default()));
         let suppressions = suppressions.unwrap_or_else(|error| {
             log_always(&error.to_string());
@@ -87,7 +93,7 @@ impl Outputs {
 
     /// Records that a signal of this name ends the process; empty for a signal with which people end
     /// programs.
-    pub(super) const fn is_ended_by(&mut self, signal: &'static str) {
+    const fn is_ended_by(&mut self, signal: &'static str) {
         self.ended_by = signal;
     }
 
@@ -96,7 +102,7 @@ impl Outputs {
     }
 
     /// Reports whether the caller has to start the thread.
-    pub(super) fn begins_thread(&mut self) -> bool {
+    fn begins_thread(&mut self) -> bool {
         !std::mem::replace(&mut self.has_thread, true)
     }
 
@@ -120,7 +126,7 @@ impl Outputs {
         self.open_report();
         let first = self.entries.len();
         for recorded in news {
-            let entry = ReportEntry::new(recorded, symbols::frames);
+            let entry = ReportEntry::new(recorded, stack::frames);
             let is_reported = !self.suppressions.cover(&entry);
             self.entries.push(Some(entry).filter(|_| is_reported));
         }
@@ -199,5 +205,150 @@ impl Outputs {
         if let Some(settings) = self.settings {
             settings.leave(marks);
         }
+    }
+}
+
+/// Interval at which the thread looks for news.
+const PERIOD: Duration = Duration::from_millis(25);
+/// Turns of the thread between two checks of waiting completions: a tenth of a second.
+const TURNS_PER_CHECK: u64 = 4;
+/// Longest time that an exit waits for the writer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+static OUTPUTS: PerProcess<Mutex<Outputs>> = PerProcess::new(|_| Mutex::new(Outputs::new()));
+
+/// Returns the outputs, which one thread uses at a time; locked before the checker.
+pub(super) fn outputs() -> &'static Mutex<Outputs> {
+    &OUTPUTS
+}
+
+/// Locks the outputs and returns them.
+fn lock() -> MutexGuard<'static, Outputs> {
+    OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the thread of this process, if it does not run. The caller has signals blocked.
+pub(super) fn start() {
+    let mut outputs = lock();
+    outputs.open();
+    if !outputs.begins_thread() {
+        return;
+    }
+    let writes = || {
+        for turn in 1_u64.. {
+            if !is_on() {
+                return;
+            }
+            if turn % TURNS_PER_CHECK == 0 {
+                report_sleepers();
+            }
+            if let Some(signal) = killed::pending() {
+                lock().is_ended_by(killed::name_of(signal));
+                end_by_signal();
+                return killed::is_written();
+            }
+            write_news(&mut lock());
+            outside::sleep(PERIOD);
+        }
+    };
+    // Without a thread all findings are written at the end.
+    killed::has_writer(outside::thread::start("pumice-check", None, writes).is_ok());
+}
+
+/// Reports threads that sleep although completions wait.
+fn report_sleepers() {
+    let waiting = holding(|| state::lock().collect_waiting());
+    if waiting.is_empty() {
+        return;
+    }
+    let descriptors: Vec<i32> = waiting.iter().map(|(_, descriptor)| *descriptor).collect();
+    let awaited = threads::awaited(&descriptors);
+    for (handle, _) in waiting.iter().filter(|(_, descriptor)| awaited.contains(descriptor)) {
+        holding(|| state::lock().sleeps_in_poll(*handle));
+    }
+}
+
+/// Writes new findings, in the calling thread.
+pub(super) fn write_now() {
+    write_news(&mut lock());
+}
+
+fn write_news(outputs: &mut Outputs) {
+    let _uncancelled = Uncancelled::begin();
+    let ((news, counts, left_out), effects) = holding(|| {
+        let mut checker = checker().lock().unwrap_or_else(PoisonError::into_inner);
+        let effects = checker.settle(false);
+        (take(&mut checker), effects)
+    });
+    outputs.add(news, &counts, left_out);
+    report_effects(&effects);
+}
+
+/// Prints failures whose cause was reported: they follow it, in the form of the log.
+fn report_effects(effects: &[ExplainedFailure]) {
+    if logs(LogLevel::Error) {
+        // An overrun was reported when it happened.
+        for ExplainedFailure { sentence, call_site, .. } in
+            effects.iter().filter(|effect| !effect.is_reported)
+        {
+            print_always(sentence);
+            call_site_lines(call_site.addresses()).iter().for_each(|frame| print_always(frame));
+        }
+    }
+}
+
+fn take(checker: &mut Checker) -> (Vec<pumice_device::check::RecordedFinding>, Vec<u64>, u64) {
+    let findings = checker.findings();
+    let news = findings.news();
+    let counts = findings.all().iter().map(|one| one.count).collect();
+    (news, counts, findings.left_out())
+}
+
+/// Writes all findings, because a signal ends the process.
+fn end_by_signal() {
+    holding(|| state::lock().is_ended_by_signal());
+    end(false);
+}
+
+/// Writes all findings as at a signal, because the process ends without exit(3), in a thread that may hold
+/// any lock.
+pub(super) fn end_at_once() {
+    let begun = outside::now();
+    while outside::since(begun) < PATIENCE {
+        // This thread holds it, or another one holds it for a moment.
+        let Ok(mut checker) = checker().try_lock() else {
+            outside::sleep(Duration::from_millis(1));
+            continue;
+        };
+        holding(|| checker.is_ended_by_signal());
+        drop(checker);
+        return end(false);
+    }
+}
+
+/// Writes all findings at the end of the process. Waits for locks only for a limited time, because programs
+/// also exit from signal handlers.
+pub(super) fn end(is_well: bool) {
+    let begun = outside::now();
+    while outside::since(begun) < PATIENCE {
+        if let Ok(mut outputs) = OUTPUTS.try_lock() {
+            let Ok(mut checker) = checker().try_lock() else {
+                drop(outputs);
+                outside::sleep(Duration::from_millis(1));
+                continue;
+            };
+            let ((news, counts, left_out), effects) = holding(|| {
+                if outputs.is_open() {
+                    checker.ends(is_well);
+                }
+                let effects = checker.settle(false);
+                (take(&mut checker), effects)
+            });
+            drop(checker);
+            outputs.add(news, &counts, left_out);
+            report_effects(&effects);
+            return outputs.end();
+        }
+        outside::sleep(Duration::from_millis(1));
     }
 }

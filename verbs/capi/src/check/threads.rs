@@ -1,10 +1,12 @@
-//! Objects that the program has promised to use with one thread at a time.
+//! Objects that the program has promised to use with one thread at a time, and the descriptors that threads
+//! sleep on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pumice_calls::Call;
 
 use crate::call_sites::state::{is_on, with_checker};
+use crate::platform::system_call::threads;
 
 /// True if there is such an object.
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
@@ -52,4 +54,14 @@ pub(super) fn leaves(address: usize) {
 #[inline(never)]
 fn report_exit(address: usize) {
     with_checker(|checker| checker.thread_leaves(own(), address as u64));
+}
+
+/// Returns those of the descriptors on which a thread sleeps in poll(2), select(2), epoll_wait(2), or a call
+/// like these.
+pub(super) fn awaited(descriptors: &[i32]) -> Vec<i32> {
+    let mut awaited = Vec::new();
+    for call in threads().into_iter().filter_map(|thread| thread.call) {
+        awaited.extend(descriptors.iter().copied().filter(|descriptor| call.awaits(*descriptor)));
+    }
+    awaited
 }

@@ -41,8 +41,8 @@ use std::marker::PhantomData;
 use std::{ptr, slice};
 
 use super::handles::{CObject, DataPathObject, check_trusted};
-use crate::log::inherited;
-use crate::platform::errno::{Errno, INVALID};
+use crate::log::refusal;
+use crate::platform::{Errno, INVALID};
 
 /// Defines a pointer type of C with a lifetime, which can be copied.
 macro_rules! argument {
@@ -514,7 +514,7 @@ impl<'a, C> Trusted<'a, C> {
         check_trusted(self.0)?;
         match self.of_any_process::<T>() {
             Some(object) if object.generation().is_own() => Ok(object),
-            Some(_) => Err(inherited::refuse(T::KIND)),
+            Some(_) => Err(refusal::refuse(T::KIND)),
             None => Err(INVALID),
         }
     }

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use pumice_device::outside::fork_generation::Generation;
 
 use crate::abi::ibv_context;
-use crate::call_sites::current_call::current;
-pub(crate) use crate::call_sites::register::HandleIdentity;
-use crate::call_sites::register::{self, HandleEntry, MAX_DESTROYED, register};
+use crate::call_sites::current_call;
+pub(crate) use crate::call_sites::current_call::HandleIdentity;
+use crate::call_sites::current_call::{HandleEntry, MAX_DESTROYED, current, register};
 use crate::check;
 use crate::gate::{given_back, handed_out, left_behind, permits};
-use crate::log::inherited;
-use crate::platform::errno::{Errno, INVALID};
+use crate::log::refusal;
+use crate::platform::{Errno, INVALID};
 
 /// An object of this library behind a C pointer.
 ///
@@ -76,7 +76,7 @@ pub(crate) fn live<T: RegisteredObject>(pointer: *mut T::C) -> Result<Arc<T>, Er
 /// Reports whether the object behind a program's pointer belongs not to this process, but to one that it was
 /// forked from.
 pub(crate) fn is_inherited<T: RegisteredObject>(pointer: *mut T::C) -> bool {
-    find::<T>(pointer).is_none() && register::is_inherited(pointer.addr())
+    find::<T>(pointer).is_none() && current_call::is_inherited(pointer.addr())
 }
 
 /// Returns the object as [`live`] does, of this process or of one that it was forked from: for fields that
@@ -87,7 +87,7 @@ pub(crate) fn is_inherited<T: RegisteredObject>(pointer: *mut T::C) -> bool {
 pub(crate) fn live_or_inherited<T: RegisteredObject>(pointer: *mut T::C) -> Result<Arc<T>, Errno> {
     let address = pointer.addr();
     if !pointer.is_null() && find_at::<T>(address).is_none() {
-        let inherited = register::inherited_at(address).and_then(|object| object.downcast::<T>().ok());
+        let inherited = current_call::inherited_at(address).and_then(|object| object.downcast::<T>().ok());
         if let Some(object) = inherited {
             return Ok(object);
         }
@@ -148,8 +148,8 @@ fn identity_of<T: RegisteredObject>(object: &Arc<T>) -> HandleIdentity {
 fn absent(kind: &str, address: usize, found: Option<&str>) -> Errno {
     let call = current().map_or("a call", |made| made.name());
     check::with_checker(|checker| checker.used(address as u64, call));
-    if found.is_none() && register::is_inherited(address) {
-        return inherited::refuse(kind);
+    if found.is_none() && current_call::is_inherited(address) {
+        return refusal::refuse(kind);
     }
     Errno(libc::ENOENT).because(|| match found {
         Some(found) => format!("{address:#x} is a {found}, but a {kind} belongs here"),

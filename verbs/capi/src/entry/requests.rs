@@ -10,7 +10,7 @@ use pumice_transport::types::Sge;
 use super::arguments::Array;
 use crate::abi::{ibv_ops_wr, ibv_recv_wr, ibv_send_wr, ibv_sge};
 use crate::log::log_warning;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 
 /// The elements of C have the layout of the device's: the same fields at the same offsets.
 const _: () = {

@@ -9,8 +9,8 @@ use std::ptr;
 use pumice_calls::Call;
 use pumice_device::settings::LogLevel;
 
-use crate::entry::outcome::unsupported;
-use crate::entry::vendor_calls;
+use super::unsupported;
+use crate::entry::refusals;
 use crate::log::log_at;
 use crate::log::settings::known_profile;
 
@@ -20,7 +20,7 @@ fn because(call: Call, version: &str) -> c_int {
     unsupported(|| {
         let level = if call.row().is_feature_probe { LogLevel::Info } else { LogLevel::Warn };
         log_at(level, || {
-            vendor_calls::sentence(call, is_of_vendor(call))
+            refusals::sentence(call, is_of_vendor(call))
                 .unwrap_or_else(|| sentence(&format!("{call}{version}")))
         });
     })
@@ -28,7 +28,7 @@ fn because(call: Call, version: &str) -> c_int {
 
 /// Reports whether the device looks like one of the vendor that the call belongs to.
 fn is_of_vendor(call: Call) -> bool {
-    vendor_calls::vendor_of(call)
+    refusals::vendor_of(call)
         .is_some_and(|vendor| known_profile().is_some_and(|is| is.vendor() == Some(vendor)))
 }
 
@@ -93,7 +93,7 @@ pub(crate) use refused;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::errno::errno;
+    use crate::platform::errno;
 
     #[test]
     fn each_convention_returns_not_supported() {

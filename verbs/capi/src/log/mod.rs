@@ -4,8 +4,6 @@
 //! Messages that a peer or a loop can cause again and again are limited (`log_limit`).
 
 pub(crate) mod device_subscribers;
-pub(crate) mod inherited;
-pub(crate) mod log_call_sites;
 pub(crate) mod log_limit;
 pub(crate) mod refusal;
 pub(crate) mod settings;
@@ -21,18 +19,16 @@ use std::time::{Duration, Instant};
 
 use pumice_device::findings::{Level, finding_of_cause, kind_of_cause, text};
 use pumice_device::outside;
-use pumice_device::outside::cancellation::Uncancelled;
 use pumice_device::outside::fork_generation::{InheritedOnce, PerProcess, current_pid};
-use pumice_device::outside::unsignalled::within_limit;
-use pumice_device::platform::printable::printable;
+use pumice_device::outside::system_call::{Uncancelled, within_limit};
+use pumice_device::platform::error::printable;
 use pumice_device::settings::LogLevel;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
-use crate::call_sites::call_site;
 use crate::call_sites::state;
 use crate::log::log_limit::{Admission, LogLimiter, shape_of, with_count};
-use crate::platform::environment::settings;
+use crate::platform::settings;
 
 /// Time after the first failure of a cause in which further ones are reported together with it.
 const SIBLINGS_WITHIN: Duration = Duration::from_millis(200);
@@ -68,7 +64,7 @@ pub(crate) fn log_cause(qpn: Qpn, cause: &Cause) {
         Level::Warning if state::is_on() && matches!(cause, Cause::DroppedByReset { .. }) => {}
         Level::Warning => {
             log_warning(sentence);
-            log_call_sites::take(qpn, cause).iter().for_each(|frame| print_always(frame));
+            log_limit::take(qpn, cause).iter().for_each(|frame| print_always(frame));
         }
         // It is a finding, or the effect of one, which is reported with it; calls on a queue that overran
         // fail before.
@@ -253,5 +249,5 @@ fn print_limited(sentence: &str) {
 /// Prints a message, and below it the line of the program whose call this thread is in, if that is known.
 fn print_with_call_site(sentence: &str) {
     print_always(sentence);
-    call_site::own_call_site().iter().for_each(|frame| print_always(frame));
+    state::own_call_site().iter().for_each(|frame| print_always(frame));
 }

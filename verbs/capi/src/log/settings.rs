@@ -6,15 +6,15 @@ use pumice_device::profile::Profile;
 use pumice_device::settings::Settings;
 
 use crate::log::log_always;
-use crate::platform::environment;
-use crate::platform::errno::{Errno, NOT_SUPPORTED};
+use crate::platform;
+use crate::platform::{Errno, NOT_SUPPORTED};
 
 /// Returns the settings of this process.
 ///
 /// # Errors
 /// Fails if one of them is wrong, which was reported on standard error.
 pub(crate) fn settings() -> Result<&'static Settings, Errno> {
-    environment::settings().map_err(|error| {
+    platform::settings().map_err(|error| {
         log_always(&error.to_string());
         Errno(error.errno)
     })

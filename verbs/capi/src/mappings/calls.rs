@@ -1,3 +1,5 @@
+//! Replacements of calls that change mappings, and system calls that need no C library.
+//!
 //! Replacements of calls that change mappings, from when memory is registered: they do the same, and notify
 //! the device.
 //!
@@ -10,9 +12,46 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pumice_device::memory::{MappingChange, mapping_at};
-use pumice_device::outside::limits::page_bytes;
+use pumice_device::outside::process::page_bytes;
 
-use super::raw::make;
+/// Makes a system call; a result below 0 is the negative number of an error. errno does not change.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn make(number: c_long, arguments: &[u64; 6]) -> i64 {
+    let [first, second, third, fourth, fifth, sixth] = *arguments;
+    let outcome;
+    // SAFETY: the call is the program's, with its arguments, or one that asks for a number. For the compiler
+    // the assembly may write any memory.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number => outcome,
+            in("rdi") first,
+            in("rsi") second,
+            in("rdx") third,
+            in("r10") fourth,
+            in("r8") fifth,
+            in("r9") sixth,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    outcome
+}
+
+/// Makes a system call; a result below 0 is the negative number of an error. On aarch64 and riscv64 no calls
+/// of the C library's `syscall` are watched.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn make(number: c_long, arguments: &[u64; 6]) -> i64 {
+    let [first, second, third, fourth, fifth, sixth] = *arguments;
+    // SAFETY: as above; the location of errno is this thread's own.
+    unsafe {
+        let before = *libc::__errno_location();
+        let outcome = libc::syscall(number, first, second, third, fourth, fifth, sixth);
+        let error = std::mem::replace(&mut *libc::__errno_location(), before);
+        if outcome == -1 { -i64::from(error) } else { i64::from(outcome) }
+    }
+}
 
 /// A function of the C library, and its replacement.
 pub(super) struct Function {

@@ -20,7 +20,6 @@ mod calls;
 #[cfg(target_arch = "x86_64")]
 mod own_calls;
 mod patch;
-mod raw;
 
 use std::sync::Once;
 

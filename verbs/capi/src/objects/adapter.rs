@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use pumice_device::addresses::address_watch::GidSource;
+use pumice_device::addresses::address_handle::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::Subscriber;
 use pumice_device::faults::FaultPlan;
@@ -24,24 +24,20 @@ use pumice_device::shuffle::ShuffleOptions;
 use pumice_transport::qp::SrdOrder;
 use pumice_transport::types::WorkCompletion;
 
-use super::capture;
-use super::device::{Device, device_at, devices};
+use super::device::{
+    Device, LossSubscriber, device_at, devices, gid_entries, gid_entries_now, is_present, was_absent,
+};
 use super::events::EventDistributor;
-use super::gid_entries::{gid_entries, gid_entries_now};
-use super::loss::{LossSubscriber, is_present, was_absent};
-use super::record;
-use super::trace;
-use super::unused;
-use super::waits;
-use crate::abi::zeroed::zeroed;
+use super::{capture, unused, waits};
+use crate::abi::plain::zeroed;
 use crate::check;
-use crate::entry::outcome::value;
+use crate::entry::value;
 use crate::gate::{self, DeviceLoss, LossState};
-use crate::log::device_subscribers;
-use crate::log::log_call_sites;
 use crate::log::settings::settings;
-use crate::log::{self, log_always, log_cause, log_warning, logs, print_always};
-use crate::platform::errno::{Errno, INVALID};
+use crate::log::{
+    self, device_subscribers, log_always, log_cause, log_limit, log_warning, logs, print_always,
+};
+use crate::platform::{Errno, INVALID};
 
 /// State that the contexts of a device share. It is dropped with the last of them: the port is free again
 /// then.
@@ -103,13 +99,13 @@ impl DeviceAdapter {
         let loss = LossSubscriber::new(device.index());
         config.subscribers.push(Box::new(loss.clone()));
         let listening = with_signals_blocked(|| check::subscriber(device.index())).into_iter();
-        config.subscribers.extend(listening.chain(record::subscriber(settings, device)));
+        config.subscribers.extend(listening.chain(capture::subscriber(settings, device)));
         let waiting = waits::waits();
         config.subscribers.extend(post_call_sites().into_iter().chain(waiting.iter().map(waits::subscriber)));
         config.gid_source = Some(gid_source(description, config.gids.clone(), address.is_ipv6()));
         let addresses = config.gids.iter().map(|entry| entry.ip).collect();
         let all = devices()?;
-        let tag = record::record_tag(settings, all);
+        let tag = capture::record_tag(settings, all);
         // The application's threads handle signals.
         let opening = Opening {
             faults: plan(settings, device)?,
@@ -127,7 +123,7 @@ impl DeviceAdapter {
             link: Link::of(&description.link),
             topology: Topology::of(settings)?,
             capture: capture::source(settings, device),
-            trace: trace::source(settings, device),
+            trace: capture::trace_source(settings, device),
             hca: config,
         };
         let network = UdpNetwork {
@@ -189,7 +185,7 @@ impl DeviceAdapter {
 
 /// Returns the subscriber that records call sites of posted requests for the log.
 fn post_call_sites() -> Option<Box<dyn Subscriber>> {
-    if logs(LogLevel::Warn) { log_call_sites::subscriber() } else { None }
+    if logs(LogLevel::Warn) { log_limit::subscriber() } else { None }
 }
 
 /// Reports whether the numbers of queue pairs have 16 bits, as those of EFA do, which is so where the process
@@ -245,7 +241,7 @@ fn not_opened(error: OpenError, settings: &Settings) -> Errno {
     match error {
         OpenError::Hca(error) => error.into(),
         OpenError::Capture(error) => capture::refused(settings, &error),
-        OpenError::Trace(error) => trace::refused(settings, &error),
+        OpenError::Trace(error) => capture::trace_refused(settings, &error),
         OpenError::Faults(error) => {
             log_always(&error.to_string());
             Errno(libc::EINVAL)

@@ -1,4 +1,7 @@
-//! Settings of the port: faults, their report, and a capture of all packets for Wireshark.
+//! Captures and traces that the settings ask for, and facts about a process in them.
+//!
+//! Facts about a process in a record, besides its packets: its tag, its devices, and their queue pairs by
+//! ordinal.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -6,20 +9,126 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::capture::whole_blocks;
+use pumice_device::event::{Event, Subscriber, Topics};
 use pumice_device::faults::FaultPlan;
 use pumice_device::listeners::ReportSource;
 use pumice_device::opening::CaptureSource;
 use pumice_device::outside;
-use pumice_device::outside::cancellation::Uncancelled;
 use pumice_device::outside::fork_generation::PerProcess;
-use pumice_device::outside::output_file::OutputFile;
-use pumice_device::settings::{CAPTURE, FAULT_REPORT, LogLevel, MAX_DEVICES, SettingError, Settings};
+use pumice_device::outside::output_file::{OutputFile, complete_lines, open_private_at_end};
+use pumice_device::outside::system_call::Uncancelled;
+use pumice_device::platform::ordinal::Ordinal;
+use pumice_device::settings::record::{self, QUEUE_PAIRS};
+use pumice_device::settings::{CAPTURE, FAULT_REPORT, LogLevel, MAX_DEVICES, SettingError, Settings, TRACE};
+use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_private};
+use pumice_transport::event::QpEvent;
+use pumice_transport::types::QpState;
 
 use super::device::Device;
 use crate::gate;
 use crate::log::{log_at, print_always};
-use crate::platform::errno::Errno;
-use crate::platform::process_file::{WrittenPath, expand, open_process_file};
+use crate::platform::{Errno, WrittenPath, current_pid, expand, open_process_file, open_process_file_by};
+
+/// Returns the tag of this process, and writes it into the record with its devices, if there is one: the
+/// process may be a child of the recorded program.
+pub(crate) fn record_tag(settings: &Settings, devices: &[Device]) -> String {
+    let tag = settings.tag_of(outside::environment::arguments());
+    if let Some(folder) = &settings.record {
+        let names: Vec<&str> = devices.iter().map(Device::name).collect();
+        let _uncancelled = Uncancelled::begin();
+        if let Err((file, error)) = record::note(folder, outside::process::number(), &tag, &names) {
+            report_write_error(&file, &error);
+        }
+    }
+    tag
+}
+
+/// Returns a subscriber that writes the queue pairs of a device into the record, if there is one: packets do
+/// not say which queue pair of the device sent them.
+pub(crate) fn subscriber(settings: &Settings, device: &Device) -> Option<Box<dyn Subscriber>> {
+    let pattern = settings.record.as_ref()?.join(format!("{}.{QUEUE_PAIRS}", outside::process::number()));
+    let file = device.process_file(&pattern);
+    let _uncancelled = Uncancelled::begin();
+    // A device that is opened again counts queue pairs from the beginning: the first one's record is
+    // continued.
+    match open_private_at_end(&file) {
+        Ok(out) => {
+            let error_printer = Box::new(|sentence: &str| print_always(sentence));
+            let out = OutputFile::new(out, file, "the record of queue pairs", complete_lines, error_printer);
+            Some(Box::new(QueuePairRecorder(Mutex::new(out))))
+        }
+        Err(error) => {
+            report_write_error(&file, &error);
+            None
+        }
+    }
+}
+
+fn report_write_error(file: &Path, error: &std::io::Error) {
+    print_always(&format!("{} cannot be written: {error}: the record lacks this process", file.display()));
+}
+
+/// A subscriber that writes a line for each queue pair that is made or connected.
+struct QueuePairRecorder(Mutex<OutputFile>);
+
+impl Subscriber for QueuePairRecorder {
+    fn topics(&self) -> Topics {
+        Topics::OBJECTS | Topics::STATES
+    }
+
+    fn on_event(&self, _at_ns: u64, event: &Event<'_>) {
+        let line = match event {
+            Event::QpCreated { qp, .. } => format!("made {} {}\n", Ordinal(qp.ordinal), qp.qpn.value()),
+            Event::Qp { qp, event: QpEvent::StateChanged { to: QpState::Rtr, peer: Some(peer), .. } } => {
+                format!("connected {} {} {}\n", Ordinal(qp.ordinal), peer.address, peer.qpn.value())
+            }
+            _ => return,
+        };
+        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A full disk must not end the program; the error is logged, and the replay then counts by the
+        // packets.
+        let _ = out.append(line.as_bytes());
+    }
+}
+
+/// Returns a function that opens the trace of the settings when the port is open.
+pub(crate) fn trace_source(settings: &Settings, device: &'static Device) -> Option<TraceSource> {
+    static WRITTEN: [WrittenPath; MAX_DEVICES] =
+        [const { PerProcess::new(|_| Mutex::new(None)) }; MAX_DEVICES];
+    let pattern = device.process_file(settings.trace.as_deref()?);
+    let written = WRITTEN.get(device.index())?;
+    let limit_bytes = settings.trace_limit_bytes.unwrap_or(DEFAULT_LIMIT_BYTES);
+    Some(Box::new(move || {
+        // The file of an earlier device of this process was closed with the device.
+        let (file, path) = open_process_file_by(&pattern, written, || {}, create_private)?;
+        if path != expand(&pattern, current_pid()) {
+            print_always(&format!(
+                "{} is being written by another process; the trace of process {} is {}",
+                pattern.display(),
+                current_pid(),
+                path.display()
+            ));
+        }
+        let on_problem =
+            Box::new(move |sentence: &str| print_always(&format!("{}: {sentence}", path.display())));
+        Ok(TraceFile { file, limit_bytes, program: program(), on_problem })
+    }))
+}
+
+/// Returns the name of the program.
+fn program() -> String {
+    let called = outside::environment::program();
+    Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Logs that a trace cannot be written, and returns the errno.
+#[cold]
+pub(crate) fn trace_refused(settings: &Settings, error: &io::Error) -> Errno {
+    let path = settings.trace.as_deref().unwrap_or(Path::new(""));
+    let problem = format!("a trace cannot be written there: {error}");
+    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+    SettingError::new(TRACE, path.to_string_lossy(), problem).with_errno(errno).into()
+}
 
 /// Buffer for packets that wait to be written, in bytes.
 const CAPTURE_BUFFER_BYTES: usize = 1 << 18;

@@ -16,8 +16,8 @@ use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::outside;
 use pumice_device::outside::fork_generation::PerProcess;
 
-use crate::platform::descriptors::{self, FileIdentity, identity};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform;
+use crate::platform::{Errno, FileIdentity, INVALID, NOT_SUPPORTED, identity};
 
 /// An object that is destroyed with its context, in the order of destruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,7 +87,7 @@ impl CommandFile {
     /// # Errors
     /// Fails with the errno of pipe(2), which is used if memfd_create(2) is refused.
     pub(crate) fn create(device: usize) -> Result<(OwnedFd, Arc<CommandFile>), Errno> {
-        let descriptor = match descriptors::anonymous_file(&name_of(device)) {
+        let descriptor = match platform::anonymous_file(&name_of(device)) {
             Ok(descriptor) => descriptor,
             // A sandbox may forbid it. Any file has an identity; other processes cannot import this one.
             Err(_) => {

@@ -1,32 +1,189 @@
-//! Completion queues.
+//! Completion queues, their channels, and completion counters.
 
 use std::ffi::{c_int, c_void};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use pumice_device::check::CqMade;
 use pumice_device::hca::{CqSetup, Hca};
+use pumice_device::objects::completion_channel::{CompletionChannel, CqEvent};
+use pumice_device::objects::completion_counter::CompletionCounter;
 use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::outside;
 use pumice_device::outside::fork_generation::Generation;
 use pumice_transport::types::WorkCompletion;
 
 use super::command_file::OwnedObject;
-use super::completion_channel::CompChannel;
-use super::context::Context;
+use super::domains::UseGuard;
 use super::events::EventSource;
-use super::queue_memory;
-use super::usage::UseGuard;
-use super::waits;
-use crate::abi::zeroed::zeroed;
-use crate::abi::{efadv_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
-use crate::check;
+use super::{Context, mlx5, waits};
+use crate::abi::plain::zeroed;
+use crate::abi::{efadv_cq, ibv_comp_channel, ibv_comp_cntr, ibv_context, ibv_cq, ibv_cq_ex};
 use crate::entry::arguments::In;
 use crate::entry::handles::{
     CObject, DataPathObject, HandleIdentity, ObjectMemory, RegisteredObject, SharedStruct, hand_out_shared,
     live_or_none, show, shown,
 };
-use crate::platform::errno::Errno;
-use crate::platform::turn::TurnCell;
+use crate::platform::Errno;
+use crate::platform::threads::{RESTART, TurnCell, attempt_ends};
 use crate::platform::wall_clock::WallClock;
+use crate::{check, platform};
+
+/// A completion channel.
+#[repr(C)]
+pub(crate) struct CompChannel {
+    c: SharedStruct<ibv_comp_channel>,
+    generation: Generation,
+    channel: Arc<CompletionChannel>,
+}
+
+// SAFETY: the first field is the C structure.
+unsafe impl CObject for CompChannel {
+    type C = ibv_comp_channel;
+}
+
+impl RegisteredObject for CompChannel {
+    const KIND: &'static str = "completion channel";
+    /// Its descriptor stays open, as in the kernel.
+    const OUTLIVES_CONTEXT: bool = true;
+
+    fn identity(c: &ibv_comp_channel) -> HandleIdentity {
+        HandleIdentity::new(c.context, 0)
+    }
+}
+
+impl DataPathObject for CompChannel {
+    #[inline]
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
+impl CompChannel {
+    /// Creates a channel without queues.
+    ///
+    /// # Errors
+    /// Fails if no descriptors are available.
+    pub(crate) fn new(context: *mut ibv_context) -> Result<CompChannel, Errno> {
+        let channel = Arc::new(CompletionChannel::new()?);
+        let c = ibv_comp_channel { context, fd: channel.as_fd().as_raw_fd(), refcnt: 0 };
+        Ok(CompChannel { c: SharedStruct::new(c), generation: Generation::own(), channel })
+    }
+
+    /// Returns the descriptor that is readable when there is an event.
+    pub(crate) fn descriptor(&self) -> std::ffi::c_int {
+        shown!(self.c, fd)
+    }
+
+    pub(crate) const fn channel(&self) -> &Arc<CompletionChannel> {
+        &self.channel
+    }
+
+    /// Returns its context.
+    pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
+        Context::of(shown!(self.c, context))
+    }
+
+    /// Waits for an event for the slice of an attempt, driving the HCA meanwhile.
+    ///
+    /// # Errors
+    /// Fails with EAGAIN if there is none and the descriptor is O_NONBLOCK, with EINTR if a signal handler
+    /// ran, and with RESTART after the slice.
+    pub(crate) fn next(&self) -> Result<CqEvent, Errno> {
+        if let Some(event) = self.channel.try_event() {
+            outside::world::waits_without_end(None);
+            return Ok(event);
+        }
+        if platform::is_nonblocking(self.channel.as_fd()) {
+            return Err(Errno(libc::EAGAIN));
+        }
+        let context = self.context()?;
+        let ends = attempt_ends();
+        let left = ends.map(|end| end.saturating_duration_since(outside::now()));
+        let event = context.hca().wait_cq_event_or_signal(&self.channel, left);
+        // If it returns too early, a signal handler ran: its program may want to do something else now.
+        let over = ends.is_some_and(|end| end <= outside::now());
+        if event.is_some() || !over {
+            outside::world::waits_without_end(None);
+        }
+        event.ok_or(if over { RESTART } else { Errno(libc::EINTR) })
+    }
+}
+
+/// Largest number of completion counters of a process.
+pub(crate) const MAX_COUNTERS: u32 = 1 << 16;
+
+/// Number of completion counters that exist in the process.
+static COUNTERS: AtomicU32 = AtomicU32::new(0);
+/// Number of completion counters that were created so far.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
+/// A completion counter.
+#[repr(C)]
+pub(crate) struct CompCntr {
+    c: SharedStruct<ibv_comp_cntr>,
+    /// The counter, which is shared with the queue pairs that count in it.
+    counter: Arc<CompletionCounter>,
+}
+
+// SAFETY: the first field is the C structure.
+unsafe impl CObject for CompCntr {
+    type C = ibv_comp_cntr;
+}
+
+impl RegisteredObject for CompCntr {
+    const KIND: &'static str = "completion counter";
+
+    fn identity(c: &ibv_comp_cntr) -> HandleIdentity {
+        HandleIdentity::new(c.context, c.handle)
+    }
+}
+
+impl CompCntr {
+    /// Creates a counter.
+    ///
+    /// # Errors
+    /// ENOMEM: the process has [`MAX_COUNTERS`] counters.
+    pub(crate) fn new(context: *mut ibv_context) -> Result<CompCntr, Errno> {
+        let more = |count: u32| (count < MAX_COUNTERS).then_some(count + 1);
+        if COUNTERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+            let sentence = || format!("the process has all of its {MAX_COUNTERS} completion counters");
+            return Err(Errno(libc::ENOMEM).because(sentence));
+        }
+        let handle = MADE.fetch_add(1, Ordering::Relaxed);
+        Ok(CompCntr { c: SharedStruct::new(ibv_comp_cntr { context, handle }), counter: Arc::default() })
+    }
+
+    /// Returns the context of the counter.
+    pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
+        Context::of(shown!(self.c, context))
+    }
+
+    pub(crate) const fn counter(&self) -> &Arc<CompletionCounter> {
+        &self.counter
+    }
+
+    /// Checks that no queue pair uses the counter.
+    ///
+    /// # Errors
+    /// EBUSY: queue pairs count in the counter.
+    pub(crate) fn check_unused(&self) -> Result<(), Errno> {
+        let users = Arc::strong_count(&self.counter) - 1;
+        if users == 0 {
+            return Ok(());
+        }
+        Err(Errno(libc::EBUSY).because(|| {
+            format!("queue pairs count in the completion counter ({users} times); destroy them first")
+        }))
+    }
+}
+
+impl Drop for CompCntr {
+    fn drop(&mut self) {
+        COUNTERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// A completion queue; all have room for the extended structure.
 #[repr(C)]
@@ -128,7 +285,7 @@ impl Cq {
         let CqCreateParameters { cqe, cq_context, channel, comp_vector, stamps, wall_clock, .. } = parameters;
         let CqCreateParameters { overwrites, domain_use, set_operations, .. } = parameters;
         let (open, reports) = (Context::of(context)?, live_or_none::<CompChannel>(channel)?);
-        queue_memory::check(&open, queue_memory::OF_COMPLETION_QUEUES)?;
+        mlx5::check(&open, mlx5::OF_COMPLETION_QUEUES)?;
         if let Some(reports) = &reports {
             open.check_same("completion channel", &*reports.context()?)?;
         }

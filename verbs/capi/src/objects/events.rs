@@ -13,19 +13,17 @@ use pumice_calls::Call;
 use pumice_device::event::async_event::AsyncElement;
 use pumice_device::hca::Hca;
 use pumice_device::outside;
-use pumice_device::outside::event_pipe::EventPipe;
+use pumice_device::outside::event_fd::EventPipe;
 use pumice_device::outside::fork_generation::PerProcess;
-use pumice_device::platform::awaited::Awaited;
+use pumice_device::platform::event_queue::Awaited;
 use pumice_device::port::wait_readable;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
-use super::local_identifier;
-use super::loss;
+use super::{device, peer_host};
 use crate::abi::{EVENT_FLAG, ibv_async_event, ibv_context};
-use crate::platform::errno::Errno;
-use crate::platform::system_call;
-use crate::waits::acknowledgements::AcknowledgementWait;
+use crate::platform::{Errno, system_call};
+use crate::waits::AcknowledgementWait;
 
 /// The event `IBV_EVENT_LID_CHANGE`, of this library: the device knows no LIDs.
 const LID_CHANGE: u32 = 11;
@@ -267,11 +265,11 @@ struct EventCarrier {
 impl EventCarrier {
     fn carry(&self) {
         if self.carry_all() && self.hca.back_ns().is_some() {
-            loss::removed(self.index);
+            device::removed(self.index);
         }
         let changes = self.hca.presence().address_changes();
         if self.address_changes.swap(changes, Ordering::AcqRel) != changes {
-            loss::address_changed(self.index);
+            device::address_changed(self.index);
         }
     }
 
@@ -298,7 +296,7 @@ impl EventCarrier {
     /// changed with it.
     fn update_lid(&self, contexts: &[(usize, Arc<AsyncQueue>)]) {
         for (port_num, known) in (1..).zip(&self.lids) {
-            let lid = local_identifier::of_port(&self.hca, port_num);
+            let lid = peer_host::lid_of_port(&self.hca, port_num);
             if known.swap(lid, Ordering::Relaxed) != lid {
                 contexts.iter().for_each(|(_, queue)| queue.push(LID_CHANGE, EventElement::Port(port_num)));
             }
@@ -325,7 +323,7 @@ impl EventDistributor {
             wake: system_call::event(libc::EFD_CLOEXEC)?,
             stopping: AtomicBool::new(false),
             address_changes: AtomicU64::new(hca.presence().address_changes()),
-            lids: [1, 2].map(|port_num| AtomicU16::new(local_identifier::of_port(hca, port_num))),
+            lids: [1, 2].map(|port_num| AtomicU16::new(peer_host::lid_of_port(hca, port_num))),
         });
         let thread = outside::thread::start("pumice-model", Some(128 << 10), {
             let shared = Arc::clone(&shared);

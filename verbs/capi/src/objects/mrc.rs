@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_device::outside::fork_generation::{Generation, PerProcess};
 
+use super::domains::{UseCount, UseGuard};
 use super::queue_pair::Qp;
-use super::usage::{UseCount, UseGuard};
 use crate::abi::plain::ForwardedStruct;
 use crate::abi::{ibv_context, ibv_qp, mrc_context, mrc_qp, mrc_qp_hint, mrc_qp_hint_attr};
 use crate::entry::arguments::Trusted;
 use crate::entry::handles::{
     CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, hand_out, shown, take_back,
 };
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
 
 /// Addresses of MRC queue pairs, by those of their `ibv_qp`, which asynchronous events name.
 static OWNERS: PerProcess<Mutex<BTreeMap<usize, usize>>> = PerProcess::new(|_| Mutex::default());

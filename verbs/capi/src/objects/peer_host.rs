@@ -1,3 +1,9 @@
+//! The LIDs that stand for addresses, and whether a peer's host can be reached.
+//!
+//! LIDs, for programs that know no GIDs. RoCE has no LIDs: an address vector without GRH is refused, as real
+//! RoCE devices refuse it. With PUMICE_LID=1 the port has a LID nevertheless, the low 16 bits of its first
+//! address, and a LID stands for the address of the same network that ends with it.
+//!
 //! The host of a peer. Before a connected queue pair or an address handle leads to an address, Linux looks up
 //! its route and finds the first host on it, by ARP or neighbour discovery; the call fails if none answers.
 
@@ -6,13 +12,57 @@ use std::time::Duration;
 
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::hca::Hca;
+use pumice_device::outside;
 use pumice_device::outside::fork_generation::InheritedOnce;
 use pumice_device::outside::neighbour::{Neighbour, Neighbours, Reachability};
 use pumice_device::port::Topology;
-use pumice_transport::types::AddressVector;
+use pumice_transport::types::{AddressVector, Gid};
 
 use crate::log::settings::settings;
-use crate::platform::errno::Errno;
+use crate::platform::Errno;
+
+/// Reports whether PUMICE_LID is set and neither empty nor 0.
+fn has_lids() -> bool {
+    static IS_ENABLED: InheritedOnce<bool> = InheritedOnce::new();
+    *IS_ENABLED.get_or_init(|| {
+        outside::environment::variable("PUMICE_LID").is_some_and(|set| !set.is_empty() && set != "0")
+    })
+}
+
+/// Returns the LID of a port of a device; 0 for none.
+pub(crate) fn lid_of_port(hca: &Hca, port_num: u8) -> u16 {
+    if has_lids() { hca.gid(port_num, 0).map_or(0, |first| lid_of(first.gid)) } else { 0 }
+}
+
+/// Replaces the LID of an address vector by a GID, if it has only a LID and LIDs are wanted.
+pub(crate) fn resolve_lid(vector: AddressVector, hca: &Hca) -> AddressVector {
+    if vector.is_global || !has_lids() {
+        return vector;
+    }
+    match hca.gid(vector.port_num, 0) {
+        Some(first) => AddressVector {
+            is_global: true,
+            dgid: gid_with_lid(first.gid, vector.dlid),
+            sgid_index: 0,
+            hop_limit: 64,
+            ..vector
+        },
+        None => vector,
+    }
+}
+
+fn lid_of(gid: Gid) -> u16 {
+    let [.., high, low] = gid.0;
+    u16::from_be_bytes([high, low])
+}
+
+/// Returns the GID that differs from `own` only in the bits of the LID.
+fn gid_with_lid(own: Gid, lid: u16) -> Gid {
+    let mut gid = own;
+    let [.., high, low] = &mut gid.0;
+    [*high, *low] = lid.to_be_bytes();
+    gid
+}
 
 //= linux:addr.c#rdma_addr_find_l2_eth_by_grh
 //| The host of a peer is looked for during one second.
@@ -116,7 +166,17 @@ fn without_route(peer: IpAddr, source: &GidEntry) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
+
+    #[test]
+    fn a_lid_names_a_neighbour() {
+        let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(lid_of(gid("127.3.1.2")), 0x0102);
+        assert_eq!(gid_with_lid(gid("127.3.1.2"), 0x0907), gid("127.3.9.7"));
+        assert_eq!(gid_with_lid(gid("2001:db8::1"), lid_of(gid("2001:db8::2"))), gid("2001:db8::2"));
+    }
 
     fn source(ip: &str) -> GidEntry {
         GidEntry::new(ip.parse().unwrap(), "eth0", 2, pumice_transport::types::Mtu::Mtu1024)

@@ -1,21 +1,24 @@
-//! Queue pairs.
+//! Queue pairs, the options that they agree on with their peers, and the requests of `ibv_wr_*` calls.
+//!
+//! A new queue pair has all options of the device. Options that a program sets apply from the next successful
+//! `ibv_modify_qp` on; until then the queue pair has none.
 
 use std::ffi::c_int;
+use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use pumice_device::hca::{Hca, TargetRegistration};
 use pumice_device::outside::fork_generation::Generation;
 use pumice_device::platform::table::Handle;
-use pumice_transport::types::VendorService;
+use pumice_transport::types::{QpCapacity, SendFlags, SendRequest, Sge, VendorService};
 use pumice_transport::wire::Qpn;
 
-use super::context::Context;
-use super::ece::EceOptions;
+use super::Context;
+use super::domains::UseGuard;
 use super::events::EventSource;
-use super::send_series::SendSeries;
-use super::usage::UseGuard;
+use super::memory_region::Mw;
 use crate::abi::{
     efadv_qp, ibv_context, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, mlx5dv_qp_ex,
 };
@@ -24,8 +27,117 @@ use crate::entry::handles::{
     CObject, DataPathObject, HandleIdentity, RegisteredObject, SharedStruct, find_at, show, shown,
 };
 use crate::gate::CallSubject;
-use crate::platform::errno::Errno;
-use crate::platform::turn::TurnCell;
+use crate::platform::Errno;
+use crate::platform::threads::TurnCell;
+
+/// The options of a queue pair.
+pub(crate) struct EceOptions {
+    /// Options that the device has.
+    device: u32,
+    /// Options that the queue pair has, and in the upper half those that the program has set since.
+    state: AtomicU64,
+}
+
+impl EceOptions {
+    /// Creates the options of a new queue pair, on a device that has these.
+    pub(crate) const fn new(device: u32) -> EceOptions {
+        EceOptions { device, state: AtomicU64::new(device as u64) }
+    }
+
+    /// Returns the options that the device has.
+    pub(crate) const fn of_device(&self) -> u32 {
+        self.device
+    }
+
+    /// Returns the options that the queue pair has.
+    pub(crate) fn get(&self) -> u32 {
+        self.state.load(Ordering::Relaxed) as u32
+    }
+
+    /// Sets options for the program.
+    pub(crate) fn set(&self, options: u32) {
+        self.state.store(u64::from(options) << 32, Ordering::Relaxed);
+    }
+
+    /// Applies, after the queue pair was modified, those of the set options that the device has.
+    pub(crate) fn modified(&self) {
+        let wanted = (self.state.load(Ordering::Relaxed) >> 32) as u32;
+        if wanted != 0 {
+            self.state.store((wanted & self.device).into(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Requests, and the elements and inline bytes that they use. The memory is reused for the next series.
+pub(crate) struct SendSeries {
+    pub(crate) requests: Vec<SeriesRequest>,
+    pub(crate) sges: Vec<Sge>,
+    pub(crate) inline_data: Vec<u8>,
+    pub(crate) refused: Option<Errno>,
+    /// Number of calls that must still set fields of the last request, which configures a memory key.
+    pub(crate) setters_left: u8,
+    /// Largest number of pieces of that key.
+    pub(crate) max_pieces: usize,
+    /// True if the key may have signatures.
+    pub(crate) key_has_signatures: bool,
+}
+
+/// A request, and its ranges of the series' elements and bytes.
+pub(crate) struct SeriesRequest {
+    pub(crate) request: SendRequest<'static>,
+    pub(crate) sges: Range<usize>,
+    pub(crate) inline_data: Range<usize>,
+    /// Window that the request binds.
+    pub(crate) window: Option<Arc<Mw>>,
+}
+
+impl SendSeries {
+    /// Number of requests that there is room for from the beginning.
+    const ROOM: u32 = 64;
+
+    pub(crate) fn new(capacity: &QpCapacity) -> SendSeries {
+        let room = capacity.max_send_wr.min(SendSeries::ROOM) as usize;
+        SendSeries {
+            requests: Vec::with_capacity(room),
+            sges: Vec::with_capacity(room * 2),
+            inline_data: Vec::new(),
+            refused: None,
+            setters_left: 0,
+            max_pieces: 0,
+            key_has_signatures: false,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.requests.clear();
+        self.sges.clear();
+        self.inline_data.clear();
+        self.refused = None;
+        self.setters_left = 0;
+    }
+
+    /// Adds a request without elements and data.
+    #[inline]
+    pub(crate) fn start(&self, request: SendRequest<'static>) -> SeriesRequest {
+        let (sges, inline) = (self.sges.len(), self.inline_data.len());
+        SeriesRequest { request, sges: sges..sges, inline_data: inline..inline, window: None }
+    }
+
+    /// Returns the operations of the requests, as verbs number them.
+    pub(crate) fn opcodes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.requests.iter().map(|part| part.request.opcode as u32)
+    }
+
+    /// Adds inline data to the last request.
+    pub(crate) fn add_inline(&mut self, data: &[u8]) {
+        self.inline_data.extend_from_slice(data);
+        let end = self.inline_data.len();
+        if let Some(last) = self.requests.last_mut() {
+            last.request.flags |= SendFlags::INLINE;
+            last.inline_data.end = end;
+        }
+    }
+}
 
 /// A queue pair; all have room for the extended structure.
 #[repr(C)]
@@ -299,5 +411,26 @@ impl Qp {
             qp_type: shown!(self.c, qp_base.qp_type),
             sq_sig_all: c_int::from(self.parts.signals_all),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_counts_from_the_next_change_of_the_queue_pair() {
+        let options = EceOptions::new(0x3000_0002);
+        options.modified();
+        assert_eq!(options.get(), 0x3000_0002);
+        options.set(0x1000_0006);
+        assert_eq!(options.get(), 0);
+        options.modified();
+        assert_eq!(options.get(), 0x1000_0002);
+        options.modified();
+        assert_eq!(options.get(), 0x1000_0002);
+        options.set(0);
+        options.modified();
+        assert_eq!(options.get(), 0);
     }
 }

@@ -12,9 +12,9 @@ use pumice_device::outside::{environment, files, process, world};
 use pumice_device::settings::LogLevel;
 
 use super::device::devices;
-use crate::entry::outcome::value;
+use crate::entry::value;
 use crate::log::{logs, print_always};
-use crate::platform::process::current_pid;
+use crate::platform::current_pid;
 
 /// The variable in which `pumice run` gives its process number. That process starts the program or becomes
 /// it.

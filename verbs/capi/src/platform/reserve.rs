@@ -1,4 +1,4 @@
-//! A memory reserve for when malloc(3) fails.
+//! A memory reserve for when malloc(3) fails, and memory of malloc(3) for programs.
 //!
 //! Rust ends a process whose allocation fails. With the reserve, calls that create objects fail with ENOMEM
 //! instead, and all other calls continue: the allocator of this library falls back on its own memory, and a
@@ -7,13 +7,63 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
+use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use pumice_calls::{CallAction, CallFacts, CallObject};
 
-use super::errno::Errno;
+use super::Errno;
+
+/// A value in memory of malloc, which is freed unless the program gets it. Memory that the value points at is
+/// not freed.
+pub(crate) struct Allocation<T>(*mut T);
+
+impl<T> Allocation<T> {
+    /// # Errors
+    /// Fails with ENOMEM.
+    pub(crate) fn new(value: T) -> Result<Allocation<T>, Errno> {
+        const { assert!(!std::mem::needs_drop::<T>(), "the value is freed, and not dropped") };
+        const { assert!(align_of::<T>() <= 2 * size_of::<usize>(), "malloc aligns no further") };
+        // SAFETY: malloc takes any size.
+        let pointer = unsafe { libc::malloc(size_of::<T>()) }.cast::<T>();
+        if pointer.is_null() {
+            return Err(Errno(libc::ENOMEM));
+        }
+        // SAFETY: new memory with room for one value, aligned as malloc aligns.
+        unsafe { pointer.write(value) };
+        Ok(Allocation(pointer))
+    }
+
+    /// Returns the address of the value.
+    pub(crate) const fn as_ptr(&self) -> *mut T {
+        self.0
+    }
+
+    /// Gives the value to the program.
+    pub(crate) const fn into_raw(self) -> *mut T {
+        let raw = self.0;
+        std::mem::forget(self);
+        raw
+    }
+}
+
+impl<T> Drop for Allocation<T> {
+    fn drop(&mut self) {
+        // SAFETY: the memory that `new` allocated, which the program does not have.
+        unsafe { free(self.0.cast()) };
+    }
+}
+
+/// Frees memory with free(3).
+///
+/// # Safety
+/// `memory` is null, or of malloc and not used any more.
+pub(crate) unsafe fn free(memory: *mut c_void) {
+    // SAFETY: the function's own contract.
+    unsafe { libc::free(memory) };
+}
 
 /// Size of a reserve in bytes. It costs only addresses until it is needed.
 const RESERVE_BYTES: usize = 8 << 20;

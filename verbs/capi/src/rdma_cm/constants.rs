@@ -1,6 +1,12 @@
-//! Constants of verbs.h and rdma_cma.h that several files need.
+//! Constants of verbs.h and rdma_cma.h that several files need, and errno values of the connection manager's
+//! errors.
 
 use std::ffi::{CStr, c_int};
+
+use pumice_device::gsi::ConnectionError;
+
+use crate::log::log_warning;
+use crate::platform::Errno;
 
 /// Values of `IBV_QPT_*`.
 pub(crate) const QPT_RC: u32 = 2;
@@ -90,4 +96,12 @@ pub(crate) fn event_name(event: c_int) -> &'static CStr {
     ];
     let name = usize::try_from(event).ok().and_then(|index| NAMES.get(index));
     name.copied().unwrap_or(c"UNKNOWN EVENT")
+}
+
+impl From<ConnectionError> for Errno {
+    #[cold]
+    fn from(error: ConnectionError) -> Errno {
+        log_warning(|| error.to_string());
+        Errno(error.errno())
+    }
 }

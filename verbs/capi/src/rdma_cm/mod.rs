@@ -16,7 +16,6 @@
 
 pub(crate) mod address;
 pub(crate) mod calls;
-pub(crate) mod connection_error;
 pub(crate) mod constants;
 pub(crate) mod events;
 pub(crate) mod id;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use pumice_transport::types::WorkCompletion;
 
+use super::RoundLimit;
 use super::receiver::reply_tag;
-use super::sender::RoundLimit;
 use crate::endpoint::{BufferSelection, Endpoint, Post};
 use crate::error::{PerfError, Result};
 use crate::pattern::Tag;

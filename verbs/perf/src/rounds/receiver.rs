@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pumice_transport::types::WorkCompletion;
 
-use super::sender::credit_every;
+use super::credit_every;
 use crate::control::{Contents, Control, ReceiveTotals};
 use crate::endpoint::{BufferSelection, Endpoint, Post};
 use crate::error::{PerfError, Result};

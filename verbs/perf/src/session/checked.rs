@@ -1,23 +1,71 @@
-//! Contents of messages: filled in before a round, and compared after it.
+//! Contents of messages, and rounds of the yardstick beside those of the device on one host.
 
-use super::run::Session;
+use std::time::Duration;
+
+use super::{Session, Yardstick};
 use crate::control::{ClientRequest, Contents, Round};
-use crate::endpoint::receives_per_queue;
+use crate::endpoint::{Medium, receives_per_queue};
 use crate::error::Result;
+use crate::memory::{ThreadPair, copies};
 use crate::pattern::Tag;
-use crate::plan::Operation;
-use crate::rounds::latency;
-use crate::rounds::sender::{RoundLimit, send};
+use crate::plan::{MeasuredQuantity, Operation};
+use crate::report::RoundFigures;
+use crate::rounds::{RoundLimit, latency, send};
 
-/// Largest numbers of messages and bytes that a checked phase of a round sends.
-const CHECKED_MESSAGES: u64 = 4096;
-const CHECKED_BYTES: u64 = 16 << 20;
-/// Number of times that they are filled anew.
-const CHECKED_BATCHES: usize = 32;
-/// Number of checked ping-pongs per round.
-const CHECKED_ANSWERS: u64 = 64;
+/// Length of a memory round: memory settles sooner than sockets do.
+const MEMORY_ROUND: Duration = Duration::from_millis(100);
+/// Largest number of warm-ups in which the two processes may agree on shared memory. On a busy machine a
+/// process may have to wait for a processor longer than the other one waits for its answer, which asks again
+/// after ten seconds.
+const MAX_WARM_UPS: usize = 300;
 
 impl Session {
+    /// Exchanges messages until the medium of the measurement carries them.
+    pub(super) fn warm_up(&mut self, duration: Duration) -> Result<()> {
+        for _ in 0..MAX_WARM_UPS {
+            self.ours(duration, self.plan.qp_count)?;
+            self.medium = self.end.medium();
+            if !self.medium.as_ref().is_some_and(Medium::may_change) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a round of the yardstick, if the plan wants one.
+    pub(super) fn raw_round(&mut self, duration: Duration, measured: &mut RoundFigures) -> Result<()> {
+        if !self.plan.raw {
+            return Ok(());
+        }
+        match Yardstick::of(&self.plan, self.medium.as_ref()) {
+            Yardstick::PlainUdp => self.plain_udp_round(duration, measured),
+            of_memory => {
+                self.memory_round(of_memory, duration.min(MEMORY_ROUND), measured);
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs a round of memory. The other end waits for the next request meanwhile, asleep.
+    fn memory_round(&mut self, yardstick: Yardstick, duration: Duration, measured: &mut RoundFigures) {
+        let (pair, size_bytes) = (ThreadPair::on(self.second_core), self.plan.size_bytes);
+        match yardstick {
+            Yardstick::Memcpy => measured.raw = Some(copies(duration) / 1e9),
+            _ if size_bytes > self.plan.mtu_bytes => {} // As with plain UDP: a message of several packets.
+            Yardstick::Futex => {
+                let times = pair.sleep(duration, &mut self.times);
+                measured.set_raw_round_trips(&self.plan, times);
+            }
+            _ if self.plan.quantity == MeasuredQuantity::Rate => {
+                measured.raw = Some(pair.stream(size_bytes, duration) / 1e6);
+            }
+            _ => {
+                let times = pair.spin(size_bytes, duration, &mut self.times);
+                measured.set_raw_round_trips(&self.plan, times);
+            }
+        }
+    }
+
     /// Fills the memory before a timed round, with contents that it did not have before.
     pub(super) fn prepare(&mut self) -> Result<Tag> {
         let tag = self.next_tag;
@@ -117,3 +165,11 @@ impl Session {
         Ok(count)
     }
 }
+
+/// Largest numbers of messages and bytes that a checked phase of a round sends.
+const CHECKED_MESSAGES: u64 = 4096;
+const CHECKED_BYTES: u64 = 16 << 20;
+/// Number of times that they are filled anew.
+const CHECKED_BATCHES: usize = 32;
+/// Number of checked ping-pongs per round.
+const CHECKED_ANSWERS: u64 = 64;

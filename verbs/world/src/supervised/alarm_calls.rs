@@ -2,11 +2,10 @@
 
 use syscalls::Sysno;
 
-use super::alarms::Alarm;
+use super::clock::Alarm;
 use super::supervisor::Supervisor;
-use super::system::queue_signal;
 use super::threads::{Call, ThreadId};
-use super::tracee::Tracee;
+use super::tracee::{Tracee, queue_signal};
 use crate::error::WorldError;
 
 /// Kinds of notification of a `sigevent`.

@@ -6,13 +6,12 @@
 
 use nix::sys::signal::{Signal, kill};
 
-use super::clock_code::{code, offset_of_call};
+use super::clock_code::{JUMP, code, functions, offset_of_call};
 use super::points::{POINT_NS, READING_NS};
-use super::stop::{Stop, await_stop};
+use super::stepper::{Stop, await_stop};
 use super::supervisor::Supervisor;
 use super::threads::{IDLE_THRESHOLD, ThreadId};
 use super::tracee::{Registers, Tracee};
-use super::vdso::{JUMP, functions};
 
 /// Maximum number of readings of clocks in a row without a stop.
 const MAX_READINGS: u64 = 256;

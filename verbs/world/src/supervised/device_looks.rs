@@ -5,8 +5,8 @@
 //! that is. So it looks far less often than a thread of the program, which may look at memory as well. While
 //! a thread of the program polls the device, it need not look at all.
 
-use super::exact::{NEVER, UNKNOWN};
 use super::look::LookedFor;
+use super::points::{NEVER, UNKNOWN};
 use super::state::Segment;
 use super::supervisor::Supervisor;
 use super::threads::ThreadId;

@@ -1,4 +1,7 @@
-//! Facts about files and the machine, made the same in every run.
+//! Facts about files, the machine and niceness of processes, made the same in every run.
+//!
+//! Niceness of processes: every world begins with 0, and the kernel does not hear of changes, because threads
+//! go on as the world decides.
 
 use super::machine::MEMORY;
 use super::serve::{CallOutcome, UNCHANGED};
@@ -6,21 +9,47 @@ use super::supervisor::Supervisor;
 use super::threads::{Call, ThreadId};
 use crate::error::WorldError;
 
-/// Offsets of the device, the inode and the three times in a `stat` structure, in bytes.
-const STAT: Layout = Layout { device: 0, has_halves: false, inode: 8, times: &[72, 88, 104] };
-/// Offsets in a `statx` structure, whose device is two adjacent numbers of 4 bytes each.
-const STATX: Layout = Layout { device: 136, has_halves: true, inode: 32, times: &[64, 80, 96, 112] };
-/// Maximum number of bytes of a folder's list that are read at once.
-const MAX_LISTED: u64 = 1 << 20;
-
-struct Layout {
-    device: u64,
-    has_halves: bool,
-    inode: u64,
-    times: &'static [u64],
-}
+/// The call returns this less the niceness, so that no result looks like an error.
+const RESULT_OF_ZERO: i32 = 20;
+const LOWEST: i32 = -20;
+const HIGHEST: i32 = 19;
 
 impl Supervisor {
+    /// Serves `getpriority`.
+    pub(crate) fn report_niceness(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+        let process = self.process_of_priority(id, call);
+        let found = process.and_then(|process| self.threads.processes.get(&process));
+        let result = found.map_or(-libc::ESRCH, |process| RESULT_OF_ZERO - process.niceness);
+        self.answer(id, call, i64::from(result))
+    }
+
+    /// Serves `setpriority`. No process may lower a niceness, which on other machines some users may.
+    pub(crate) fn set_niceness(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+        let process = self.process_of_priority(id, call);
+        let [_, _, wanted, ..] = call.arguments();
+        let wanted = (wanted as i32).clamp(LOWEST, HIGHEST);
+        let result = match process.and_then(|process| self.threads.processes.get_mut(&process)) {
+            None => -libc::ESRCH,
+            Some(process) if wanted < process.niceness => -libc::EACCES,
+            Some(process) => {
+                process.niceness = wanted;
+                0
+            }
+        };
+        self.answer(id, call, i64::from(result))
+    }
+
+    /// Returns the process that the first two arguments name: the calling one for 0, a group or a user.
+    fn process_of_priority(&self, id: ThreadId, call: Call) -> Option<u32> {
+        let [kind, who, ..] = call.arguments();
+        let own = self.threads.get(id)?.process;
+        if who as i32 == 0 || kind as u32 != libc::PRIO_PROCESS {
+            return Some(own);
+        }
+        let has_number = |thread: &&super::threads::Thread| thread.tracee.number_inside() == Some(who as i32);
+        self.threads.threads.values().find(has_number).map(|thread| thread.process)
+    }
+
     /// Serves `stat` and related calls.
     pub(crate) fn report_stat(
         &mut self,
@@ -143,6 +172,20 @@ impl Supervisor {
         let done = self.tracee(id)?.write(address, &bytes).map(|()| 0);
         self.answer_done(id, call, done)
     }
+}
+
+/// Offsets of the device, the inode and the three times in a `stat` structure, in bytes.
+const STAT: Layout = Layout { device: 0, has_halves: false, inode: 8, times: &[72, 88, 104] };
+/// Offsets in a `statx` structure, whose device is two adjacent numbers of 4 bytes each.
+const STATX: Layout = Layout { device: 136, has_halves: true, inode: 32, times: &[64, 80, 96, 112] };
+/// Maximum number of bytes of a folder's list that are read at once.
+const MAX_LISTED: u64 = 1 << 20;
+
+struct Layout {
+    device: u64,
+    has_halves: bool,
+    inode: u64,
+    times: &'static [u64],
 }
 
 /// Returns the kind and the inode in a link of a file without a name, as in `socket:[123]`.

@@ -1,4 +1,4 @@
-//! Calls on files, and calls that ask for random bytes and processors.
+//! Calls on files, facts about file systems, and calls that ask for random bytes and processors.
 
 use std::path::Path;
 
@@ -11,14 +11,27 @@ use super::threads::{Call, ThreadId};
 use super::tracee::{Registers, Tracee};
 use crate::error::WorldError;
 
-/// Maximum number of random bytes that one call gives.
-const MAX_RANDOM: u64 = 1 << 20;
-
-/// Pseudo-terminals, which no world has: the kernel passes on what is written to them at a time of its own,
-/// and programs that can use a pipe instead do so.
-const PSEUDO_TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts/ptmx"];
+/// Offset of the five numbers of blocks and files in a `statfs` structure, in bytes, and the id behind them.
+const NUMBERS_AT: u64 = 16;
+/// Number of blocks and of files.
+const BLOCKS: u64 = 1 << 28;
+const FILES: u64 = 1 << 24;
 
 impl Supervisor {
+    /// Serves `statfs` and `fstatfs`.
+    pub(crate) fn describe_file_system(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+        let [_, structure, ..] = call.arguments();
+        let CallOutcome::Result(result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
+        if result == 0 {
+            // Blocks: all, free, free for users. Files: all, free. The id of the file system.
+            let numbers = [BLOCKS, BLOCKS / 2, BLOCKS / 2, FILES, FILES / 2, 1].map(u64::to_ne_bytes);
+            // If the structure cannot be written, the call has reported it.
+            let _ = self.tracee(id)?.write(structure.wrapping_add(NUMBERS_AT), numbers.as_flattened());
+        }
+        self.note(id, &call.name(), result)?;
+        self.go(id, None)
+    }
+
     /// Opens a file. If its contents may not repeat, the run notes a doubt.
     pub(crate) fn open(&mut self, id: ThreadId, call: Call, name: usize) -> Result<(), WorldError> {
         let address = call.arguments().get(name).copied().unwrap_or(0);
@@ -210,6 +223,13 @@ impl Supervisor {
         self.go(id, None)
     }
 }
+
+/// Maximum number of random bytes that one call gives.
+const MAX_RANDOM: u64 = 1 << 20;
+
+/// Pseudo-terminals, which no world has: the kernel passes on what is written to them at a time of its own,
+/// and programs that can use a pipe instead do so.
+const PSEUDO_TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts/ptmx"];
 
 /// Reports whether programs read a corrected copy of this file of a process.
 fn is_corrected(name: &str) -> bool {

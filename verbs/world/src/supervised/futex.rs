@@ -1,10 +1,9 @@
 //! Words that threads wait for (`futex`): the supervisor has the wait queues instead of the kernel.
 
 use super::inheritance::result_of_lock;
-use super::memory::{FutexKey, futex_key};
 use super::supervisor::Supervisor;
 use super::threads::{Activity, Call, ThreadId};
-use super::waits::{Wait, WaitFor, Woken};
+use super::waits::{FutexKey, Wait, WaitFor, Woken, futex_key};
 use crate::error::WorldError;
 
 /// `FUTEX_LOCK_PI` with a selectable clock; newer than the headers.

@@ -5,12 +5,10 @@
 
 use nix::errno::Errno;
 
-use super::memory::{FutexKey, futex_key};
 use super::supervisor::Supervisor;
-use super::system::robust_list;
 use super::threads::{Activity, Call, ThreadId};
-use super::tracee::{Registers, Tracee};
-use super::waits::{Wait, WaitFor, Woken};
+use super::tracee::{Registers, Tracee, robust_list};
+use super::waits::{FutexKey, Wait, WaitFor, Woken, futex_key};
 use crate::error::WorldError;
 
 const FUTEX_WAITERS: u32 = 0x8000_0000;

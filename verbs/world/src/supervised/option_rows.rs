@@ -1,5 +1,19 @@
+//! Options of sockets and requests of `ioctl`, and the calls that set and return them.
+//!
 //! Options of sockets, and requests of `ioctl`: each row says why its result repeats. What has no row is
 //! made, and the run is not certified.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use ValueSource::{Buffer, Constant, Number, One, State, Zero};
+use nix::sys::stat::fstat;
+
+use super::network::is_stream;
+use super::readiness::is_of_network;
+use super::serve::{CallOutcome, UNCHANGED};
+use super::supervisor::Supervisor;
+use super::threads::{Call, ThreadId};
+use crate::error::WorldError;
 
 /// The reason why the value of an option is the same in every run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +31,6 @@ pub(crate) enum ValueSource {
     /// The supervisor returns the state of the connection alone, without times and measurements.
     State,
 }
-
-use ValueSource::{Buffer, Constant, Number, One, State, Zero};
 
 /// A level of options, the first and the last option of a range, and the reason for all of these.
 type OptionRow = (i32, i32, i32, ValueSource);
@@ -65,7 +77,7 @@ const OPTION_ROWS: &[OptionRow] = &[
 ];
 
 /// Returns why the value of an option repeats; `None` if it is not known to.
-pub(crate) fn value_source(level: i32, option: i32) -> Option<ValueSource> {
+fn value_source(level: i32, option: i32) -> Option<ValueSource> {
     let row = OPTION_ROWS
         .iter()
         .find(|(known, first, last, _)| *known == level && (*first..=*last).contains(&option));
@@ -88,7 +100,7 @@ const VARYING_SETTINGS: [(i32, i32, &str); 9] = [
 ];
 
 /// Returns what makes the kernel act differently in each run after this option is set; `None` for none.
-pub(crate) fn varying_setting(level: i32, option: i32) -> Option<&'static str> {
+fn varying_setting(level: i32, option: i32) -> Option<&'static str> {
     let row = VARYING_SETTINGS.iter().find(|(known, one, _)| (*known, *one) == (level, option));
     row.map(|(_, _, words)| *words)
 }
@@ -113,9 +125,87 @@ const REQUEST_ROWS: [(u64, u64); 11] = [
 ];
 
 /// Reports whether the result of a request of `ioctl` is the same in every run.
-pub(crate) fn is_steady_request(request: u64) -> bool {
+fn is_steady_request(request: u64) -> bool {
     let request = request & 0xffff_ffff;
     REQUEST_ROWS.iter().any(|(first, last)| (*first..=*last).contains(&request))
+}
+
+/// Maximum number of bytes of a value that are corrected.
+const MOST_BYTES: u32 = 1024;
+/// Number of bytes at the beginning of a `tcp_info` that are the state of the connection.
+const STATE_BYTES: u32 = 1;
+
+impl Supervisor {
+    /// Serves `setsockopt`.
+    pub(crate) fn set_option(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+        let [_, level, option, ..] = call.arguments();
+        let (level, option) = (level as i32, option as i32);
+        let steers = [libc::SO_ATTACH_REUSEPORT_CBPF, libc::SO_DETACH_REUSEPORT_BPF];
+        if level == libc::SOL_SOCKET && steers.contains(&option) {
+            return self.attach_filter(id, call);
+        }
+        let CallOutcome::Result(result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
+        if let Some(what) = varying_setting(level, option).filter(|_| result == 0) {
+            self.doubt(id, &format!("asked for {what} by setsockopt (level {level}, option {option})"))?;
+        }
+        self.note(id, &call.name(), result)?;
+        self.go(id, None)
+    }
+
+    /// Serves `getsockopt`.
+    pub(crate) fn return_option(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+        let [descriptor, level, option, value, length, _] = call.arguments();
+        let CallOutcome::Result(result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
+        if result == 0 {
+            let file = self.file(id, i64::from(descriptor as i32));
+            let source = value_source(level as i32, option as i32);
+            let is_connection = |file: &OwnedFd| is_of_network(file.as_fd()) && is_stream(file.as_fd());
+            if source.is_none()
+                || source == Some(ValueSource::Buffer) && file.as_ref().is_some_and(is_connection)
+            {
+                let (level, option) = (level as i32, option as i32);
+                self.doubt(id, &format!("asked by getsockopt for option {option} of level {level}"))?;
+            }
+            let inode = file.and_then(|file| fstat(&file).ok()).map_or(0, |about| about.st_ino);
+            // If the value cannot be written, the call has reported it.
+            let _ = self.correct_option(id, source, inode, (value, length));
+        }
+        self.note(id, &call.name(), result)?;
+        self.go(id, None)
+    }
+
+    /// Writes the value that the world has of an option, with the length that the kernel has returned.
+    fn correct_option(
+        &mut self,
+        id: ThreadId,
+        source: Option<ValueSource>,
+        inode: u64,
+        (value, length): (u64, u64),
+    ) -> nix::Result<()> {
+        let Some(tracee) = self.threads.get(id).map(|thread| thread.tracee) else { return Ok(()) };
+        let (skipped, number) = match source {
+            Some(ValueSource::Number) => (0, self.number_nameless("socket", inode)),
+            Some(ValueSource::Zero) => (0, 0),
+            Some(ValueSource::One) => (0, 1),
+            Some(ValueSource::State) => (STATE_BYTES, 0),
+            Some(ValueSource::Constant | ValueSource::Buffer) | None => return Ok(()),
+        };
+        let length = tracee.read_u32(length)?.min(MOST_BYTES).saturating_sub(skipped) as usize;
+        let mut bytes = number.to_ne_bytes().to_vec();
+        bytes.resize(length, 0);
+        tracee.write(value.wrapping_add(u64::from(skipped)), &bytes)
+    }
+
+    /// Serves `ioctl`.
+    pub(crate) fn control(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+        let [_, request, ..] = call.arguments();
+        let CallOutcome::Result(result) = self.make(id, call, UNCHANGED)? else { return Ok(()) };
+        if result >= 0 && !is_steady_request(request) {
+            self.doubt(id, &format!("made the request {:#x} by ioctl", request as u32))?;
+        }
+        self.note(id, &call.name(), result)?;
+        self.go(id, None)
+    }
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use nix::errno::Errno;
 use nix::sys::stat::fstat;
 use nix::unistd::Pid;
 
-use super::memory::MappingKey;
 use super::serve::{CallOutcome, UNCHANGED};
 use super::supervisor::Supervisor;
 use super::threads::{Call, ThreadId};
 use super::tracee::{Registers, Tracee};
+use super::waits::MappingKey;
 use crate::error::WorldError;
 
 /// The bytes of the operation, of which the first becomes an invalid operation, and the registers behind it.

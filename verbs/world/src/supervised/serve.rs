@@ -1,36 +1,48 @@
-//! Serves a call of a thread.
+//! Serves a call of a thread, and waits for a signal that is then taken.
 
 use nix::errno::Errno;
 
 use super::rows::{SyscallClass, syscall_class};
 use super::signals::ended_by_signal;
-use super::stop::{Stop, await_stop};
+use super::stepper::{Stop, await_stop};
 use super::supervisor::Supervisor;
-use super::system::has_pending_signal;
 use super::threads::{Activity, Call, ThreadId};
-use super::tracee::{Registers, Tracee};
+use super::tracee::{Registers, TIMES_OF_CHILD, Tracee, has_pending_signal};
 use super::waits::{Wait, WaitFor, Woken};
 use crate::error::WorldError;
 
-/// The result of making a call.
-pub(crate) enum CallOutcome {
-    /// The call returned this result.
-    Result(i64),
-    /// The thread does not return from the call now.
-    NotReturned,
-}
-
-/// A change of the registers with which the call is made.
-pub(crate) type RegisterChange<'a> = &'a dyn Fn(&mut Registers);
-
-/// Results of a call that the kernel restarts, from ERESTARTSYS to ERESTART_RESTARTBLOCK, which programs
-/// never see.
-const RESTART_ERRORS: std::ops::RangeInclusive<i64> = -516..=-512;
-
-/// No change of the registers.
-pub(crate) const UNCHANGED: RegisterChange<'static> = &|_| {};
-
 impl Supervisor {
+    /// Serves `rt_sigtimedwait`: waits here if no such signal is pending.
+    fn wait_for_signal(&mut self, id: ThreadId, call: Call, woken: Option<Woken>) -> Result<(), WorldError> {
+        let tracee = self.tracee(id)?;
+        let [_, about, timeout, ..] = call.arguments();
+        let timeout_ns = if timeout == 0 { None } else { tracee.read_timespec(timeout).ok() };
+        if woken.is_none() {
+            self.turns.sleeps.remove(&id);
+            if let Some(ns) = timeout_ns {
+                self.turns.sleeps.insert(id, self.time.clock.now_ns().saturating_add(ns));
+            }
+        }
+        // A time of zero is put below the stack, where the program has no data.
+        let zero = call.registers.rsp.wrapping_sub(1024) & !15;
+        if tracee.write(zero, &[0; 16]).is_err() {
+            return self.answer(id, call, -i64::from(libc::EFAULT));
+        }
+        let without_waiting = |registers: &mut Registers| registers.rdx = zero;
+        let CallOutcome::Result(result) = self.make(id, call, &without_waiting)? else { return Ok(()) };
+        let looks_only = timeout_ns == Some(0) || woken == Some(Woken::TimedOut);
+        if result == -i64::from(libc::EAGAIN) && !looks_only {
+            let until_ns = self.turns.sleeps.get(&id).copied();
+            return self.wait_again(id, call, Wait::new(WaitFor::Signal, until_ns));
+        }
+        if result == i64::from(libc::SIGCHLD) && about != 0 {
+            let times = [0; TIMES_OF_CHILD.end - TIMES_OF_CHILD.start];
+            let _ = tracee.write(about.wrapping_add(TIMES_OF_CHILD.start as u64), &times);
+        }
+        self.note(id, &call.name(), result)?;
+        self.go(id, None)
+    }
+
     /// Serves a call, and lets the thread continue.
     pub(crate) fn serve(&mut self, id: ThreadId, call: Call, woken: Option<Woken>) -> Result<(), WorldError> {
         let [first, ..] = call.arguments();
@@ -360,6 +372,24 @@ impl Supervisor {
         }
     }
 }
+
+/// The result of making a call.
+pub(crate) enum CallOutcome {
+    /// The call returned this result.
+    Result(i64),
+    /// The thread does not return from the call now.
+    NotReturned,
+}
+
+/// A change of the registers with which the call is made.
+pub(crate) type RegisterChange<'a> = &'a dyn Fn(&mut Registers);
+
+/// Results of a call that the kernel restarts, from ERESTARTSYS to ERESTART_RESTARTBLOCK, which programs
+/// never see.
+const RESTART_ERRORS: std::ops::RangeInclusive<i64> = -516..=-512;
+
+/// No change of the registers.
+pub(crate) const UNCHANGED: RegisterChange<'static> = &|_| {};
 
 /// Returns the number of a call, and its arguments.
 const fn arguments_of(registers: &Registers) -> (u64, [u64; 6]) {

@@ -7,7 +7,7 @@
 
 use nix::sys::signal::Signal;
 
-use super::stop::{Stop, await_stop};
+use super::stepper::{Stop, await_stop};
 use super::tracee::{Registers, Tracee};
 
 /// Maximum number of instructions that are stepped.

@@ -16,8 +16,7 @@ use nix::sys::signal::{SigHandler, SigSet, Signal};
 use nix::unistd::{ForkResult, Pid, fork, getgid, getuid, pipe, read, write};
 use seccompiler::BpfProgram;
 
-use super::machine::{EMPTY_FOLDERS, SHARED_MEMORY, SYSTEM, TEMPORARY};
-use super::machine_files::machine_files;
+use super::machine::{EMPTY_FOLDERS, SHARED_MEMORY, SYSTEM, TEMPORARY, machine_files};
 use crate::error::WorldError;
 use crate::options::WorldOptions;
 

@@ -1,31 +1,177 @@
 //! The parts of a world's state.
+//!
+//! The numbers of a thread do not depend on what other threads do. So a departure keeps its number when
+//! others are left out.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use super::alarms::Alarms;
-use super::clock::Clock;
-use super::decisions::Decisions;
-use super::delivery::Delivery;
-use super::devices::DeviceNumbers;
-use super::memory::MappingKey;
-use super::occasions::Occasions;
-use super::point_budget::PointBudget;
+use libc::sock_filter;
+use nix::sys::stat::fstat;
+
+use super::clock::{Alarms, Clock};
+use super::look::Occasions;
 use super::priorities::Priorities;
 use super::random::{DrawsAhead, SeededRandom};
-use super::readiness::Descriptors;
-use super::shared_ports::{FIRST_PORT, PortGroups};
+use super::readiness::{Delivery, Descriptors};
 use super::stepper::MAX_RUN_STEPS;
 use super::threads::ThreadId;
 use super::timers::Timers;
-use super::waits::WaitCheck;
-use super::watches::Watches;
+use super::waits::{MappingKey, WaitCheck, Watches};
 use crate::certificate::Record;
-use crate::ended::CodeLocation;
-use crate::error::WorldError;
-use crate::options::{Departure, WorldOptions};
+use crate::error::{CodeLocation, WorldError};
+use crate::options::{Departure, POINT, WorldOptions};
 use crate::recording::{Recorder, Recording};
+
+/// Number of bits of a decision's number for the choice at a point, and for the point.
+const CHOICE_BITS: u32 = POINT.ilog2();
+const POINT_BITS: u32 = 32;
+/// Number of choices at a point that have a number.
+const MAX_CHOICES: u64 = (1 << CHOICE_BITS) - 1;
+
+/// How far a thread has come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    /// Number of points of the thread.
+    points: u64,
+    /// Number of choices of the next thread since its last point.
+    choices: u64,
+}
+
+/// The numbers of decisions so far.
+#[derive(Debug, Default)]
+pub(crate) struct Decisions(BTreeMap<ThreadId, Progress>);
+
+impl Decisions {
+    /// Counts a point of a thread. Returns the number of the decision whether it rests there.
+    pub(crate) fn at_point(&mut self, id: ThreadId) -> u64 {
+        let progress = self.0.entry(id).or_default();
+        *progress = Progress { points: progress.points + 1, choices: 0 };
+        number(id, *progress)
+    }
+
+    /// Counts a choice of the next thread, after `last` ran. Returns its number, if it has one.
+    pub(crate) fn at_choice(&mut self, last: Option<ThreadId>) -> Option<u64> {
+        let id = last.unwrap_or(ThreadId(0));
+        let progress = self.0.entry(id).or_default();
+        progress.choices += 1;
+        (progress.choices <= MAX_CHOICES).then(|| number(id, *progress))
+    }
+
+    /// Counts points of a thread after each of which the same thread continued.
+    pub(crate) fn pass(&mut self, id: ThreadId, points: u32) {
+        let progress = self.0.entry(id).or_default();
+        *progress = Progress { points: progress.points + u64::from(points), choices: 1 };
+    }
+
+    /// Returns the number of points of a thread before the first of these departures, which are sorted.
+    pub(crate) fn points_before<T>(&self, id: ThreadId, listed: &BTreeMap<u64, T>) -> u64 {
+        let now = self.0.get(&id).copied().unwrap_or_default();
+        let end = number(ThreadId(id.0 + 1), Progress::default());
+        let next = listed.range(number(id, now) + 1..end.max(number(id, now) + 1)).next();
+        next.map_or(u64::MAX, |(next, _)| {
+            (next >> CHOICE_BITS & ((1 << POINT_BITS) - 1)).saturating_sub(now.points + 1)
+        })
+    }
+}
+
+fn number(id: ThreadId, Progress { points, choices }: Progress) -> u64 {
+    let points = points.min((1 << POINT_BITS) - 1);
+    u64::from(id.0) << (POINT_BITS + CHOICE_BITS) | points << CHOICE_BITS | choices.min(MAX_CHOICES)
+}
+
+/// The device numbers of files without a name, as `stat` shows them.
+pub(crate) struct DeviceNumbers {
+    sockets: u64,
+    pipes: u64,
+    name_spaces: u64,
+}
+
+impl DeviceNumbers {
+    /// Reads the device numbers of this kernel.
+    pub(crate) fn of_kernel() -> DeviceNumbers {
+        use std::os::unix::fs::MetadataExt as _;
+        let of_file =
+            |file: std::os::fd::OwnedFd| std::fs::File::from(file).metadata().map_or(0, |known| known.dev());
+        let socket = std::os::unix::net::UnixDatagram::unbound();
+        DeviceNumbers {
+            sockets: socket.map_or(0, |socket| of_file(socket.into())),
+            pipes: nix::unistd::pipe().map_or(0, |(reader, _)| of_file(reader)),
+            name_spaces: std::fs::metadata("/proc/self/ns/net").map_or(0, |known| known.dev()),
+        }
+    }
+
+    /// Returns the device number of sockets, pipes or namespaces, by the word in their links.
+    pub(crate) fn of_kind(&self, kind: &str) -> u64 {
+        match kind {
+            "socket" => self.sockets,
+            "pipe" => self.pipes,
+            _ => self.name_spaces,
+        }
+    }
+}
+
+/// The points that the running thread may pass without a stop, and the conditions under which they were
+/// counted.
+#[derive(Debug, Default)]
+pub(crate) struct PointBudget {
+    pub(crate) count: u32,
+    /// At each of them, other threads could continue as well.
+    pub(crate) has_choice: bool,
+    /// At each of them, threads with idle polls are passed over.
+    pub(crate) skips_idle_threads: bool,
+}
+
+/// First port for sockets that ask for any.
+pub(crate) const FIRST_PORT: u16 = 32_768;
+
+/// The table and the address of a group.
+pub(crate) type GroupName = (&'static str, String);
+
+/// A filter as programs attach it; empty for none.
+pub(crate) type Filter = Vec<sock_filter>;
+
+/// All groups of sockets that share a port.
+#[derive(Debug, Default)]
+pub(crate) struct PortGroups {
+    /// Sockets that may share their port, by inode, each with the process and the descriptor by which it was
+    /// last found.
+    pub(crate) sockets: BTreeMap<u64, (u32, i32)>,
+    /// Filters of sockets that have no port yet.
+    pub(crate) early_filters: BTreeMap<u64, Filter>,
+    pub(crate) groups: BTreeMap<GroupName, Group>,
+    pub(crate) is_stale: bool,
+}
+
+/// The sockets that share one port.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// Its sockets by inode, each with whether it is connected.
+    pub(crate) members: BTreeMap<u64, bool>,
+    /// Filter that a program has attached.
+    pub(crate) filter: Filter,
+}
+
+impl PortGroups {
+    /// Notes that sockets of a group may have come or gone.
+    pub(crate) fn may_have_changed(&mut self) {
+        self.is_stale = !self.sockets.is_empty();
+    }
+
+    /// Notes that a descriptor may be closed.
+    pub(crate) fn may_lose(&mut self, file: BorrowedFd<'_>) {
+        if !self.sockets.is_empty() && inode(file).is_some_and(|inode| self.sockets.contains_key(&inode)) {
+            self.is_stale = true;
+        }
+    }
+}
+
+/// Returns the inode of a socket.
+pub(crate) fn inode(file: BorrowedFd<'_>) -> Option<u64> {
+    fstat(file).ok().filter(|about| about.st_mode & libc::S_IFMT == libc::S_IFSOCK).map(|about| about.st_ino)
+}
 
 /// The time of a world, and what happens at a time.
 pub(crate) struct WorldTime {
@@ -216,5 +362,48 @@ impl EventLog {
             latest: VecDeque::new(),
             events: 0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_thread_do_not_depend_on_others() {
+        let (mut alone, mut among) = (Decisions::default(), Decisions::default());
+        let (id, other) = (ThreadId(3), ThreadId(4));
+        let wanted = [alone.at_point(id), alone.at_point(id)];
+        let first = among.at_point(id);
+        among.at_choice(Some(id));
+        among.at_point(other);
+        among.at_choice(Some(other));
+        assert_eq!([first, among.at_point(id)], wanted);
+    }
+
+    #[test]
+    fn points_that_pass_are_counted_like_those_that_stop() {
+        let (mut stops, mut passes) = (Decisions::default(), Decisions::default());
+        let id = ThreadId(1);
+        for _ in 0..5 {
+            stops.at_point(id);
+            stops.at_choice(Some(id));
+        }
+        passes.pass(id, 5);
+        assert_eq!(stops.at_choice(Some(id)), passes.at_choice(Some(id)));
+        let sixth = stops.at_point(id);
+        stops.at_point(id);
+        let listed: BTreeMap<u64, ()> = [(sixth, ())].into();
+        assert_eq!(passes.points_before(id, &listed), 0);
+        assert_eq!(Decisions::default().points_before(id, &listed), 5);
+        assert_eq!(stops.points_before(id, &listed), u64::MAX);
+        assert_eq!(passes.points_before(ThreadId(0), &listed), u64::MAX);
+    }
+
+    #[test]
+    fn a_choice_beyond_all_numbers_has_none() {
+        let mut decisions = Decisions::default();
+        assert!((0..MAX_CHOICES).all(|_| decisions.at_choice(None).is_some()));
+        assert_eq!(decisions.at_choice(None), None);
     }
 }

@@ -7,22 +7,16 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::clock::Clock;
-use super::decisions::Decisions;
+use super::clock::{Clock, PinnedThread};
 use super::filter;
-use super::processor::PinnedThread;
 use super::readiness::Descriptors;
-use super::shared_ports::FIRST_PORT;
 use super::start::{NO_FILTER, NOT_FOUND, NOT_STARTED, start};
-use super::state::{Course, Draws, EventLog, Files, Network, Turns, WorldTime};
-use super::stepper::{self, await_stop_or_preemption};
-use super::stop::{Stop, TICK_US, await_stop};
-use super::system::TickTimer;
+use super::state::{Course, Decisions, Draws, EventLog, FIRST_PORT, Files, Network, Turns, WorldTime};
+use super::stepper::{self, Stop, TICK_US, await_stop, await_stop_or_preemption};
 use super::threads::{Activity, Call, ThreadId, Threads};
-use super::tracee::Tracee;
+use super::tracee::{TickTimer, Tracee};
 use crate::certificate::Doubt;
-use crate::ended::{Ended, Exit};
-use crate::error::WorldError;
+use crate::error::{Ended, Exit, WorldError};
 use crate::options::{Departure, WorldOptions};
 use crate::recording::Recording;
 
@@ -262,7 +256,7 @@ impl Supervisor {
             }
             match stop {
                 Stop::Call(call) => return self.called(id, *call),
-                Stop::Signal(Signal::SIGSEGV) if super::tsc::answer(tracee, self.time.clock.cycles())? => {
+                Stop::Signal(Signal::SIGSEGV) if super::tracee::answer(tracee, self.time.clock.cycles())? => {
                     self.time.clock.pass(tsc_ns);
                     counted += 1;
                     if counted >= MAX_TSC_READS {
@@ -473,7 +467,7 @@ impl Supervisor {
             let _ = kill(process, Signal::SIGKILL);
         }
         while let Some((_, thread)) = self.threads.threads.pop_last() {
-            let _ = super::stop::await_end(thread.tracee);
+            let _ = super::stepper::await_end(thread.tracee);
         }
         if let Some(outer) = self.outer.take() {
             while nix::sys::wait::waitpid(outer, None) == Err(Errno::EINTR) {}

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nix::unistd::Pid;
 
-use super::look::{DeviceLooks, Look, Round};
-use super::occasions::HostNumber;
+use super::look::{DeviceLooks, HostNumber, Look, Round};
 use super::random::SeededRandom;
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, Woken};

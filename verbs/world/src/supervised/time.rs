@@ -5,7 +5,7 @@ use syscalls::Sysno;
 
 use super::rows::SyscallClass;
 use super::serve::CallOutcome;
-use super::signal_files::PollingThread;
+use super::signals::PollingThread;
 use super::supervisor::Supervisor;
 use super::threads::{Call, IDLE_THRESHOLD, ThreadId};
 use super::tracee::Registers;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use super::readiness::is_readable;
-use super::system::is_same_file;
+use super::tracee::is_same_file;
 
 /// A timer.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use syscalls::Sysno;
 use super::moved_bytes::digest;
 use super::readiness::{is_of_network, is_outside, is_pipe, is_pipe_or_stream};
 use super::serve::{CallOutcome, UNCHANGED};
-use super::signal_files::{PollingThread, SIGNALS, clear_times, file_kind};
+use super::signals::{PollingThread, SIGNALS, clear_times, file_kind};
 use super::supervisor::Supervisor;
 use super::threads::{Call, PartialCall, ThreadId};
 use super::tracee::{Registers, Tracee};

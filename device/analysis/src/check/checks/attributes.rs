@@ -1,18 +1,135 @@
-//! Attributes of queue pairs that do not mean what they seem to mean.
+//! Attributes and fields that do not mean what they seem to mean, and rules that both sides must keep.
 
 use std::cmp::Ordering;
 
 use pumice_calls::Call;
+use pumice_model::event::Event;
+use pumice_transport::event::QpEvent;
+use pumice_transport::host::Counter;
 use pumice_transport::qp::AttributeMask;
+use pumice_transport::types::{Cause, DropReason, MrcBreach, WcStatus};
 use pumice_transport::wire::Psn;
 
-use crate::check::context::{CheckContext, FindingParts};
-use crate::check::facts::Modified;
+use crate::check::context::{CheckContext, FindingParts, related};
 use crate::check::kind::{
-    FindingKind, GID_OF_OTHER_FAMILY, MTU_ABOVE_ACTIVE, MTU_BELOW_PATH, NUMBER_TOO_LONG, RETRIES_ZERO,
-    RNR_TIMER_LONGEST, TIMEOUT_FOR_EVER,
+    CONNECTED_TO_ITSELF, FindingKind, GID_OF_OTHER_FAMILY, MRC_LIMITS_DIFFER, MRC_OPERATION_UNKNOWN,
+    MRC_PROFILE_UNKNOWN, MRC_WITHOUT_RECEIVE, MTU_ABOVE_ACTIVE, MTU_BELOW_PATH, NUMBER_TOO_LONG,
+    PKEY_MISMATCH, QKEY_MISMATCH, RETRIES_ZERO, RNR_TIMER_LONGEST, TIMEOUT_FOR_EVER, WC_FIELD_OF_ERROR,
 };
-use crate::check::notified::Check;
+use crate::check::notified::{Check, PerQueue, QueueName};
+use crate::check::queues::Modified;
+
+/// The check for reads of a failed completion's field that has no meaning then.
+#[derive(Debug, Default)]
+pub(super) struct FieldsOfErrors;
+
+impl Check for FieldsOfErrors {
+    fn field_of_error_read(
+        &mut self,
+        context: &mut CheckContext,
+        address: u64,
+        field: &str,
+        status: WcStatus,
+    ) {
+        let stack = context.here();
+        let Some(object) = context.objects.at(address).map(|object| object.name()) else { return };
+        let numbers = format!("the program reads {field} of a completion with status {}", status.name());
+        context.found(&WC_FIELD_OF_ERROR, FindingParts { object, numbers, stack, related: Vec::new() });
+    }
+}
+
+/// The check for packets with another Q_Key or P_Key, or from the queue pair itself. It reports each kind
+/// once for each queue pair.
+#[derive(Debug, Default)]
+pub(super) struct Mismatches {
+    of_qkey: PerQueue<bool>,
+    of_pkey: PerQueue<bool>,
+    of_number: PerQueue<bool>,
+}
+
+impl Check for Mismatches {
+    fn forget(&mut self, of: Option<QueueName>) {
+        self.of_qkey.forget(of);
+        self.of_pkey.forget(of);
+        self.of_number.forget(of);
+    }
+
+    fn on_event(&mut self, context: &mut CheckContext, event: &Event<'_>) {
+        let Event::Qp { qp, event } = event else { return };
+        let number = qp.qpn.value();
+        match event {
+            QpEvent::Dropped { reason: Counter::RxBadQkey, .. } => {
+                report(context, number, &mut self.of_qkey, &QKEY_MISMATCH, |name| {
+                    format!("a datagram with another Q_Key came to {name}")
+                });
+            }
+            QpEvent::Logged(Cause::PacketDropped {
+                reason: DropReason::OtherPartition { given, own },
+                ..
+            }) => report(context, number, &mut self.of_pkey, &PKEY_MISMATCH, |name| {
+                format!("a packet with P_Key {given:#06x} came to {name}, whose P_Key is {own:#06x}")
+            }),
+            QpEvent::Logged(Cause::PacketDropped { reason: DropReason::FromItself, .. }) => {
+                report(context, number, &mut self.of_number, &CONNECTED_TO_ITSELF, |name| {
+                    format!("{name} drops what it has sent itself: dest_qp_num is its own number")
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn report(
+    context: &mut CheckContext,
+    number: u32,
+    is_reported: &mut PerQueue<bool>,
+    kind: &'static FindingKind,
+    numbers: impl FnOnce(&str) -> String,
+) {
+    let Some(qp) = context.qps.get(&number) else { return };
+    if !std::mem::replace(is_reported.of(QueueName::Qp(number)), true) {
+        let is_given_late = kind == &CONNECTED_TO_ITSELF;
+        let call_site = if is_given_late { &qp.calls.to_rtr } else { &qp.calls.to_init };
+        let (object, stack) = (qp.name.clone(), call_site.clone());
+        let numbers = numbers(&object);
+        let related = vec![related(format!("{object} was made here"), &qp.calls.made)];
+        context.found(kind, FindingParts { object, numbers, stack, related });
+    }
+}
+
+/// The check for the rules that MRC has beside those of RC. The protocol tells of each breach once.
+#[derive(Debug, Default)]
+pub(super) struct MrcRules;
+
+impl Check for MrcRules {
+    fn on_event(&mut self, context: &mut CheckContext, event: &Event<'_>) {
+        let Event::Qp { qp, event: QpEvent::RuleBroken(breach) } = event else { return };
+        // The program makes these two itself, by the call that it is in now.
+        let is_of_call = matches!(breach, MrcBreach::Operation { .. } | MrcBreach::NoProfile { .. });
+        let here = is_of_call.then(|| context.here());
+        let Some(qp) = context.qps.get(&qp.qpn.value()) else { return };
+        let is_of_sender =
+            matches!(breach, MrcBreach::WindowRefused { .. } | MrcBreach::DynamicWindow { .. });
+        let stack =
+            here.unwrap_or_else(|| if is_of_sender { &qp.calls.to_rts } else { &qp.calls.to_rtr }.clone());
+        let object = qp.name.clone();
+        let numbers = format!("{object} {breach}");
+        let related = vec![related(format!("{object} was made here"), &qp.calls.made)];
+        context.found(kind_of(breach), FindingParts { object, numbers, stack, related });
+    }
+}
+
+fn kind_of(breach: &MrcBreach) -> &'static FindingKind {
+    match breach {
+        MrcBreach::Operation { .. } => &MRC_OPERATION_UNKNOWN,
+        MrcBreach::NoReceive => &MRC_WITHOUT_RECEIVE,
+        MrcBreach::NoProfile { .. } => &MRC_PROFILE_UNKNOWN,
+        MrcBreach::Immediates { .. }
+        | MrcBreach::BeyondWindow { .. }
+        | MrcBreach::WindowRefused { .. }
+        | MrcBreach::DynamicWindow { .. } => &MRC_LIMITS_DIFFER,
+    }
+}
 
 /// Largest number that may be the code of an MTU.
 const MAX_MTU_CODE: u32 = 9;

@@ -10,8 +10,7 @@ use pumice_transport::types::{Cause, DropReason, SendRequest};
 
 use crate::check::context::{CheckContext, FindingParts, counted, related};
 use crate::check::kind::{DATAGRAM_TO_NO_QP, RECEIVE_TOO_LATE};
-use crate::check::notified::{Check, Hint};
-use crate::check::per_queue::{PerQueue, QueueName};
+use crate::check::notified::{Check, Hint, PerQueue, QueueName};
 
 /// Number of destinations that are tracked; later ones are not checked.
 const MAX_DESTINATIONS: usize = 256;

@@ -15,11 +15,9 @@ use pumice_transport::types::{
 };
 
 use crate::check::context::{CheckContext, FindingParts, related};
-use crate::check::facts::Modified;
 use crate::check::kind::{DATAGRAM_TOO_LONG, FAILURE_INJECTED, QUEUE_PAIR_FAILED};
-use crate::check::notified::{Check, ExplainedFailure, Hint};
-use crate::check::per_queue::{PerQueue, QueueName};
-use crate::check::queues::Qp;
+use crate::check::notified::{Check, ExplainedFailure, Hint, PerQueue, QueueName};
+use crate::check::queues::{Modified, Qp};
 use crate::check::recorded::RelatedCallSite;
 
 /// Number of posts of a queue pair whose call sites are stored.

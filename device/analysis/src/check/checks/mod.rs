@@ -1,45 +1,19 @@
 //! The list of checks. A new one is a file here, and its module and its row below.
 
-mod async_events;
 mod attributes;
-mod cm_events;
-mod completion_events;
 mod datagrams;
-mod early_packets;
 mod failures;
-mod fields_of_errors;
-mod forks;
-mod full_queues;
-mod in_flight;
-mod late_receives;
 mod lost_wakeups;
-mod many;
-mod mismatches;
-mod mrc_rules;
-mod never_polled;
 mod never_read;
 mod object_lifetimes;
 mod one_sided_resets;
-mod planned;
-mod read_depth;
 mod refused_calls;
-mod rnr_storms;
-mod shared_queues;
-mod slow_connections;
-mod slow_events;
-mod slow_payload;
-mod slow_polls;
-mod slow_posts;
-mod slow_registrations;
-mod slow_signals;
-mod slow_sleeps;
+mod slow_requests;
+mod slow_waits;
 mod small_queues;
 mod stalled_waits;
-mod takers;
-mod thread_domains;
 mod unacknowledged_events;
 mod unready_peers;
-mod waiting_calls;
 
 use pumice_calls::Call;
 use pumice_model::event::Event;
@@ -101,44 +75,44 @@ checks! {
     $
     memory: Memory,
     small_queues: small_queues::SmallQueues,
-    full_queues: full_queues::FullQueues,
+    full_queues: small_queues::FullQueues,
     lost_wakeups: lost_wakeups::LostWakeups,
-    never_polled: never_polled::NeverPolled,
-    fields_of_errors: fields_of_errors::FieldsOfErrors,
-    late_receives: late_receives::LateReceives,
-    rnr_storms: rnr_storms::RnrStorms,
+    never_polled: never_read::NeverPolled,
+    fields_of_errors: attributes::FieldsOfErrors,
+    late_receives: lost_wakeups::LateReceives,
+    rnr_storms: unready_peers::RnrStorms,
     datagrams: datagrams::Datagrams,
     ordering: RequestOrdering,
     attributes: attributes::Attributes,
-    read_depth: read_depth::ReadDepth,
-    early_packets: early_packets::EarlyPackets,
-    mismatches: mismatches::Mismatches,
-    mrc_rules: mrc_rules::MrcRules,
-    in_flight: in_flight::InFlight,
+    read_depth: small_queues::ReadDepth,
+    early_packets: unready_peers::EarlyPackets,
+    mismatches: attributes::Mismatches,
+    mrc_rules: attributes::MrcRules,
+    in_flight: object_lifetimes::InFlight,
     unready_peers: unready_peers::UnreadyPeers,
-    shared_queues: shared_queues::SharedQueues,
-    completion_events: completion_events::CompletionEvents,
-    async_events: async_events::AsyncEvents,
-    cm_events: cm_events::CmEvents,
-    waiting_calls: waiting_calls::WaitingCalls,
-    thread_domains: thread_domains::ThreadDomains,
-    forks: forks::Forks,
+    shared_queues: small_queues::SharedQueues,
+    completion_events: unacknowledged_events::CompletionEvents,
+    async_events: unacknowledged_events::AsyncEvents,
+    cm_events: unacknowledged_events::CmEvents,
+    waiting_calls: never_read::WaitingCalls,
+    thread_domains: object_lifetimes::ThreadDomains,
+    forks: object_lifetimes::Forks,
     object_lifetimes: object_lifetimes::ObjectLifetimes,
     one_sided_resets: one_sided_resets::OneSidedResets,
     failures: failures::Failures,
     // Its row is about an effect of failures.
     never_read: never_read::NeverRead,
-    planned: planned::Planned,
+    planned: refused_calls::Planned,
     refused_calls: refused_calls::RefusedCalls,
     stalled_waits: stalled_waits::StalledWaits,
-    slow_registrations: slow_registrations::SlowRegistrations,
-    slow_posts: slow_posts::SlowPosts,
-    slow_polls: slow_polls::SlowPolls,
-    slow_payload: slow_payload::SlowPayload,
-    slow_signals: slow_signals::SlowSignals,
-    slow_connections: slow_connections::SlowConnections,
-    slow_events: slow_events::SlowEvents,
-    slow_sleeps: slow_sleeps::SlowSleeps,
+    slow_registrations: slow_waits::SlowRegistrations,
+    slow_posts: slow_requests::SlowPosts,
+    slow_polls: slow_requests::SlowPolls,
+    slow_payload: slow_requests::SlowPayload,
+    slow_signals: slow_requests::SlowSignals,
+    slow_connections: slow_waits::SlowConnections,
+    slow_events: slow_waits::SlowEvents,
+    slow_sleeps: slow_waits::SlowSleeps,
 }
 
 told_often! {

@@ -9,10 +9,9 @@ use pumice_transport::types::{Cause, DropReason, Peer, QpState, WcStatus};
 use pumice_transport::wire::{NakCode, Syndrome};
 
 use crate::check::context::{CheckContext, FindingParts, related};
-use crate::check::facts::Modified;
 use crate::check::kind::RESET_AT_ONE_END;
-use crate::check::notified::{Check, Hint};
-use crate::check::per_queue::{PerQueue, QueueName};
+use crate::check::notified::{Check, Hint, PerQueue, QueueName};
+use crate::check::queues::Modified;
 
 /// Maximum number of connected pairs of queue pairs that are remembered.
 const MAX_PAIRS: usize = 1 << 12;

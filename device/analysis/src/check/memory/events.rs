@@ -10,11 +10,10 @@ use pumice_transport::types::{
 use pumice_transport::wire::{Opcode, OpcodeInfo, OperationClass, Psn};
 
 use super::super::context::CheckContext;
+use super::overlaps::{NewRequest, contents_of};
 use super::payload::BufferContents;
-use super::posts::{NewRequest, contents_of};
-use super::regions::{MemoryKey, RegionRecord};
+use super::regions::{BufferRole, MemoryKey, RegionRecord};
 use super::requests::{PostedRequest, QueueId};
-use super::role::BufferRole;
 use super::state::Memory;
 
 impl Memory {

@@ -10,8 +10,7 @@ use pumice_transport::types::{RecvRequest, WcOpcode, WcStatus, WorkCompletion};
 
 use super::super::context::{CheckContext, FindingParts, related};
 use super::super::kind::HEADER_READ_AS_PAYLOAD;
-use super::polled_data::{WatchedDatagram, WatchedHeaders, word_of};
-use super::state::Memory;
+use super::state::{Memory, WatchedDatagram, WatchedHeaders, word_of};
 
 /// Length of the header, in bytes.
 const GRH_BYTES: u64 = 40;

@@ -1,16 +1,62 @@
-//! Hints about the memory that a refused request, or one of the program's own, names.
+//! Hints about the memory and the keys that a refused request names.
+//!
+//! A checked device gives the regions of a program two numbers that differ, and serves either; so a program
+//! goes on as on the adapters that have one number for both.
 
-use pumice_transport::types::{Cause, FailureDetail, MemoryError, MemoryFault, RemoteRange};
+use pumice_transport::types::{Cause, FailureDetail, MemoryError, MemoryFault, RemoteRange, Sge};
 
-use super::super::context::{CheckContext, related};
+use super::super::context::{CheckContext, FindingParts, counted, related};
+use super::super::kind::KEYS_CROSSED;
 use super::super::notified::Hint;
 use super::regions::RegionRecord;
+use super::requests::QueueId;
 use super::state::Memory;
 
-/// Bits of an address that a number of 32 bits does not have.
-const UPPER: u64 = !0xffff_ffff;
-
 impl Memory {
+    /// Handles the first packet of a peer's request, which names this memory.
+    #[inline]
+    pub(super) fn peer_names(&self, context: &mut CheckContext, qp: u32, range: &RemoteRange) {
+        let key = context.own.key(range.rkey);
+        if self.regions.at(key).is_some_and(|region| region.rkey != key) {
+            self.report_lkey_of_peer(context, qp, range);
+        }
+    }
+
+    #[cold]
+    fn report_lkey_of_peer(&self, context: &mut CheckContext, qp: u32, range: &RemoteRange) {
+        let key = context.own.key(range.rkey);
+        let Some(region) = self.regions.at(key) else { return };
+        let (object, stack, rkey) = (region.name(key), region.made.clone(), region.rkey as u32);
+        let owner = context.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default();
+        let numbers = format!(
+            "the peer of {owner} asked for {} at {:#x} with the rkey {:#x}, which is the lkey of {object}, \
+             registered here; its rkey is {rkey:#x}",
+            counted(range.length_bytes, "byte"),
+            range.address,
+            range.rkey,
+        );
+        context.found(&KEYS_CROSSED, FindingParts { object, numbers, stack, related: Vec::new() });
+    }
+
+    /// Handles a request that is posted with buffers of which not all are in regions that are known.
+    #[cold]
+    pub(super) fn buffers_name(&self, context: &mut CheckContext, queue: QueueId, wr_id: u64, sges: &[Sge]) {
+        let crossed = sges.iter().find_map(|sge| {
+            let lkey = self.regions.lkey_of(context.own.key(sge.lkey)).filter(|_| sge.length > 0)?;
+            Some((sge.lkey, lkey, self.regions.at(lkey)?))
+        });
+        let Some((rkey, lkey, region)) = crossed else { return };
+        let (object, made) = (region.name(lkey), region.made.clone());
+        let owner = self.owner_of(context, queue);
+        let numbers = format!(
+            "request {wr_id:#x} of {owner}, posted here, names a buffer by the lkey {rkey:#x}, which is the \
+             rkey of {object}; its lkey is {:#x}",
+            lkey as u32,
+        );
+        let (stack, related) = (context.here(), vec![related("the memory was registered here", &made)]);
+        context.found(&KEYS_CROSSED, FindingParts { object, numbers, stack, related });
+    }
+
     /// Returns the memory that a request was probably meant to name, and the call site that registered it.
     pub(super) fn hint_of(&self, context: &CheckContext, cause: &Cause) -> Option<Hint> {
         match cause {
@@ -84,6 +130,9 @@ impl Memory {
         Some(hint(format!("; these bytes are in the memory region of lkey {:#010x}", other as u32), region))
     }
 }
+
+/// Bits of an address that a number of 32 bits does not have.
+const UPPER: u64 = !0xffff_ffff;
 
 fn hint(text: String, region: &RegionRecord) -> Hint {
     Hint { text, related: vec![related("the memory was registered here", &region.made)] }

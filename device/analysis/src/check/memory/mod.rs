@@ -5,30 +5,20 @@
 //! bytes up to [`payload::MAX_BYTES`], beyond that of blocks. Memory that is not remembered is not checked.
 
 mod changes;
-mod crossed_keys;
 #[cfg(test)]
 mod crossed_keys_tests;
-mod early_uses;
 #[cfg(test)]
 mod early_uses_tests;
 mod events;
-mod freed;
 mod headers;
 mod hints;
-mod index;
 mod overlaps;
 mod payload;
-mod polled_data;
-mod posts;
 mod regions;
-mod replaced;
 mod requests;
-mod role;
-mod span;
 mod state;
 #[cfg(test)]
 mod tests;
-mod watched;
 
 use pumice_model::event::Event;
 use pumice_transport::event::QpEvent;

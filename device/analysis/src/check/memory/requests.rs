@@ -2,17 +2,13 @@
 
 use std::collections::VecDeque;
 
+use super::payload::{BufferContents, ByteSpan};
+use super::regions::{BufferIndex, BufferRole, IndexedBuffer, MemoryKey};
 use pumice_platform::call_stack::Stack;
 use pumice_platform::number_map::NumberMap;
-use pumice_platform::serial_table::SerialTable;
+use pumice_platform::table::SerialTable;
 use pumice_transport::wire::Psn;
 use smallvec::SmallVec;
-
-use super::index::{BufferIndex, IndexedBuffer};
-use super::payload::BufferContents;
-use super::regions::MemoryKey;
-use super::role::BufferRole;
-use super::span::ByteSpan;
 
 /// Number of requests that are remembered at once; others are not checked.
 const MAX_POSTED: usize = 1 << 17;

@@ -4,17 +4,12 @@
 //! same queue pair. A message of a peer may tell of anything, so what was posted before it is no longer
 //! compared with what is posted after it.
 
-mod incoming;
-mod local;
-mod notices;
 #[cfg(test)]
 mod notified_in_tests;
 mod relaxed;
 mod remote;
-mod spinning;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use pumice_model::event::Event;
 use pumice_platform::call_stack::Stack;

@@ -6,7 +6,7 @@ use pumice_transport::event::QpEvent;
 use pumice_transport::types::{SenderOrder, StoreEvidence, StoreOrder};
 use pumice_transport::wire::OperationClass;
 
-use super::words::name_of;
+use super::remote::name_of;
 use crate::check::context::{CheckContext, FindingParts, counted, related};
 use crate::check::kind::NOTIFIED_ON_OTHER_QP;
 use crate::check::orders::{NOTICE_TURNS, RequestOrdering};

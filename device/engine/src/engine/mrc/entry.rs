@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use pumice_model::inspect::MAX_PATH_CHANGES;
-use pumice_model::port::limits::Peer;
+use pumice_model::port::batch::Peer;
 use pumice_transport::event::{QpEvent, StateChangeActor, Topic};
 use pumice_transport::host::{Host, QpContext};
 use pumice_transport::mrc::constants::{

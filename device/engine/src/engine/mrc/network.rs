@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pumice_model::port::limits::PortLimits;
+use pumice_model::port::batch::PortLimits;
 use pumice_transport::event::{OutgoingPacket, PacketIdentity, PacketSide, QpEvent, Topic};
 use pumice_transport::host::{Host, QpContext, Transmit as _};
 use pumice_transport::mrc::congestion::{CongestionControl, LossSample, SackSample};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use pumice_model::port::limits::{Peer, PeerMedium};
-use pumice_model::port::traits::Port;
+use pumice_model::port::Port;
+use pumice_model::port::batch::{Peer, PeerMedium};
 use pumice_transport::mrc::constants::{DEFAULT_ACTIVE_EVS, DEFAULT_BACKUP_EVS};
 use pumice_transport::mrc::entropy::{Entropy, Plane};
 use pumice_transport::mrc::paths::{Ev, EvProfile};

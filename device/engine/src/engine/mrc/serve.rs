@@ -1,8 +1,8 @@
 //! The engine's work for MRC queue pairs: packets, timers, turns to send.
 
 use pumice_memory::MappingCheck;
+use pumice_model::port::Port;
 use pumice_model::port::batch::ReceivedBatch;
-use pumice_model::port::traits::Port;
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, Host};
 use pumice_transport::mrc::MrcProgress;

@@ -21,7 +21,7 @@ use crate::objects::completion_channel::CompletionChannel;
 use crate::objects::freed_send_slots::FreedSendSlots;
 use crate::objects::held_completions::HeldCompletions;
 use crate::objects::paced_events::{EventPacer, PacedEvents};
-use pumice_platform::event_account::EventAccount;
+use pumice_platform::event_queue::EventAccount;
 
 pub use ring::CqPushOutcome;
 use ring::{ArmedFor, CqState, QueuedCompletion};

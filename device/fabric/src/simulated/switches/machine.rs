@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use pumice_faults::Fate;
 
 use crate::simulated::packet::FabricPacket;
-use pumice_model::network::link::QueueFull;
+use pumice_model::network::QueueFull;
 use pumice_model::network::topology::{Layout, LinkSpec, QueueReport, SwitchPauses, Topology};
 
 /// Length of the queue of a host, in bytes: more than the windows of its queue pairs let wait there.

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 
 use crate::{Fabric, FabricConfig, SimPort};
-use pumice_model::network::link::EcnMarking;
+use pumice_model::network::EcnMarking;
 use pumice_model::network::topology::{SwitchLink, SwitchPauses, SwitchQueues, Topology};
+use pumice_model::port::Port;
 use pumice_model::port::batch::GsoBatch;
-use pumice_model::port::traits::Port;
 
 /// 8 Gbit/s: a packet of 1000 bytes on the link takes a microsecond.
 const LINK: SwitchLink = SwitchLink { rate_mbps: 8_000, delay_ns: 500 };

@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 use fnv::FnvHasher;
 use pumice_transport::path::Flow;
 
+use super::super::LinkDirection;
 use super::value::{Topology, TopologyKind};
-use crate::network::link::LinkDirection;
 
 /// A node of the network: an end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

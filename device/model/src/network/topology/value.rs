@@ -4,7 +4,7 @@ use std::hash::Hasher as _;
 use std::net::IpAddr;
 
 use fnv::FnvHasher;
-use pumice_platform::marking::EcnMarking;
+use pumice_platform::link_settings::EcnMarking;
 use serde::Deserialize;
 
 /// Largest number of hosts of a network.

@@ -8,7 +8,6 @@
 //! itself or the thread blocks it, where the kernel refuses such events (perf_event_paranoid above 2, a
 //! seccomp filter) or is older than Linux 5.18, and on processors other than x86-64.
 
-mod event;
 mod handler;
 mod pair;
 #[cfg(test)]
@@ -20,9 +19,8 @@ use super::fork_generation::{Generation, InheritedOnce};
 use super::{environment, files, world};
 use pair::Pairs;
 
-pub use event::WatchedWord;
 pub use handler::AccessCallback;
-pub use pair::FRAMES;
+pub use pair::{FRAMES, WatchedWord};
 
 /// Number of pairs of a thread: the processor has four registers.
 const PAIRS_OF_THREAD: usize = 2;

@@ -3,10 +3,9 @@
 use pumice_model::fates::incident::IncidentKind;
 
 use super::super::FLUSHED;
-use super::super::cause::{CauseKind, MessageCause};
+use super::super::cause::{CauseKind, MessageCause, time};
 use super::super::fact_index::{LastingFaultMatch, cause_of};
 use super::super::timeline_index::QpIndex;
-use super::super::words::time;
 use super::{CauseVerdict, Judge, JudgedMessage};
 use crate::format::TracedFaultAction;
 use crate::timeline::FaultFact;

@@ -2,11 +2,10 @@
 
 use pumice_transport::types::MrcLossProof;
 
-use super::super::cause::{CauseKind, MessageCause};
+use super::super::cause::{CauseKind, MessageCause, time};
 use super::super::fact_index::cause_of;
 use super::super::loss::PacketFate;
 use super::super::times::{PartKind, TimeSpan};
-use super::super::words::time;
 use super::{Judge, JudgedMessage, REACH, needs_response};
 use crate::format::TracedFaultAction;
 use crate::timeline::{Setback, SetbackKind, TimelineEventKind, loss_in_words};

@@ -9,12 +9,11 @@ use std::collections::HashMap;
 
 use pumice_transport::types::SendOpcode;
 
-use super::cause::{CauseKind, MessageCause};
+use super::cause::{CauseKind, MessageCause, time};
 use super::fact_index::{FactIndex, LastingFaultMatch, cause_of};
 use super::loss::{MessageIndex, Owner};
 use super::timeline_index::{QpIndex, TimelineIndex};
 use super::times::{PartKind, TimeSpan, duration_ns, spans};
-use super::words::time;
 use crate::format::TracedFaultAction;
 use crate::timeline::{Message, SetbackKind, Timeline, TimelineProcess, TracedQueuePair};
 

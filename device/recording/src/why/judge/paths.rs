@@ -2,11 +2,10 @@
 
 use pumice_platform::link_settings::LinkSettings;
 
-use super::super::cause::{CauseKind, MessageCause};
+use super::super::cause::{CauseKind, MessageCause, time};
 use super::super::fact_index::cause_of;
 use super::super::timeline_index::{over_ns, within};
 use super::super::times::TimeSpan;
-use super::super::words::time;
 use super::waits::window;
 use super::{Judge, JudgedMessage, REACH};
 use crate::format::TracedFaultAction;

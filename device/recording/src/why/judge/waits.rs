@@ -1,11 +1,10 @@
 //! Judges why a message waited: to be sent, for a receive request, or for its completion.
 
-use super::super::cause::{CauseKind, MessageCause, RnrStorm};
+use super::super::cause::{CauseKind, MessageCause, RnrStorm, time};
 use super::super::fact_index::cause_of;
 use super::super::loss::MessageIndex;
 use super::super::timeline_index::{over_ns, within};
 use super::super::times::TimeSpan;
-use super::super::words::time;
 use super::{Judge, JudgedMessage, REACH, needs_response};
 use crate::format::TracedFaultAction;
 use crate::timeline::{FaultFact, Message, SetbackKind};

@@ -13,10 +13,10 @@ use crate::abi::{
     ibv_context, mrc_context, mrc_ctl_cc_limits, mrc_ctl_device_attr, mrc_ctl_ev_limits, mrc_ctl_port_attr,
 };
 use crate::entry::arguments::{In, Out};
-use crate::entry::outcome::{number_of, value};
+use crate::entry::{number_of, value};
 use crate::gate::CallSubject;
-use crate::objects::context::Context;
-use crate::platform::errno::{Errno, INVALID};
+use crate::objects::Context;
+use crate::platform::{Errno, INVALID};
 
 /// Protocol versions of the controller, as a bitmap: version 1.
 const PROTOCOL_VERSIONS: u32 = 1 << 1;

@@ -14,9 +14,9 @@ use crate::abi::{
     mrc_ctl_ev_fmt_field, mrc_ctl_ev_fmt_profile_attr, mrc_ctl_ev_op_entry, mrc_ctl_ev_profile_attr,
 };
 use crate::entry::arguments::{Array, In, InOut, OutArray, Text};
-use crate::entry::outcome::number_of;
+use crate::entry::number_of;
 use crate::gate::CallSubject;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 
 /// Bits of masks that all kinds of profiles have.
 const STATE: c_int = 1;

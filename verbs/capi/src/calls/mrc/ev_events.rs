@@ -16,10 +16,10 @@ use crate::abi::{ibv_comp_channel, ibv_cq, mrc_context, mrc_ctl_ep_req, mrc_ctl_
 use crate::calls::completion_queue;
 use crate::entry::arguments::{Array, Out, OutArray, Trusted};
 use crate::entry::handles::live;
-use crate::entry::outcome::{data_path, number_of, pointer_about};
+use crate::entry::{data_path, number_of, pointer_about};
 use crate::gate::CallSubject;
 use crate::objects::completion_queue::Cq;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 
 /// Length of an event for programs that were built before it had a state.
 const SHORT_EVENT_BYTES: usize = 48;

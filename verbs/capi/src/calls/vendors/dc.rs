@@ -11,20 +11,19 @@ use super::super::post_send::destination;
 use super::super::queue_pair::{QPT_DRIVER, QpCreateParameters, check_operations, create, create_extended};
 use super::super::queue_pair_ex::set;
 use super::{imitates, mlx5_keys, mlx5_requests};
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::zeroed;
 use crate::abi::{
     ibv_ah, ibv_context, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, mlx5dv_qp_ex,
     mlx5dv_qp_init_attr, operation,
 };
 use crate::entry::arguments::{In, InOut, Trusted};
 use crate::entry::handles::live;
-use crate::entry::outcome::{pointer_about, status_of, value};
-use crate::entry::unsupported;
+use crate::entry::{pointer_about, status_of, unsupported, value};
 use crate::gate::CallSubject;
-use crate::objects::address_handle::Ah;
-use crate::objects::context::Context;
+use crate::objects::Context;
+use crate::objects::domains::Ah;
 use crate::objects::queue_pair::{Mlx5Qp, Qp};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Bits of `MLX5DV_QP_INIT_ATTR_MASK_*`: creation flags, DC, send operations of mlx5, streams.
 const MASK_FLAGS: u64 = 1;

@@ -11,7 +11,7 @@ use pumice_transport::wire::Qpn;
 use super::super::completion_queue_ex::create as create_cq;
 use super::super::queue_pair::{QPT_DRIVER, QpCreateParameters, check_operations, create};
 use super::has_vendor_calls;
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::zeroed;
 use crate::abi::{
     efadv_ah_attr, efadv_cq, efadv_cq_init_attr, efadv_device_attr, efadv_mr_attr, efadv_qp,
     efadv_qp_init_attr, efadv_rq_depth_attr, efadv_sq_depth_attr, ibv_ah, ibv_context, ibv_cq, ibv_cq_ex,
@@ -20,16 +20,14 @@ use crate::abi::{
 };
 use crate::entry::arguments::{In, InOut, Out};
 use crate::entry::handles::live;
-use crate::entry::outcome::{negative_of, pointer_about, status_of, value};
-use crate::entry::unsupported;
+use crate::entry::{negative_of, pointer_about, status_of, unsupported, value};
 use crate::gate::CallSubject;
-use crate::objects::address_handle::Ah;
+use crate::objects::Context;
 use crate::objects::completion_queue::{Cq, EfaCq};
-use crate::objects::context::Context;
+use crate::objects::domains::{Ah, Pd};
 use crate::objects::memory_region::Mr;
-use crate::objects::protection_domain::Pd;
 use crate::objects::queue_pair::Qp;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Lengths in bytes of the first version of each structure, which every program has at least.
 const DEVICE_ATTR_PREFIX: u32 = 24;

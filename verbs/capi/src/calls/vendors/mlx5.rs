@@ -12,22 +12,21 @@ use super::dc::{MAX_LOG_STREAMS, has_dc};
 use super::mlx5_keys::SIGNATURES;
 use super::mlx5_requests::MAX_COPIED;
 use super::{has_vendor_calls, imitates};
-use crate::abi::zeroed::zeroed;
+use crate::abi::plain::zeroed;
 use crate::abi::{
     ibv_context, ibv_device, mlx5dv_clock_info, mlx5dv_context, mlx5dv_cqe_comp_caps, mlx5dv_ctx_allocators,
     mlx5dv_obj, mlx5dv_ooo_recv_wrs_caps, mlx5dv_pd,
 };
 use crate::entry::arguments::{In, InOut, Out, OutBytes};
 use crate::entry::handles::live;
-use crate::entry::outcome::{status_of, value};
-use crate::entry::unsupported;
+use crate::entry::{status_of, unsupported, value};
 use crate::gate::CallSubject;
+use crate::objects::Context;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::context::Context;
 use crate::objects::device::device_of;
-use crate::objects::protection_domain::Pd;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::objects::domains::Pd;
 use crate::platform::wall_clock::WallClock;
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Flags of `MLX5DV_CONTEXT_FLAGS_*` that a ConnectX has: CQE version 1, completions of 128 bytes compressed
 /// and padded, timestamps in real time, BlueFlame. They describe rings, which programs do not get here;

@@ -20,15 +20,13 @@ use crate::abi::{
 };
 use crate::entry::arguments::{Array, In, InOut, Out, Trusted};
 use crate::entry::handles::{hand_out, live, take_back};
-use crate::entry::outcome::{pointer_about, status_of, value};
-use crate::entry::unsupported;
+use crate::entry::{pointer_about, status_of, unsupported, value};
 use crate::gate::CallSubject;
 use crate::objects::command_file::OwnedObject;
-use crate::objects::memory_key::Mkey;
-use crate::objects::protection_domain::Pd;
-use crate::objects::queue_pair::{Mlx5Qp, Qp};
-use crate::objects::send_series::SendSeries;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::objects::domains::Pd;
+use crate::objects::mlx5::Mkey;
+use crate::objects::queue_pair::{Mlx5Qp, Qp, SendSeries};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Flags of `MLX5DV_MKEY_INIT_ATTR_FLAGS_*`: indirect; its low byte may change; peers may invalidate it.
 const FLAG_INDIRECT: u32 = 1;

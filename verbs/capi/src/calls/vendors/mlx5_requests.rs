@@ -11,11 +11,10 @@ use super::super::queue_pair_ex::{add, set, set_elements};
 use super::imitates;
 use crate::abi::{mlx5dv_qp_ex, operation};
 use crate::entry::arguments::{Bytes, In};
-use crate::entry::outcome::{negative_of, value};
-use crate::entry::unsupported;
+use crate::entry::{negative_of, unsupported, value};
 use crate::gate::CallSubject;
 use crate::objects::queue_pair::{Mlx5Qp, Qp};
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
 
 /// Flags of `MLX5DV_QP_EX_WITH_*`: raw requests, and copies.
 pub(super) const OPERATION_RAW: u64 = 1 << 3;

@@ -7,7 +7,6 @@ pub(crate) mod mlx5;
 pub(crate) mod mlx5_keys;
 pub(crate) mod mlx5_queues;
 pub(crate) mod mlx5_requests;
-pub(crate) mod mlx5_sched;
 
 use pumice_device::profile::Vendor;
 

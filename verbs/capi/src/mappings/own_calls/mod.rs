@@ -6,11 +6,9 @@
 //! the unwind tables give; elsewhere a call counts only directly behind the instruction that sets its number.
 
 mod instruction;
-mod near;
 mod object;
 mod site;
 mod stub;
-mod unwind_table;
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -18,8 +16,8 @@ use std::sync::{Mutex, PoisonError};
 
 use pumice_device::outside::fork_generation::PerProcess;
 
-use near::NearPage;
 use object::LoadedObject;
+use stub::NearPage;
 
 /// The objects that were searched.
 #[derive(Debug, Default)]
@@ -153,7 +151,7 @@ fn watch_code(object: &LoadedObject, code: (u64, u64), memory: &File, outcome: &
         if found.site.is_many && (outcome.is_disturbed || !object::is_quiet(&range)) {
             outcome.left += 1;
             outcome.is_disturbed = true;
-        } else if !page.add(&stub, memory) || !near::write(memory, at, &jump) {
+        } else if !page.add(&stub, memory) || !stub::write(memory, at, &jump) {
             outcome.left += 1;
         }
     }

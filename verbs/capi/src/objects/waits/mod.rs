@@ -5,10 +5,7 @@
 //! Only when a wait is long, or `pumice hang` asks, it examines the threads of the program, and asks the
 //! device and other processes.
 
-mod interval;
 mod query_threads;
-mod report;
-mod state;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +24,11 @@ use pumice_transport::path::ROCE_PORT;
 
 use crate::check;
 use crate::log::{logs, print_due_floods, print_due_siblings};
-use crate::platform::environment::settings;
-use crate::platform::process::current_pid;
+use crate::platform::{current_pid, settings};
 use crate::waits::{query_threads as query_watcher, wake_watcher};
-use interval::WatchInterval;
-use query_threads::ThreadSnapshot;
-use state::{CollectObjects, WatchedDevice, WatchedQueue, lock, queues_of};
+use query_threads::{
+    CollectObjects, ThreadSnapshot, WatchInterval, WatchedDevice, WatchedQueue, lock, queues_of,
+};
 
 /// Longest time to wait for answers of other processes.
 const ANSWERS: Duration = Duration::from_millis(300);
@@ -137,8 +133,8 @@ fn look(interval: &mut WatchInterval, is_queried: bool) {
     print_due_siblings();
     print_due_floods();
     // The result is stored before it is logged: a user who reads the message may end the process at once.
-    report::still_holds(open.iter().map(|(_, waits)| waits.as_ref()));
-    found.iter().for_each(report::report);
+    query_threads::still_holds(open.iter().map(|(_, waits)| waits.as_ref()));
+    found.iter().for_each(query_threads::report);
     interval.next(is_idle, is_at_rest);
 }
 

@@ -1,21 +1,151 @@
-//! The present activity of the program's threads.
+//! The waits of the program's threads: their present activity, the devices and queues they wait for, and
+//! reports.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use pumice_device::inspect::{ThreadActivityView, ThreadView, WaitsView};
+use pumice_device::counters::Counters;
+use pumice_device::inspect::{InspectedObjects, ThreadActivityView, ThreadView, WaitsView};
+use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::outside;
 use pumice_device::outside::fork_generation::PerProcess;
-use pumice_device::waits::{ThreadActivity, Waiter, Waits};
+use pumice_device::platform::clock::Clock;
+use pumice_device::platform::error::printable;
+use pumice_device::waits::{CqArming, CqSnapshot, StalledWait, ThreadActivity, Waiter, Waits};
 
-use super::state::lock;
-use crate::check;
-use crate::gate;
+use crate::log::print_always;
 use crate::objects::events::AsyncQueue;
-use crate::platform::thread_calls::{ThreadInfo, threads};
-use crate::waits::{self, ThreadWait, WaitNote};
+use crate::platform::system_call::{ThreadInfo, threads};
+use crate::waits::{self, ThreadWait, WaitNote, connected_at};
+use crate::{check, gate};
+
+/// Interval while the device makes progress.
+const PERIOD: Duration = Duration::from_millis(250);
+/// Interval while the device makes none, and posted requests may complete.
+const IDLE_PERIOD: Duration = Duration::from_millis(500);
+/// Number of idle checks after which calls of the program wake the thread, so that a program that polls an
+/// empty queue does not do so all the time; and number of idle checks after which the thread sleeps.
+const IDLE_CHECKS: (u32, u32) = (8, 9);
+
+/// The current interval of the thread.
+pub(super) struct WatchInterval {
+    /// Interval; `None` if it sleeps until it is stirred.
+    period: Option<Duration>,
+    /// Number of checks in sequence at which no thread could be waiting.
+    idle: u32,
+}
+
+impl WatchInterval {
+    pub(super) const fn new() -> WatchInterval {
+        WatchInterval { period: Some(PERIOD), idle: 0 }
+    }
+
+    /// Sleeps for the interval. Returns whether another process asks what the threads wait for.
+    pub(super) fn wait_for_wake(&mut self) -> bool {
+        let woken = waits::wait_for_wake(self.period);
+        if woken.is_woken {
+            self.idle = 0;
+        }
+        woken.is_queried
+    }
+
+    /// Sets the next interval after a check. `is_idle` means that no thread can be waiting, `is_at_rest` that
+    /// the device makes no progress.
+    pub(super) fn next(&mut self, is_idle: bool, is_at_rest: bool) {
+        self.idle = if is_idle { self.idle.saturating_add(1) } else { 0 };
+        waits::set_wake_on_call(self.idle >= IDLE_CHECKS.0);
+        if self.idle == IDLE_CHECKS.0 || self.idle == 0 {
+            gate::refresh_watch();
+        }
+        self.period = match is_at_rest {
+            _ if self.idle >= IDLE_CHECKS.1 => None,
+            true => Some(IDLE_PERIOD),
+            false => Some(PERIOD),
+        };
+    }
+}
+
+/// A device that is open.
+#[derive(Clone)]
+pub(super) struct WatchedDevice {
+    pub(super) device: usize,
+    pub(super) waits: Weak<Waits>,
+    pub(super) clock: Clock,
+    pub(super) counters: Arc<Counters>,
+    pub(super) objects: CollectObjects,
+}
+
+/// Returns the objects of the device with an index in this process; `None` if it is not open.
+pub(super) type CollectObjects = fn(usize) -> Option<InspectedObjects>;
+
+/// A completion queue of the program.
+pub(super) struct WatchedQueue {
+    pub(super) device: usize,
+    pub(super) address: usize,
+    pub(super) channel: usize,
+    pub(super) queue: Weak<CompletionQueue>,
+}
+
+#[derive(Default)]
+pub(super) struct WaitsState {
+    pub(super) devices: Vec<WatchedDevice>,
+    pub(super) queues: Vec<WatchedQueue>,
+    pub(super) has_thread: bool,
+}
+
+static STATE: PerProcess<Mutex<WaitsState>> = PerProcess::new(|_| Mutex::default());
+
+pub(super) fn lock() -> MutexGuard<'static, WaitsState> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the completion queues of a device, as they are now.
+pub(super) fn queues_of(device: usize) -> Vec<CqSnapshot> {
+    let queues = lock();
+    let own = queues.queues.iter().filter(|known| known.device == device);
+    own.filter_map(|known| {
+        let queue = known.queue.upgrade()?;
+        let filled = queue.len();
+        let armed = match filled > 0 || known.channel != 0 {
+            true if queue.is_armed_for_solicited() => CqArming::ForSolicited,
+            true if queue.is_armed() => CqArming::ForAll,
+            _ => CqArming::No,
+        };
+        let (number, channel) = (queue.handle().index, known.channel as u64);
+        let unread = queue.channel().map_or(0, |channel| channel.queued());
+        Some(CqSnapshot { number, channel, filled, armed, unread })
+    })
+    .collect()
+}
+
+/// Beginning of the messages.
+const BEGIN: &str = "waits in vain: ";
+
+/// Reports such a wait.
+pub(super) fn report(stalled_wait: &StalledWait) {
+    let is_unknown = stalled_wait.stack.is_empty() && stalled_wait.is_of_connection();
+    let stack = if is_unknown { connected_at() } else { stalled_wait.stack.clone() };
+    if check::is_on() {
+        return check::wait_stalled(stalled_wait, &stack);
+    }
+    print_always(&format!("{BEGIN}{}", stalled_wait.sentence));
+    check::call_site_lines(&stack).iter().for_each(|frame| print_always(frame));
+}
+
+/// Stores the reports about these devices that still hold, which are printed again when the process is ended.
+/// If programs are checked, findings contain them, and their summary comes last.
+pub(super) fn still_holds<'a>(devices: impl Iterator<Item = &'a Waits>) {
+    if check::is_on() {
+        return;
+    }
+    let sentences = devices.flat_map(Waits::reported);
+    let lines: String = sentences
+        .map(|sentence| format!("pumice: the program is ended while it {BEGIN}{}\n", printable(&sentence)))
+        .collect();
+    check::set_last_message(&lines);
+}
 
 /// Time for which it asks: calls that sleep make an attempt each tenth of a second.
 const SAMPLING_TIME: Duration = Duration::from_millis(250);

@@ -1,4 +1,9 @@
-//! Endpoints: synchronous identifiers, prepared as far as an address allows.
+//! Endpoints, which are synchronous identifiers; options of identifiers; and the end of a process that has
+//! not disconnected.
+//!
+//! The end of a process that has not disconnected: its peers are notified, as by a kernel when a process with
+//! connections has ended. If a process is killed, other processes of its address or the peers' timers notice
+//! it.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -7,23 +12,118 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_calls::Call;
+use pumice_transport::mad::Ece;
 
 use super::identifier::destroy;
 use super::resolve::{resolve_address, resolve_route};
-use super::{path_option, queue_pair, shared_receive_queue};
-use crate::abi::plain::ForwardedStruct;
-use crate::abi::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
-use crate::entry::outcome::{TRY_AGAIN, attempt, number, value};
-use crate::platform::cancellation::blocking;
-use crate::platform::errno::{Errno, INVALID};
+use super::{queue_pair, resolve};
+use crate::abi::plain::{ForwardedStruct, Plain as _};
+use crate::abi::{ibv_ece, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
+use crate::entry::arguments::Bytes;
+use crate::entry::{TRY_AGAIN, attempt, number, number_of, value};
+use crate::gate::finish;
+use crate::objects::capture::flush_captures;
+use crate::platform::threads::blocking;
+use crate::platform::{Errno, INVALID};
+use crate::rdma_cm::address::AddressPointer;
 use crate::rdma_cm::address::lookup::{connect_data, route};
-use crate::rdma_cm::address::socket_address::AddressPointer;
-use crate::rdma_cm::constants::{CONNECT_REQUEST, RAI_PASSIVE};
-use crate::rdma_cm::events::fetch::next_of;
-use crate::rdma_cm::id::binding::bind;
-use crate::rdma_cm::id::identifier::{Id, IdPointer};
+use crate::rdma_cm::constants::{
+    ACK_TIMEOUT, CONNECT_REQUEST, LEVEL_ID, ONE_FAMILY, RAI_PASSIVE, REUSE_ADDRESS, TYPE_OF_SERVICE,
+};
+use crate::rdma_cm::events::translation::next_of;
+use crate::rdma_cm::id::binding::{bind, update_port_sharing};
 use crate::rdma_cm::id::queue_pair::destroy as destroy_queue_pair;
-use crate::rdma_cm::id::removal::register_loss_callbacks;
+use crate::rdma_cm::id::registry::register_loss_callbacks;
+use crate::rdma_cm::id::shared::if_open;
+use crate::rdma_cm::id::{Id, IdPointer, IdStage};
+
+pub(crate) extern "C" fn rdma_set_option(
+    id: IdPointer,
+    level: c_int,
+    optname: c_int,
+    optval: Bytes<'_>,
+    optlen: usize,
+) -> c_int {
+    number_of(Call::rdma_set_option, id.on(), || {
+        let own = id.id()?;
+        let given = optval.get(optlen).ok();
+        match level {
+            resolve::LEVEL if optname == resolve::PATH => resolve::set(&own, given),
+            LEVEL_ID => {
+                set(&own, optname, given)?;
+                Ok(0)
+            }
+            _ => Err(Errno(libc::ENOSYS)),
+        }
+    })
+}
+
+/// Sets an option of the level RDMA_OPTION_ID.
+///
+/// # Errors
+/// Fails with ENOSYS if there is no such option, and with EINVAL if the value has another length, is out of
+/// range, or comes too late.
+pub(crate) fn set(own: &Id, option: c_int, given: Option<&[u8]>) -> Result<(), Errno> {
+    let length = given.map_or(0, <[u8]>::len);
+    let wanted = match option {
+        //= man:rdma_set_option
+        //| The type of service and the ACK timeout have one byte.
+        TYPE_OF_SERVICE | ACK_TIMEOUT => size_of::<u8>(),
+        //= man:rdma_set_option
+        //| The options about addresses have the size of an int.
+        REUSE_ADDRESS | ONE_FAMILY => size_of::<c_int>(),
+        _ => return Err(Errno(libc::ENOSYS)),
+    };
+    let value = match given {
+        Some(&[byte]) if wanted == 1 => Some(c_int::from(byte)),
+        Some(bytes) if bytes.len() == wanted => c_int::parse(bytes),
+        _ => None,
+    };
+    let value = value
+        .ok_or_else(|| INVALID.because(|| format!("option {option} has {wanted} bytes, not {length}")))?;
+    let mut state = own.state();
+    match option {
+        TYPE_OF_SERVICE => state.options.type_of_service = value as u8,
+        ACK_TIMEOUT if value > 31 => return Err(INVALID),
+        ACK_TIMEOUT => state.options.ack_timeout = (value != 0).then_some(value as u8),
+        // As in Linux, a port may be shared until a listener has it; the family option counts until there is
+        // a peer.
+        REUSE_ADDRESS if state.stage == IdStage::Idle || value != 0 && state.stage != IdStage::Listening => {
+            state.options.reuse_address = value != 0;
+            return update_port_sharing(own, &mut state);
+        }
+        ONE_FAMILY if matches!(state.stage, IdStage::Idle | IdStage::Bound) => {
+            state.options.one_family = Some(value != 0);
+            return update_port_sharing(own, &mut state);
+        }
+        _ => {
+            return Err(INVALID.because(|| format!("option {option} is set before the address is used")));
+        }
+    }
+    Ok(())
+}
+
+/// Sets the options of this side that the peer gets.
+pub(crate) extern "C" fn rdma_set_local_ece(id: IdPointer, ece: Option<&ibv_ece>) -> c_int {
+    number_of(Call::rdma_set_local_ece, id.on(), || {
+        let (own, ece) = (id.known()?, ece.ok_or(INVALID)?);
+        if ece.comp_mask != 0 {
+            return Err(INVALID);
+        }
+        own.state().offer.local_ece = Ece { vendor_id: ece.vendor_id, options: ece.options };
+        Ok(0)
+    })
+}
+
+/// Returns the options of the peer.
+pub(crate) extern "C" fn rdma_get_remote_ece(id: IdPointer, ece: Option<&mut MaybeUninit<ibv_ece>>) -> c_int {
+    number_of(Call::rdma_get_remote_ece, id.on(), || {
+        let (own, ece) = (id.known()?, ece.ok_or(INVALID)?);
+        let remote = own.state().offer.remote_ece;
+        ece.write(ibv_ece { vendor_id: remote.vendor_id, options: remote.options, comp_mask: 0 });
+        Ok(0)
+    })
+}
 
 /// Longest time that an endpoint searches for the host of its peer, as in rdma-core.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -79,7 +179,7 @@ fn prepare(
     }
     resolve_address(own, source, AddressPointer::destination_of(info), PATIENCE)?;
     match route(info) {
-        Some(paths) => path_option::set(own, Some(paths))?,
+        Some(paths) => resolve::set(own, Some(paths))?,
         None => resolve_route(own)?,
     };
     own.state().offer.connect_data = connect_data(info).to_vec();
@@ -96,7 +196,7 @@ pub(crate) extern "C" fn rdma_destroy_ep(id: IdPointer) {
     value((), || {
         let Ok(own) = id.known() else { return };
         destroy_queue_pair(&own);
-        shared_receive_queue::destroy(&own);
+        queue_pair::destroy_srq(&own);
         if destroy(&own, Call::rdma_destroy_ep).is_ok() {
             drop(id.take_back());
         }
@@ -130,7 +230,7 @@ pub(crate) extern "C-unwind" fn rdma_get_request(
 /// Waits for the next request of a synchronous listener, and gives its identifier to the program.
 ///
 /// # Errors
-/// Fails with the errors of `rdma_get_request`, and with [`crate::platform::cancellation::RESTART`].
+/// Fails with the errors of `rdma_get_request`, and with [`crate::platform::threads::RESTART`].
 fn next_request(own: &Arc<Id>) -> Result<*mut rdma_cm_id, Errno> {
     let event = next_of(own)?;
     let (kind, status) = event.facts();
@@ -152,4 +252,26 @@ fn next_request(own: &Arc<Id>) -> Result<*mut rdma_cm_id, Errno> {
     // The event belongs to the request from here on.
     request.c.set_event(event.hand_out());
     Ok(request.as_ptr())
+}
+
+/// Longest wait for the lock of the adapter. A signal handler that ends the process may have interrupted the
+/// thread that holds it.
+const LIMIT: Duration = Duration::from_millis(100);
+
+/// Function that runs when the process calls `exit`, after all handlers of `atexit`: they may still
+/// disconnect, and wait for it.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = disconnect_all;
+
+extern "C" fn disconnect_all() {
+    value((), || {
+        if let Some(shared) = if_open() {
+            for device in shared {
+                let _ = device.hca().cm_leave(LIMIT);
+            }
+            flush_captures();
+        }
+    });
+    finish();
 }

@@ -1,26 +1,120 @@
+//! Resolution of names and of a peer's address to a path.
+//!
+//! The option RDMA_OPTION_IB_PATH: a path that the program gives itself, instead of resolving a route.
+//!
 //! Resolution of a peer's address to a path. RoCE has no subnet administrator to ask: the routing table gives
 //! the source address, the neighbour table shows whether the first host on the way is there, and the path
 //! follows.
 
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_calls::Call;
 use pumice_transport::cm::{CmPath, MadRoute};
+use pumice_transport::types::{Gid, Mtu};
 
+use crate::abi::plain::Plain as _;
+use crate::abi::{ibv_path_data, ibv_path_record, rdma_addrinfo};
 use crate::check::{self, misuse};
-use crate::entry::outcome::number_of;
-use crate::platform::errno::{Errno, INVALID};
-use crate::rdma_cm::address::local;
-use crate::rdma_cm::address::socket_address::AddressPointer;
-use crate::rdma_cm::constants::{HOP_LIMIT, ROUTE_RESOLVED};
-use crate::rdma_cm::events::fetch::complete;
+use crate::entry::arguments::Text;
+use crate::entry::{number, number_of, value};
+use crate::platform::{Errno, INVALID};
+use crate::rdma_cm::address::lookup::{LookupResult, free, look_up};
+use crate::rdma_cm::address::{AddressPointer, lookup};
+use crate::rdma_cm::constants::{ADDRINFO_ERROR, ADDRINFO_RESOLVED, HOP_LIMIT, RAI_SA, ROUTE_RESOLVED};
+use crate::rdma_cm::events::translation::complete;
 use crate::rdma_cm::id::binding::{bind, ephemeral_port};
-use crate::rdma_cm::id::identifier::{Id, IdPointer, IdStage, IdState, LocalEvent};
 use crate::rdma_cm::id::neighbours::{ResolvedCmPath, apply_when_found, fail_resolution};
 use crate::rdma_cm::id::shared::{shared_towards, shared_with};
+use crate::rdma_cm::id::{Id, IdPointer, IdStage, IdState, LocalEvent};
+
+/// The level `RDMA_OPTION_IB`, and the option `RDMA_OPTION_IB_PATH`.
+pub(crate) const LEVEL: c_int = 1;
+pub(crate) const PATH: c_int = 1;
+/// Flags `IBV_PATH_FLAG_GMP`, `..._PRIMARY`, and both directions: the path of connections.
+const PRIMARY: u32 = 1 | 1 << 1 | 1 << 3 | 1 << 5;
+
+/// Sets the identifier's path from `ibv_path_data` structures, of this total length; this resolves the route.
+///
+/// # Errors
+/// Fails with EINVAL if none of them is the primary path both ways, or if it is not one between the
+/// identifier's addresses.
+pub(crate) fn set(own: &Arc<Id>, paths: Option<&[u8]>) -> Result<c_int, Errno> {
+    let (size, paths) = (size_of::<ibv_path_data>(), paths.ok_or(INVALID)?);
+    if paths.is_empty() || !paths.len().is_multiple_of(size) {
+        let length = paths.len();
+        return Err(INVALID.because(|| format!("paths have {size} bytes each; these have {length} together")));
+    }
+    let mut given = paths.chunks_exact(size).filter_map(ibv_path_data::parse);
+    let primary = given.find(|given| given.flags == PRIMARY).ok_or_else(|| {
+        INVALID.because(|| "no path is for management, primary, and for both directions".to_owned())
+    })?;
+    {
+        let mut state = own.state();
+        let Some(path) = state.addresses.path.filter(|_| state.stage == IdStage::AddressResolved) else {
+            return Err(INVALID.because(|| "a path is set after the peer's address is resolved".to_owned()));
+        };
+        let path = from_record(&primary.path, &path)?;
+        state.addresses.path = Some(path);
+        state.stage = IdStage::RouteResolved;
+        own.show_path(&path);
+        state.channel.push(LocalEvent::new(Arc::clone(own), ROUTE_RESOLVED, 0));
+    }
+    complete(own)
+}
+
+fn from_record(record: &ibv_path_record, known: &CmPath) -> Result<CmPath, Errno> {
+    let (local, remote) = (Gid(record.sgid.raw), Gid(record.dgid.raw));
+    if (local, remote) != (known.route.local, known.route.remote) {
+        return Err(INVALID.because(|| {
+            format!(
+                "the path is from {local} to {remote}, the identifier's addresses are {} and {}",
+                known.route.local, known.route.remote
+            )
+        }));
+    }
+    // Two bits of the MTU and the rate say how exact they are.
+    let code = record.mtu & 0x3f;
+    let mtus = [Mtu::Mtu256, Mtu::Mtu512, Mtu::Mtu1024, Mtu::Mtu2048, Mtu::Mtu4096];
+    let mtu = mtus.into_iter().find(|mtu| *mtu as u8 == code).unwrap_or(known.mtu);
+    let label = u32::from_be(record.flowlabel_hoplimit);
+    let mut path = *known;
+    path.mtu = mtu.min(known.mtu);
+    path.route.flow_label = label >> 8 & 0xf_ffff;
+    // As everywhere in RoCEv2, the hop limit is at least 1.
+    path.route.hop_limit = if label as u8 == 0 { known.route.hop_limit } else { label as u8 };
+    path.route.traffic_class = record.tclass;
+    path.sl = (u16::from_be(record.qosclass_sl) & 0xf) as u8;
+    path.packet_rate = record.rate & 0x3f;
+    Ok(path)
+}
+
+/// Resolves a name. Returns 0, an `EAI_*` as getaddrinfo(3) does, or -1 and errno.
+pub(crate) extern "C" fn rdma_getaddrinfo(
+    node: Text<'_>,
+    service: Text<'_>,
+    hints: Option<&rdma_addrinfo>,
+    res: Option<&mut MaybeUninit<*mut rdma_addrinfo>>,
+) -> c_int {
+    number(Call::rdma_getaddrinfo, || {
+        let res = res.ok_or(INVALID)?;
+        match look_up(node, service, hints)? {
+            LookupResult::Found(info) => {
+                res.write(info.into_raw());
+                Ok(0)
+            }
+            LookupResult::NotFound(code) => Ok(code),
+        }
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
+    // SAFETY: the program gives back what `rdma_getaddrinfo` or `rdma_query_addrinfo` gave it.
+    value((), || unsafe { free(res) });
+}
 
 pub(crate) extern "C" fn rdma_resolve_addr(
     id: IdPointer,
@@ -82,7 +176,7 @@ pub(crate) fn find_path(
 ) -> Result<(), Errno> {
     // As for sockets and in Linux, the unspecified address of a peer stands for this host.
     if peer.ip().is_unspecified() {
-        peer.set_ip(local::loopback(peer.is_ipv4()));
+        peer.set_ip(lookup::loopback(peer.is_ipv4()));
     }
     let mut state = own.state();
     state.addresses.by_gid |= by_gid;
@@ -114,17 +208,17 @@ fn resolve_path(state: &IdState, peer: SocketAddr) -> Result<ResolvedCmPath, Err
     };
     let hca = shared.hca();
     let entry = match bound {
-        Some(address) => local::own(hca, address.ip())?,
+        Some(address) => lookup::own(hca, address.ip())?,
         //= man:rdma_resolve_addr
         //| Without a source address the routing table chooses one.
-        None => local::source_for(hca, peer)?,
+        None => lookup::source_for(hca, peer)?,
     };
-    let remote = local::gid_of_peer(hca, &entry, peer.ip());
+    let remote = lookup::gid_of_peer(hca, &entry, peer.ip());
     if entry.gid.is_ipv4() != remote.is_ipv4() {
         return Err(INVALID.because(|| format!("{} and {peer} are of different IP versions", entry.ip)));
     }
     let port = state.addresses.local.map_or_else(ephemeral_port, |local| local.port());
-    let shown = bound.map_or_else(|| local::shown_source(hca, &entry, peer.ip()), |local| local.ip());
+    let shown = bound.map_or_else(|| lookup::shown_source(hca, &entry, peer.ip()), |local| local.ip());
     let route = MadRoute {
         local: entry.gid,
         remote,
@@ -138,7 +232,7 @@ fn resolve_path(state: &IdState, peer: SocketAddr) -> Result<ResolvedCmPath, Err
         local: SocketAddr::new(shown, port),
         remote: peer,
         path: CmPath::new(route, entry.mtu.min(hca.active_mtu_of(entry.port_num))),
-        neighbour: local::neighbour_towards(hca, entry.ip, peer),
+        neighbour: lookup::neighbour_towards(hca, entry.ip, peer),
     })
 }
 
@@ -175,6 +269,53 @@ pub(crate) fn resolve_route(own: &Arc<Id>) -> Result<c_int, Errno> {
         state.channel.push(LocalEvent::new(Arc::clone(own), ROUTE_RESOLVED, 0));
     }
     complete(own)
+}
+
+/// Resolves the names at once, with the C library; a name that does not exist causes ADDRINFO_ERROR with the
+/// `EAI_*` as its status.
+pub(crate) extern "C" fn rdma_resolve_addrinfo(
+    id: IdPointer,
+    node: Text<'_>,
+    service: Text<'_>,
+    hints: Option<&rdma_addrinfo>,
+) -> c_int {
+    number_of(Call::rdma_resolve_addrinfo, id.on(), || {
+        let own = id.id()?;
+        if hints.is_some_and(|hints| hints.ai_flags & RAI_SA != 0) {
+            return Err(Errno(libc::ENOTSUP).because(|| {
+                "names of services are InfiniBand's (RAI_SA): RoCE has no subnet administration".to_owned()
+            }));
+        }
+        if own.state().addresses.address_info.is_some() {
+            return Err(Errno(libc::EBUSY)
+                .because(|| "the last answer was not asked for yet: rdma_query_addrinfo".to_owned()));
+        }
+        let answer = look_up(node, service, hints)?;
+        {
+            let mut state = own.state();
+            let (info, event, status) = match answer {
+                LookupResult::Found(info) => (Some(info), ADDRINFO_RESOLVED, 0),
+                LookupResult::NotFound(code) => (None, ADDRINFO_ERROR, code),
+            };
+            state.addresses.address_info = info;
+            state.channel.push(LocalEvent::new(Arc::clone(&own), event, status));
+        }
+        complete(&own)
+    })
+}
+
+/// Gives the answer to the program, which frees it.
+pub(crate) extern "C" fn rdma_query_addrinfo(
+    id: IdPointer,
+    info: Option<&mut MaybeUninit<*mut rdma_addrinfo>>,
+) -> c_int {
+    number_of(Call::rdma_query_addrinfo, id.on(), || {
+        let own = id.id()?;
+        let info = info.ok_or(INVALID)?;
+        let answer = own.state().addresses.address_info.take().ok_or(Errno(libc::ENOENT))?;
+        info.write(answer.into_raw());
+        Ok(0)
+    })
 }
 
 #[cfg(test)]

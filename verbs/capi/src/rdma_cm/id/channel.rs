@@ -15,11 +15,10 @@ use super::acknowledgement::{ChannelReader, UnacknowledgedEvents};
 use crate::abi::plain::ForwardedStruct;
 use crate::abi::{rdma_conn_param, rdma_event_channel, rdma_ud_param};
 use crate::gate::{given_back, handed_out};
-use crate::log::inherited;
+use crate::log::refusal;
 use crate::objects::device::devices;
-use crate::platform::cancellation::{RESTART, attempt_ends};
-use crate::platform::errno::Errno;
-use crate::platform::system_call;
+use crate::platform::threads::{RESTART, attempt_ends};
+use crate::platform::{Errno, system_call};
 
 /// A channel of identifiers `I`: the devices' events, and those that this library makes itself. Its
 /// descriptor is an epoll instance over both, readable while there are any.
@@ -124,7 +123,7 @@ impl<I> EventChannelPointer<I> {
         // SAFETY: the program's pointer came from `EventChannel::hand_out`, whose reference has not been
         // given back yet; a child has a copy.
         let generation = unsafe { (*self.0).generation };
-        if generation.is_own() { Ok(()) } else { Err(inherited::refuse("event channel")) }
+        if generation.is_own() { Ok(()) } else { Err(refusal::refuse("event channel")) }
     }
 
     /// Takes the program's reference to the channel back, if the pointer is not null and the channel is this

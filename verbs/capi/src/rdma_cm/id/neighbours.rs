@@ -15,13 +15,12 @@ use pumice_device::outside::thread::start_without_signals;
 use pumice_transport::cm::CmPath;
 
 use super::binding::ephemeral_port;
-use super::identifier::{Id, IdStage, IdState, LocalEvent};
 use super::shared::shared_at;
+use super::{Id, IdStage, IdState, LocalEvent};
 use crate::call_sites::current_call::run_internally;
 use crate::objects::peer_host;
-use crate::platform::errno::Errno;
+use crate::platform::{Errno, system_call};
 
-use crate::platform::system_call;
 use crate::rdma_cm::constants::{ADDR_ERROR, ADDR_RESOLVED};
 
 /// Time after which the kernel is made to search for a host again: it gives up after three attempts, a second

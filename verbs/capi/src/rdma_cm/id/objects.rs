@@ -18,29 +18,25 @@ use crate::abi::{
     ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr,
     ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
 };
-use crate::calls::address_handle::{ibv_create_ah, ibv_destroy_ah};
+use crate::calls::address_handle::{ibv_attach_mcast, ibv_create_ah, ibv_destroy_ah, ibv_detach_mcast};
 use crate::calls::completion_channel::{
     ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel,
 };
 use crate::calls::completion_queue::{ibv_create_cq, ibv_destroy_cq};
+use crate::calls::domains::{ibv_alloc_pd, open_xrcd};
 use crate::calls::memory::{ibv_dereg_mr, ibv_reg_mr};
-use crate::calls::multicast::{ibv_attach_mcast, ibv_detach_mcast};
-use crate::calls::protection_domain::ibv_alloc_pd;
 use crate::calls::queue_pair::{create_qp_ex, ibv_destroy_qp};
 use crate::calls::queue_pair_attributes::ibv_modify_qp;
 use crate::calls::shared_receive_queue::{create_srq_ex, ibv_destroy_srq};
-use crate::calls::xrc_domain::open_xrcd;
 use crate::check;
 use crate::entry::arguments::{LastingPointer, Trusted};
 use crate::entry::handles::live;
-use crate::objects::address_handle::Ah;
-use crate::objects::completion_channel::CompChannel;
-use crate::objects::completion_queue::Cq;
-use crate::objects::context::Context;
+use crate::objects::Context;
+use crate::objects::completion_queue::{CompChannel, Cq};
 use crate::objects::device::Device;
-use crate::objects::protection_domain::Pd;
+use crate::objects::domains::{Ah, Pd};
 use crate::objects::queue_pair::Qp;
-use crate::platform::errno::{Errno, INVALID, errno};
+use crate::platform::{Errno, INVALID, errno};
 use crate::tables::ibv_open_device;
 
 /// Returns the pointer of a call, or the errno that it set.

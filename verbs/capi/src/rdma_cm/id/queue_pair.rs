@@ -1,23 +1,45 @@
+//! Queue pairs of identifiers, the groups that they are attached to, and the XRC domain of identifiers
+//! without one.
+//!
 //! Queue pairs of identifiers: the attributes for their state transitions, and the objects that are destroyed
 //! with them.
 
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 use pumice_device::hca::Hca;
+use pumice_device::outside::fork_generation::PerProcess;
 use pumice_transport::cm::{CmState as DeviceState, MadRoute, QpParameters};
 use pumice_transport::qp::AttributeMask;
 use pumice_transport::types::AddressVector;
 
-use super::identifier::{Id, IdState};
-use super::memberships;
-use super::objects::{CompletionObjects, destroy_queue_pair, modify_queue_pair};
-use crate::abi::{ibv_ah_attr, ibv_cq, ibv_qp_attr};
+use super::objects::{CompletionObjects, destroy_queue_pair, modify_queue_pair, open_unnamed_xrc_domain};
+use super::{GroupMembership, Id, IdState, objects};
+use crate::abi::plain::ForwardedStruct;
+use crate::abi::{ibv_ah_attr, ibv_cq, ibv_qp_attr, ibv_xrcd};
 use crate::calls::address_handle::vector_to;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID};
 use crate::rdma_cm::constants::{
     AS_MUCH_AS_THERE_IS, DATAGRAM_Q_KEY, HOP_LIMIT, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND,
 };
+
+/// Detaches the queue pair, which is about to be destroyed, from its groups.
+fn detach_all(id: &Id) {
+    for member in &mut id.state().memberships {
+        detach(id, member);
+        member.attached = false;
+    }
+}
+
+/// Detaches the queue pair, if it was attached, from the group of one membership.
+pub(crate) fn detach(id: &Id, member: &GroupMembership) {
+    if member.attached && !id.c.qp().is_null() {
+        // The program may have detached it itself.
+        let _ = objects::detach(id.c.qp(), member.group);
+    }
+}
 
 /// Values of `IBV_QPS_*`.
 pub(crate) const INIT: u32 = 1;
@@ -235,7 +257,7 @@ fn completion_queue(id: &Id, depth: u32) -> Result<CompletionObjects, Errno> {
 
 /// Destroys the identifier's queue pair and the queues that were made for it.
 pub(crate) fn destroy(id: &Id) {
-    memberships::detach_all(id);
+    detach_all(id);
     if !id.c.qp().is_null() {
         destroy_queue_pair(id.c.qp());
         id.c.set_qp(ptr::null_mut());
@@ -254,4 +276,23 @@ pub(crate) fn destroy_completion_queues(id: &Id) {
     CompletionObjects::new(id.c.recv_cq_channel(), id.c.recv_cq()).destroy();
     id.c.set_recv_cq(ptr::null_mut());
     id.c.set_recv_cq_channel(ptr::null_mut());
+}
+
+/// Returns the XRC domain of this process's identifiers on the device of one, which is never closed. A forked
+/// process has its own.
+///
+/// # Errors
+/// Fails with the errors of opening one.
+pub(crate) fn xrc_domain(id: &Id) -> Result<*mut ibv_xrcd, Errno> {
+    /// Domains by the index of the device.
+    static DOMAINS: PerProcess<Mutex<BTreeMap<usize, ForwardedStruct<*mut ibv_xrcd>>>> =
+        PerProcess::new(|_| Mutex::default());
+    let shared = id.shared()?;
+    let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(open) = domains.get(&shared.index()) {
+        return Ok(open.0);
+    }
+    let open = open_unnamed_xrc_domain(shared.context())?;
+    domains.insert(shared.index(), ForwardedStruct(open));
+    Ok(open)
 }

@@ -12,12 +12,10 @@ use pumice_device::outside::fork_generation::PerProcess;
 
 use super::objects;
 use crate::abi::{ibv_context, ibv_pd};
-use crate::objects::context::Context;
-use crate::objects::device::{Device, devices};
-use crate::objects::loss::is_present;
-use crate::platform::errno::{Errno, INVALID};
-use crate::platform::process::current_pid;
-use crate::rdma_cm::address::local::routed_source;
+use crate::objects::Context;
+use crate::objects::device::{Device, devices, is_present};
+use crate::platform::{Errno, INVALID, current_pid};
+use crate::rdma_cm::address::lookup::routed_source;
 
 /// Shared objects of one device. They are made at the first use and never freed: programs compare the
 /// pointers. A device that was removed and is back has new ones.

@@ -1,20 +1,20 @@
-//! Reading and writing.
+//! Reading and writing, and mapping of memory for the peer.
 
 use std::ffi::c_int;
 
-use libc::{msghdr, socklen_t};
+use libc::{msghdr, off_t, socklen_t};
 use pumice_calls::Call;
 
-use super::room::OutputPointer;
-use crate::entry::outcome::TRY_AGAIN;
-use crate::entry::outcome::sockets::attempt;
-use crate::platform::cancellation::blocking;
-use crate::platform::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::rdma_cm::address::socket_address::AddressPointer;
+use super::{OutputPointer, stream};
+use crate::entry::TRY_AGAIN;
+use crate::entry::sockets::{attempt, count, number};
+use crate::platform::threads::blocking;
+use crate::platform::{Errno, INVALID, NOT_SUPPORTED};
+use crate::rdma_cm::address::AddressPointer;
 use crate::rsocket::parts::buffers::{Buffers, DataPointer, Vector, VectorsPointer, check};
-use crate::rsocket::parts::reentry::ReentryGuard;
-use crate::rsocket::sockets::pieces::some_or;
-use crate::rsocket::sockets::table::{Socket, socket};
+use crate::rsocket::parts::event_thread::ReentryGuard;
+use crate::rsocket::sockets::transfer::some_or;
+use crate::rsocket::sockets::waiting::{Socket, socket};
 
 pub(crate) extern "C-unwind" fn rrecv(
     descriptor: c_int,
@@ -141,7 +141,7 @@ pub(crate) extern "C-unwind" fn rwritev(descriptor: c_int, iov: VectorsPointer, 
 /// Makes attempts of the call of this name until one has a result; each gets the number of bytes that those
 /// before have moved.
 #[inline(always)]
-pub(super) fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(call: Call, mut one: F) -> isize {
+fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(call: Call, mut one: F) -> isize {
     const { assert!(!std::mem::needs_drop::<F>(), "what the closure owns would be lost with the thread") };
     let mut moved = 0;
     blocking(isize::from(TRY_AGAIN), || attempt(call, || one(&mut moved)))
@@ -152,7 +152,7 @@ pub(super) fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(call: Ca
 ///
 /// # Errors
 /// Fails with the errors of `step`, unless bytes were moved, and with RESTART even if bytes were moved.
-pub(super) fn go_on(
+fn go_on(
     list: &[Vector],
     moved: &mut usize,
     step: impl FnOnce(&mut Buffers<'_>) -> Result<usize, Errno>,
@@ -215,4 +215,46 @@ fn receive(
         }
         Socket::Epoll(_) => Err(Errno(libc::ENOTSOCK)),
     }
+}
+
+/// Maps a buffer for the peer to write to; returns the offset by which it is known there, or -1.
+pub(crate) extern "C" fn riomap(
+    descriptor: c_int,
+    buf: DataPointer,
+    len: usize,
+    prot: c_int,
+    _flags: c_int,
+    offset: off_t,
+) -> off_t {
+    let mapped = count(Call::riomap, || {
+        let _inside = ReentryGuard::enter();
+        Ok(stream(descriptor)?.map(buf, len, prot, offset)? as isize)
+    });
+    mapped as off_t
+}
+
+pub(crate) extern "C" fn riounmap(descriptor: c_int, buf: DataPointer, len: usize) -> c_int {
+    number(Call::riounmap, || {
+        let _inside = ReentryGuard::enter();
+        stream(descriptor)?.unmap(buf, len)?;
+        Ok(0)
+    })
+}
+
+/// Writes to memory that the peer has mapped.
+pub(crate) extern "C-unwind" fn riowrite(
+    descriptor: c_int,
+    buf: DataPointer,
+    length: usize,
+    offset: off_t,
+    flags: c_int,
+) -> usize {
+    let written = in_attempts(Call::riowrite, |moved| {
+        let _inside = ReentryGuard::enter();
+        let from = [buf.vector(length)];
+        let (stream, offset) = (stream(descriptor)?, (offset as u64).wrapping_add(*moved as u64));
+        let written = go_on(check(&from)?, moved, |from| stream.write_mapped(from, offset, flags));
+        Ok(written? as isize)
+    });
+    written as usize
 }

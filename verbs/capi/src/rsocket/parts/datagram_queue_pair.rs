@@ -10,17 +10,16 @@ use pumice_transport::types::{
     RecvRequest, SendFlags, SendOpcode, SendRequest, Sge, UdDestination, WcStatus, WorkCompletion,
 };
 
-use super::buffers::Buffers;
+use super::buffers::{BufferRegion, Buffers, LOCAL};
 use super::identifier::SocketId;
 use super::link::{LinkParameters, LinkQueuePair};
-use super::region::{BufferRegion, LOCAL};
-use crate::platform::errno::{Errno, INVALID};
-use crate::rdma_cm::address::local;
+use crate::platform::{Errno, INVALID};
+use crate::rdma_cm::address::lookup;
 use crate::rdma_cm::constants::{DATAGRAM_Q_KEY, HOP_LIMIT, PS_UDP, QPT_UD};
 use crate::rdma_cm::id::objects::path_of;
 use crate::rdma_cm::id::queue_pair::address_vector;
 use crate::rdma_cm::id::shared::shared_with;
-use crate::rsocket::protocol::datagram::Source;
+use crate::rsocket::protocol::headers::Source;
 
 /// Length in bytes of the buffer of a datagram between queue pairs, its header included. Longer ones go over
 /// UDP.
@@ -126,8 +125,8 @@ impl DatagramQueuePair {
     /// Fails if there is none.
     pub(crate) fn path_to(&self, peer: IpAddr) -> Result<Arc<Path>, Errno> {
         let hca = self.queue_pair.hca;
-        let entry = local::own(hca, self.ip)?;
-        let remote = local::gid_of_peer(hca, &entry, peer);
+        let entry = lookup::own(hca, self.ip)?;
+        let remote = lookup::gid_of_peer(hca, &entry, peer);
         let route =
             MadRoute { local: entry.gid, remote, traffic_class: 0, hop_limit: HOP_LIMIT, flow_label: 0 };
         path_of(shared_with(self.ip)?.pd(), &address_vector(hca, &route))

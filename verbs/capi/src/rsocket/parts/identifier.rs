@@ -8,19 +8,18 @@ use std::sync::Arc;
 
 use pumice_calls::Call;
 
-use crate::platform::errno::Errno;
-use crate::rdma_cm::calls::connect::{ConnectParameters, accept, connect, disconnect, reject_silently};
-use crate::rdma_cm::calls::identifier::{destroy, migrate};
+use crate::platform::Errno;
+use crate::rdma_cm::calls::identifier::{destroy, listen, migrate};
 use crate::rdma_cm::calls::resolve::{find_path, resolve_route};
-use crate::rdma_cm::calls::{bind::listen, option};
+use crate::rdma_cm::calls::{ConnectParameters, accept, connect, disconnect, endpoint, reject_silently};
 use crate::rdma_cm::constants::{
     ADDR_RESOLVED, CONNECT_ERROR, CONNECT_REQUEST, DISCONNECTED, ESTABLISHED, REJECTED, ROUTE_RESOLVED,
     UNREACHABLE,
 };
-use crate::rdma_cm::events::event::RdmaCmEvent;
-use crate::rdma_cm::events::fetch::take;
+use crate::rdma_cm::events::RdmaCmEvent;
+use crate::rdma_cm::events::translation::take;
 use crate::rdma_cm::id::binding::bind;
-use crate::rdma_cm::id::identifier::{EventChannel, Id};
+use crate::rdma_cm::id::{EventChannel, Id};
 
 /// An identifier, which is destroyed when this is dropped.
 pub(crate) struct SocketId {
@@ -90,7 +89,7 @@ impl SocketId {
     /// # Errors
     /// Fails with the errors of `rdma_set_option`.
     pub(crate) fn set_option(&self, option: c_int, value: &[u8]) -> Result<(), Errno> {
-        option::set(&self.own, option, Some(value))
+        endpoint::set(&self.own, option, Some(value))
     }
 
     /// # Errors

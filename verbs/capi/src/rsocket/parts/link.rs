@@ -14,22 +14,20 @@ use pumice_transport::types::{
 };
 use pumice_transport::wire::Qpn;
 
-use super::buffers::Buffers;
+use super::buffers::{BIG_ENDIAN, BufferRegion, Buffers, LOCAL, WRITTEN_BY_PEERS};
 use super::identifier::SocketId;
-use super::region::{BIG_ENDIAN, BufferRegion, LOCAL, WRITTEN_BY_PEERS};
 use crate::abi::ibv_qp_init_attr;
-use crate::abi::zeroed::zeroed;
-use crate::platform::errno::Errno;
+use crate::abi::plain::zeroed;
+use crate::platform::Errno;
 use crate::rdma_cm::calls::queue_pair::create;
 use crate::rdma_cm::constants::QPT_RC;
 use crate::rdma_cm::id::objects::{CompletionObjects, queue_pair_number};
 use crate::rdma_cm::id::queue_pair::destroy;
 use crate::rsocket::protocol::TABLE_ENTRIES;
-use crate::rsocket::protocol::connection_data::ConnectionData;
-use crate::rsocket::protocol::remote_buffer::{Mapping, RemoteBuffer};
-use crate::rsocket::protocol::sending::Transfer;
+use crate::rsocket::protocol::halves::Transfer;
+use crate::rsocket::protocol::headers::ConnectionData;
+use crate::rsocket::protocol::ring::{Mapping, RemoteBuffer, RsMessage};
 use crate::rsocket::protocol::stream::{ControlMessage, StreamSizes};
-use crate::rsocket::protocol::word::RsMessage;
 
 /// Largest number of bytes that are copied into a request, even if the program asks for more.
 pub(crate) const MAX_INLINE: u32 = 512;

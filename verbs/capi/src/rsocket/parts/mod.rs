@@ -5,8 +5,4 @@ pub(crate) mod datagram_queue_pair;
 pub(crate) mod event_thread;
 pub(crate) mod identifier;
 pub(crate) mod link;
-pub(crate) mod mappings;
 pub(crate) mod options;
-pub(crate) mod reentry;
-pub(crate) mod region;
-pub(crate) mod waker;

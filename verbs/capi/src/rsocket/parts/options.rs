@@ -4,8 +4,8 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 use crate::abi::plain::Plain;
-use crate::platform::errno::{Errno, INVALID};
-use crate::rsocket::protocol::connection_data::representable;
+use crate::platform::{Errno, INVALID};
+use crate::rsocket::protocol::headers::representable;
 use crate::rsocket::protocol::stream::StreamSizes;
 
 /// Level `SOL_RDMA`, and its options.

@@ -1,6 +1,6 @@
 //! The protocol of stream rsockets, without I/O: the private data that the sides exchange when the connection
-//! is made ([`connection_data`]), the words that travel as immediate data ([`word`]), the rules for sending
-//! ([`sending`]) and for received data ([`receiving`]), and both together ([`stream`]). Wire-compatible with
+//! is made ([`headers`]), the words that travel as immediate data ([`ring`]), the rules for sending and for
+//! received data ([`halves`]), and both together ([`stream`]). Wire-compatible with
 //! rdma-core's rsockets, version 1.
 //!
 //! Each side has a ring for the bytes that it receives and grants the peer one half of it at a time: the
@@ -11,16 +11,12 @@
 //! **Invariant**: no value from a peer is used without a bound: a word that takes more than was granted ends
 //! the connection, and what the peer says of its own memory is only ever sent back to it.
 
-pub(crate) mod connection_data;
-pub(crate) mod datagram;
-pub(crate) mod receiving;
-pub(crate) mod remote_buffer;
+pub(crate) mod halves;
+pub(crate) mod headers;
 pub(crate) mod ring;
-pub(crate) mod sending;
 pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
-pub(crate) mod word;
 
 /// Number of entries of the table that a peer writes the halves of its ring into.
 pub(crate) const TABLE_ENTRIES: usize = 2;

@@ -2,12 +2,9 @@
 
 use std::ffi::c_int;
 
-use super::connection_data::ConnectionData;
-use super::receiving::ReceiveHalf;
-use super::remote_buffer::{Mapping, RemoteBuffer};
-use super::ring::RingPiece;
-use super::sending::{EntryTable, SendHalf, Transfer};
-use super::word::RsMessage;
+use super::halves::{EntryTable, ReceiveHalf, SendHalf, Transfer};
+use super::headers::ConnectionData;
+use super::ring::{Mapping, RemoteBuffer, RingPiece, RsMessage};
 use super::{CONTROL_REQUESTS, ProtocolViolation};
 
 /// Sizes of a stream.

@@ -2,12 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::connection_data::ConnectionData;
-use super::remote_buffer::{Mapping, RemoteBuffer};
-use super::ring::RingPiece;
-use super::sending::{EntryTable, FIRST_PIECE, Transfer};
+use super::halves::{EntryTable, FIRST_PIECE, Transfer};
+use super::headers::ConnectionData;
+use super::ring::{Mapping, RemoteBuffer, RingPiece, RsMessage};
 use super::stream::{ControlMessage, ShutdownHow, StreamEnd, StreamProtocol, StreamSizes};
-use super::word::RsMessage;
 use super::{CONTROL_REQUESTS, ProtocolViolation};
 
 const RING_ADDRESS: u64 = 0x10_0000;

@@ -1,23 +1,28 @@
 //! Life of a stream, from its creation to its end: bind, listen, accept, connect, close, and the events of
 //! the connection manager.
+//!
+//! Streams that a program leaves open when it exits: sent data arrives nevertheless, as with TCP, and the
+//! peer is notified.
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::stream::{StreamConnection, StreamSocket, StreamStage, StreamState, WaitLimit, turn, wake_all};
-use super::table::{self, Socket};
 use super::transfer::LINGERING;
+use super::waiting::{Socket, streams};
+use super::{StreamConnection, StreamSocket, StreamStage, StreamState, WaitLimit, turn, waiting, wake_all};
+use crate::entry::value;
 use crate::log::log_warning;
-use crate::platform::errno::{Errno, INVALID};
+use crate::platform::{Errno, INVALID, current_pid};
 use crate::rdma_cm::constants::{ONE_FAMILY, REUSE_ADDRESS, TYPE_OF_SERVICE};
-use crate::rsocket::parts::event_thread::{EventHandlers, unwatch, watch};
+use crate::rsocket::parts::event_thread::{EventHandlers, ReentryGuard, unwatch, watch};
 use crate::rsocket::parts::identifier::{CmNotice, SocketId};
 use crate::rsocket::parts::link::StreamLink;
 use crate::rsocket::parts::options::SocketOptions;
-use crate::rsocket::protocol::connection_data::ConnectionData;
+use crate::rsocket::protocol::headers::ConnectionData;
 use crate::rsocket::protocol::stream::{StreamEnd, StreamProtocol};
 
 /// Largest number of sockets that wait to be accepted, even if the program asks for more.
@@ -27,14 +32,14 @@ const MAX_WAITING: usize = 4096;
 pub(crate) const HANDLERS: EventHandlers = EventHandlers { ready: take_events, probe: probe_peers };
 
 fn take_events(descriptor: RawFd) -> Result<(), Errno> {
-    match table::find(descriptor) {
+    match waiting::find(descriptor) {
         Some(Socket::Stream(stream)) => stream.take_events(),
         _ => Err(Errno(libc::EBADF)),
     }
 }
 
 fn probe_peers() -> bool {
-    table::streams().iter().fold(false, |again, (_, stream)| stream.probe_peer() | again)
+    waiting::streams().iter().fold(false, |again, (_, stream)| stream.probe_peer() | again)
 }
 
 /// Creates the queue pair of an identifier with its stream.
@@ -204,7 +209,7 @@ impl StreamSocket {
         if state.stage == StreamStage::Listening {
             state.connecting_sockets.push(Arc::clone(&socket));
             drop(state);
-            table::insert(socket.descriptor(), Socket::Stream(Arc::clone(&socket)));
+            waiting::insert(socket.descriptor(), Socket::Stream(Arc::clone(&socket)));
             if watch(socket.descriptor(), HANDLERS).is_err() {
                 socket.failed(libc::ENOMEM);
             }
@@ -275,7 +280,7 @@ impl StreamSocket {
                 listener.lock().connecting_sockets.retain(|socket| !Arc::ptr_eq(socket, self));
             }
             unwatch(self.descriptor());
-            table::remove(self.descriptor());
+            waiting::remove(self.descriptor());
         }
     }
 
@@ -318,7 +323,7 @@ impl StreamSocket {
         wake_all(&state);
         drop(state);
         for socket in waiting.into_iter().chain(connecting_sockets) {
-            table::remove(socket.descriptor());
+            waiting::remove(socket.descriptor());
             socket.close();
         }
         unwatch(self.descriptor());
@@ -327,4 +332,26 @@ impl StreamSocket {
             self.id.disconnect();
         }
     }
+}
+
+/// Longest time that the exit of a program may take for that.
+const MAX_EXIT_TIME: Duration = Duration::from_secs(5);
+
+/// Registers [`finish_all`] to run at exit.
+pub(crate) fn once() {
+    static PROCESS: AtomicU32 = AtomicU32::new(0);
+    // A forked child inherits the registration from its parent, if that made it.
+    if PROCESS.swap(current_pid(), Ordering::Relaxed) == 0 {
+        // SAFETY: the function lives as long as the process: this object is never unloaded.
+        unsafe { libc::atexit(finish_all) };
+    }
+}
+
+extern "C" fn finish_all() {
+    value((), || {
+        let _inside = ReentryGuard::enter();
+        for (_, stream) in streams() {
+            stream.finish_unless_busy(MAX_EXIT_TIME);
+        }
+    });
 }

@@ -16,17 +16,17 @@ use pumice_transport::path::Path;
 use pumice_transport::types::UdDestination;
 use pumice_transport::wire::Qpn;
 
-use super::stream::WaitLimit;
-use crate::platform::cancellation::{RESTART, attempt_ends, earlier};
-use crate::platform::errno::Errno;
-use crate::platform::system_call;
-use crate::rdma_cm::address::{local, socket_address};
+use super::WaitLimit;
+use crate::platform::threads::{RESTART, attempt_ends, earlier};
+use crate::platform::{Errno, system_call};
+use crate::rdma_cm::address;
+use crate::rdma_cm::address::lookup;
 use crate::rdma_cm::id::shared::{all, shared_towards};
 use crate::rsocket::parts::buffers::Buffers;
 use crate::rsocket::parts::datagram_queue_pair::DatagramQueuePair;
+use crate::rsocket::parts::event_thread::Waker;
 use crate::rsocket::parts::options::{SOL_RDMA, SocketOptions};
-use crate::rsocket::parts::waker::Waker;
-use crate::rsocket::protocol::datagram::{Source, UdpHeader};
+use crate::rsocket::protocol::headers::{Source, UdpHeader};
 
 /// Largest number of datagrams that wait to be received; more are left where they are.
 const MAX_WAITING: usize = 1024;
@@ -70,8 +70,8 @@ fn from_io(error: &io::Error) -> Errno {
 
 /// Returns the address from which a peer is reached.
 fn own_address(hca: &Hca, peer: SocketAddr) -> Result<IpAddr, Errno> {
-    let entry = local::source_for(hca, peer)?;
-    Ok(local::shown_source(hca, &entry, peer.ip()))
+    let entry = lookup::source_for(hca, peer)?;
+    Ok(lookup::shown_source(hca, &entry, peer.ip()))
 }
 
 impl DatagramSocket {
@@ -119,7 +119,7 @@ impl DatagramSocket {
                 to.set_ip(only);
             }
         }
-        let (c, length) = socket_address::to_c(to);
+        let (c, length) = address::to_c(to);
         system_call::bind(self.udp.as_fd(), &c, length)?;
         state.bound = true;
         Ok(())

@@ -1,4 +1,4 @@
-//! Transfer of data in both directions, and its end.
+//! Transfer of data in both directions, in pieces and by mappings, and its end.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -6,22 +6,187 @@ use std::time::Duration;
 
 use pumice_device::outside;
 
-use super::pieces::{NextPiece, Pieces, some_or};
-use super::stream::{
-    Locked, StreamConnection, StreamSocket, StreamStage, StreamState, WaitLimit, turn, wake_all,
-};
-use crate::platform::errno::{Errno, INVALID};
-use crate::rsocket::parts::buffers::Buffers;
+use super::{Locked, StreamConnection, StreamSocket, StreamStage, StreamState, WaitLimit, turn, wake_all};
+use crate::platform::threads::RESTART;
+use crate::platform::{Errno, INVALID};
+use crate::rdma_cm::id::objects::Registration;
+use crate::rsocket::parts::buffers::{Buffers, DataPointer, LOCAL, MappedBuffer, WRITTEN_BY_PEERS};
+use crate::rsocket::protocol::halves::{FIRST_PIECE, Transfer};
+use crate::rsocket::protocol::ring::{Mapping, RemoteBuffer};
 use crate::rsocket::protocol::stream::{ShutdownHow, StreamEnd, StreamProtocol};
 
-/// Longest time that closing waits for sent data to arrive. The transport gives up a dead peer before.
-pub(crate) const LINGERING: Duration = Duration::from_secs(30);
+/// Next piece of a call's data.
+pub(crate) enum NextPiece {
+    RingPiece(Transfer),
+    NotNow,
+    /// No piece: there is no room for it.
+    End,
+}
 
-fn can_read(state: &mut StreamState) -> bool {
-    state.connection.as_ref().is_none_or(|connection| connection.stream.can_read())
+/// A source of a call's pieces, with their destination.
+pub(crate) trait Pieces {
+    /// Reports whether there is room for one.
+    fn is_possible(stream: &StreamProtocol) -> bool;
+
+    /// Returns the next piece of `left` bytes, of at most `longest`.
+    fn next(&mut self, connection: &mut StreamConnection, left: usize, longest: u32) -> NextPiece;
+
+    /// Returns the reason why there can be no more.
+    fn broken(state: &mut StreamState) -> Errno;
+}
+
+fn is_ready<P: Pieces>(state: &mut StreamState) -> bool {
+    state
+        .connection
+        .as_ref()
+        .is_none_or(|connection| P::is_possible(&connection.stream) || !connection.stream.writes())
+}
+
+fn writes(state: &StreamState) -> bool {
+    state.connection.as_ref().is_some_and(|connection| connection.stream.writes())
 }
 
 impl StreamSocket {
+    /// Sends all bytes, or, if it must not wait, as many as there is room for; returns their number.
+    ///
+    /// # Errors
+    /// Fails with EAGAIN or EINTR if no byte was sent, with ENOTCONN, and as [`Pieces::broken`].
+    fn send_pieces<P: Pieces>(
+        &self,
+        mut pieces: P,
+        buffers: &mut Buffers<'_>,
+        flags: c_int,
+    ) -> Result<usize, Errno> {
+        let _turn = turn(&self.sending);
+        let mut state = self.lock();
+        let patience = WaitLimit::of(&state.options, flags, state.options.send_limit);
+        state = self.connected(state, patience)?;
+        state = self.send_mappings(state, patience)?;
+        let (mut sent, mut longest) = (0, FIRST_PIECE);
+        while buffers.left() > 0 {
+            if !writes(&state) || !is_ready::<P>(&mut state) {
+                state = match self.wait(state, patience, is_ready::<P>) {
+                    Ok(state) => state,
+                    Err(errno) => return some_or(sent, errno),
+                };
+            }
+            let connection = match &mut state.connection {
+                Some(connection) if connection.stream.writes() => connection,
+                _ => return some_or(sent, P::broken(&mut state)),
+            };
+            let link = Arc::clone(&connection.link);
+            let transfer = match pieces.next(connection, buffers.left(), longest) {
+                NextPiece::RingPiece(transfer) => transfer,
+                NextPiece::NotNow => continue,
+                NextPiece::End => break,
+            };
+            drop(state);
+            let posted = link.post(&transfer, buffers);
+            state = self.lock();
+            if posted.is_err() {
+                self.fail(&mut state, libc::ECONNRESET);
+                continue;
+            }
+            sent += transfer.length as usize;
+            longest = longest.saturating_mul(2);
+        }
+        Ok(sent)
+    }
+
+    /// Sends the peer the mappings that it does not have yet.
+    fn send_mappings<'a>(&'a self, mut state: Locked<'a>, patience: WaitLimit) -> Result<Locked<'a>, Errno> {
+        loop {
+            let Some((index, mapping)) = self.maps().first_unsent() else { return Ok(state) };
+            let mut made = None;
+            state = self.wait(state, patience, |state| {
+                let Some(connection) = &mut state.connection else { return true };
+                if !connection.stream.writes() {
+                    return true;
+                }
+                // Entries always fit into the request.
+                made = connection.stream.map(index, &mapping, Mapping::LEN as u32);
+                made.is_some()
+            })?;
+            let posted = match (&made, &state.connection) {
+                (Some((transfer, bytes)), Some(connection)) => connection.link.post_bytes(transfer, bytes),
+                // The caller determines the reason.
+                _ => return Ok(state),
+            };
+            if posted.is_err() {
+                self.fail(&mut state, libc::ECONNRESET);
+                return Ok(state);
+            }
+            let mut maps = self.maps();
+            for map in maps.0.iter_mut().filter(|map| map.entry == Some((index, mapping))) {
+                map.is_sent = true;
+            }
+        }
+    }
+
+    /// Maps a buffer; with PROT_WRITE for the peer to write to. Returns the offset by which the peer knows
+    /// it: its address, if `offset` is -1.
+    ///
+    /// # Errors
+    /// Fails with EINVAL for other rights, or a buffer longer than mappings can be; with ENOTCONN; with
+    /// ENOMEM if the peer's table is full; with EFAULT and others if the buffer cannot be registered.
+    pub(crate) fn map(
+        &self,
+        buffer: DataPointer,
+        length: usize,
+        rights: c_int,
+        offset: i64,
+    ) -> Result<i64, Errno> {
+        if rights & !libc::PROT_WRITE != 0 || u32::try_from(length).is_err() {
+            return Err(INVALID);
+        }
+        let state = self.connected(self.lock(), WaitLimit::None)?;
+        let entries = state.connection.as_ref().map_or(0, |connection| connection.stream.maps());
+        drop(state);
+        let for_peer = rights & libc::PROT_WRITE != 0;
+        let mut maps = self.maps();
+        let index = if for_peer {
+            let full = || "the peer has no room for another mapping: its RDMA_IOMAPSIZE is in use".to_owned();
+            Some(maps.free_entry(entries).ok_or_else(|| Errno(libc::ENOMEM).because(full))?)
+        } else {
+            None
+        };
+        let access = if for_peer { WRITTEN_BY_PEERS } else { LOCAL };
+        let pd = self.id.id().shared()?.pd();
+        // SAFETY: the program does not unmap the buffer before `riounmap` or `rclose`, and gives it to the
+        // peer to write.
+        let registration = unsafe { Registration::new(pd, buffer.as_ptr(), length, access) }?;
+        let address = buffer.as_ptr().expose_provenance() as u64;
+        let offset = if offset == -1 { address as i64 } else { offset };
+        let remote = RemoteBuffer { address, key: registration.rkey, length: length as u32 };
+        let entry = index.map(|index| (index, Mapping { offset: offset as u64, buffer: remote }));
+        let buffer = (buffer.as_ptr().addr(), length);
+        maps.0.push(MappedBuffer { buffer, _registration: registration, entry, is_sent: !for_peer });
+        Ok(offset)
+    }
+
+    /// # Errors
+    /// Fails with EINVAL if it is not mapped.
+    pub(crate) fn unmap(&self, buffer: DataPointer, length: usize) -> Result<(), Errno> {
+        let mut maps = self.maps();
+        let found = maps.0.iter().position(|map| map.buffer == (buffer.as_ptr().addr(), length));
+        maps.0.remove(found.ok_or(INVALID)?);
+        Ok(())
+    }
+
+    /// Writes to the peer's mappings from an offset on; returns the number of bytes, which is smaller where
+    /// the mappings end.
+    ///
+    /// # Errors
+    /// Fails as [`StreamSocket::send`].
+    pub(crate) fn write_mapped(
+        &self,
+        buffers: &mut Buffers<'_>,
+        offset: u64,
+        flags: c_int,
+    ) -> Result<usize, Errno> {
+        self.send_pieces(ToMappings { offset }, buffers, flags)
+    }
+
     /// Sends all bytes, or, if it must not wait, as many as there is room for; returns their number.
     ///
     /// # Errors
@@ -141,6 +306,49 @@ impl StreamSocket {
             self.finish(max_wait);
         }
     }
+}
+
+/// Returns the number of bytes moved before an error, if there were any. The end of an attempt is no error:
+/// the call continues.
+pub(crate) fn some_or(done: usize, errno: Errno) -> Result<usize, Errno> {
+    if done > 0 && errno != RESTART { Ok(done) } else { Err(errno) }
+}
+
+/// Data for the peer's mappings, from an offset on.
+struct ToMappings {
+    offset: u64,
+}
+
+impl Pieces for ToMappings {
+    fn is_possible(stream: &StreamProtocol) -> bool {
+        stream.sending.direct_is_possible()
+    }
+
+    fn next(
+        &mut self,
+        StreamConnection { link, stream, .. }: &mut StreamConnection,
+        left: usize,
+        longest: u32,
+    ) -> NextPiece {
+        let mut mappings = (0..u16::MAX).map_while(|index| link.mapping(index));
+        let Some(to) = mappings.find_map(|map| map.find(self.offset)) else { return NextPiece::End };
+        let Some(transfer) = stream.sending.direct(left, to, longest, link.inline) else {
+            return NextPiece::NotNow;
+        };
+        self.offset = self.offset.wrapping_add(transfer.length.into());
+        NextPiece::RingPiece(transfer)
+    }
+
+    fn broken(_: &mut StreamState) -> Errno {
+        Errno(libc::ECONNRESET)
+    }
+}
+
+/// Longest time that closing waits for sent data to arrive. The transport gives up a dead peer before.
+pub(crate) const LINGERING: Duration = Duration::from_secs(30);
+
+fn can_read(state: &mut StreamState) -> bool {
+    state.connection.as_ref().is_none_or(|connection| connection.stream.can_read())
 }
 
 /// The pieces of data for the peer's ring.
