@@ -16,6 +16,8 @@ use pumice_transport::qp::LaneBatch;
 use pumice_transport::types::Fate;
 use pumice_transport::wire::{ProcessIndex, Qpn, icrc};
 
+use super::budget::Budget;
+
 impl MadSink for BatchSink<'_> {
     fn count(&mut self, counter: Counter) {
         self.counters.add_under_lock(counter, 1);
@@ -137,6 +139,34 @@ impl BatchBuilder {
 #[inline]
 fn is_path(known: Option<&Arc<Path>>, path: &Arc<Path>) -> bool {
     known.is_some_and(|known| Arc::ptr_eq(known, path) || **known == **path)
+}
+
+/// The batch that is being built, the budgets of the peers, and the counters of what was sent.
+pub(crate) struct Transmission {
+    /// The counters of the device.
+    pub(super) counters: Arc<Counters>,
+    /// The batch that the next packet may join.
+    pub(super) builder: BatchBuilder,
+    /// The bytes that may be in flight to each peer.
+    pub(super) budget: Budget,
+}
+
+impl Transmission {
+    /// Returns a transmission without packets.
+    pub(super) fn new(counters: Arc<Counters>) -> Transmission {
+        Transmission { counters, builder: BatchBuilder::new(), budget: Budget::default() }
+    }
+
+    /// Returns a sink without a quota, from which batches go to a port.
+    #[inline]
+    pub(super) fn sink<'a>(&'a mut self, port: &'a mut dyn Port, now_ns: u64) -> BatchSink<'a> {
+        BatchSink::new(&mut self.builder, port, &self.counters, now_ns)
+    }
+
+    /// Reports whether packets wait for the port, which has said when it has room again.
+    pub(super) fn waits_for(&self, port: &dyn Port) -> bool {
+        self.builder.is_stalled() && port.room_at_ns().is_some()
+    }
 }
 
 /// A batch builder at work on a port, into which queue pairs transmit.

@@ -9,12 +9,12 @@ use pumice_memory::MappingCheck;
 use pumice_model::port::batch::ReceivedBatch;
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::qp::{Arrival, may_arrive_by_lane};
-use pumice_transport::types::{Cause, DropReason, Gid};
+use pumice_transport::types::{Cause, DropReason, Gid, PostError};
 use pumice_transport::wire::{IcrcVerdict, Packet, PacketError, ProcessIndex, Qpn, icrc, peek};
 
 use super::cached_deadline::CachedDeadline;
 use super::mrc::MrcTable;
-use super::queue_pairs::Entries;
+use super::queue_pairs::{Entries, QueuePairs};
 use super::schedule::Ready;
 use crate::resources::{MappingCheckPolicy, Resources};
 
@@ -282,6 +282,31 @@ impl PacketReceivers<'_> {
         };
         let cause = Cause::PacketDropped { source: arrival.flow.source, opcode, psn, reason };
         self.resources.log(&context, cause);
+    }
+}
+
+impl QueuePairs {
+    /// Posts the requests of the device itself that are due, of queue pairs whose shared receive queue
+    /// matches tags. A request for which its queue pair has no room stays due.
+    #[cold]
+    pub(super) fn post_device_requests(&mut self, resources: &mut Resources, touched: &mut Ready) {
+        resources.rendezvous.is_due = false;
+        let mut from = 0;
+        while let Some((next, request)) = resources.device_request(from) {
+            from = next;
+            let Some((index, entry)) = self.by_number(request.qpn) else { continue };
+            let posted = entry.qp.post_send(&request.request(), &mut resources.host(MappingCheck::Assumed));
+            match posted {
+                Ok(()) => {
+                    resources.device_request_posted(&request);
+                    touched.push(index);
+                }
+                Err(PostError::QueueFull { .. }) => continue,
+                Err(_) => resources.device_request_refused(entry.qp.context(), &request),
+            }
+            // The list has become shorter.
+            from = 0;
+        }
     }
 }
 

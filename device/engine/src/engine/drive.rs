@@ -18,6 +18,7 @@ use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use super::acknowledgements::Acknowledgements;
+use super::batch::Transmission;
 use super::cached_deadline::CachedDeadline;
 use super::dispatch::PacketReceivers;
 use super::fault_effects::FaultEffects;
@@ -27,7 +28,6 @@ use super::port_conditions::PortConditions;
 use super::queue_pairs::{Entries, QpEntry, QueuePairs};
 use super::reception::Reception;
 use super::targets::TargetOperations;
-use super::transmit::Transmission;
 use super::turns::Turns;
 use crate::resources::{MappingCheckPolicy, Resources};
 

@@ -16,11 +16,10 @@ use pumice_transport::types::WorkCompletion;
 use pumice_transport::wire::{Qpn, peek};
 
 use super::acknowledgements::Acknowledge;
-use super::batch::BatchSink;
+use super::batch::{BatchSink, Transmission};
 use super::dispatch::PacketReceivers;
 use super::drive::Engine;
 use super::queue_pairs::Entries;
-use super::transmit::Transmission;
 use super::turns::Turns;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::resources::{DeviceHost, MappingCheckPolicy, Resources};
@@ -242,8 +241,8 @@ impl Engine {
 
 impl PacketReceivers<'_> {
     /// Passes the one or two packets of a short batch without ICRC to their queue pairs, as
-    /// [`PacketReceivers::receive`] does. Lanes are open. Returns the index of the queue pair of the last one,
-    /// if all took lanes.
+    /// [`PacketReceivers::receive`] does. Lanes are open. Returns the index of the queue pair of the last
+    /// one, if all took lanes.
     #[inline]
     fn receive_short(&mut self, now_ns: u64, received: &ReceivedBatch<'_>) -> Option<u32> {
         let ReceivedBatch { flow, traffic_class, hop_limit, bytes, .. } = received;

@@ -3,17 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pumice_fabric::xrc::{self, TargetHost, TargetSharing, Unavailable};
-use pumice_memory::MappingCheck;
 use pumice_model::profile::QpnReuse;
 use pumice_platform::error::ResourceError;
 use pumice_platform::table::try_new_list;
 use pumice_transport::qp::QueuePair;
-use pumice_transport::types::PostError;
 use pumice_transport::wire::Qpn;
 
 use super::budget::Budget;
-use super::schedule::Ready;
-use crate::resources::Resources;
 
 /// Most queue pairs of one HCA: the low 16 bits of a number are its index here.
 pub(crate) const MAX_QUEUE_PAIRS: u32 = 65_536;
@@ -312,29 +308,6 @@ impl QueuePairs {
             _ => *self.foreign.get(&qpn)?,
         };
         Some((index, self.at_mut(index)?))
-    }
-
-    /// Posts the requests of the device itself that are due, of queue pairs whose shared receive queue matches
-    /// tags. A request for which its queue pair has no room stays due.
-    #[cold]
-    pub(super) fn post_device_requests(&mut self, resources: &mut Resources, touched: &mut Ready) {
-        resources.rendezvous.is_due = false;
-        let mut from = 0;
-        while let Some((next, request)) = resources.device_request(from) {
-            from = next;
-            let Some((index, entry)) = self.by_number(request.qpn) else { continue };
-            let posted = entry.qp.post_send(&request.request(), &mut resources.host(MappingCheck::Assumed));
-            match posted {
-                Ok(()) => {
-                    resources.device_request_posted(&request);
-                    touched.push(index);
-                }
-                Err(PostError::QueueFull { .. }) => continue,
-                Err(_) => resources.device_request_refused(entry.qp.context(), &request),
-            }
-            // The list has become shorter.
-            from = 0;
-        }
     }
 
     pub(crate) fn count(&self) -> u32 {

@@ -535,7 +535,7 @@ impl Resources {
     pub(crate) fn has_receives(&self, qp: &QpContext) -> bool {
         match self.objects.receives.at(qp.recv_queue) {
             Some(Receives::Own(queue)) => !queue.is_empty(),
-            Some(Receives::Shared(srq)) => srq.len() > 0,
+            Some(Receives::Shared(srq)) => !srq.is_empty(),
             None => false,
         }
     }

@@ -73,8 +73,8 @@ impl<M: RingMemory> Consumer<M> {
         Ok(Some(slot))
     }
 
-    /// Copies the bytes of the next slot to the beginning of `buffer`, if it is a batch without ICRC that fits
-    /// in its slot, and does not take it. Returns `Ok(None)` if the ring is empty.
+    /// Copies the bytes of the next slot to the beginning of `buffer`, if it is a batch without ICRC that
+    /// fits in its slot, and does not take it. Returns `Ok(None)` if the ring is empty.
     ///
     /// # Errors
     /// The slot has something else.

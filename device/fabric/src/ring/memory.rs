@@ -14,8 +14,8 @@ pub(crate) trait RingMemory {
     /// says.
     fn word(&self, index: usize) -> &Self::AtomicWord;
 
-    /// Returns the words of the slot that begins with the word of this number; `None` if it is beyond the last
-    /// word.
+    /// Returns the words of the slot that begins with the word of this number; `None` if it is beyond the
+    /// last word.
     fn slot(&self, first: usize) -> Option<&[Self::AtomicWord; SLOT_WORDS]>;
 
     /// Copies bytes to an offset in the data. The caller does not go beyond the end.

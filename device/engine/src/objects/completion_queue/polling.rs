@@ -85,7 +85,7 @@ impl CompletionQueue {
     }
 
     /// Reports whether a completion that is made now may be given to the polling thread itself: the queue is
-    /// empty and works as usual, and nobody has to be told that the completion was added or polled.
+    /// empty and works as usual, and no subscriber has to be told that the completion was added or polled.
     #[inline]
     pub(crate) fn may_pass_over(&self) -> bool {
         self.is_plain
