@@ -5,25 +5,6 @@ use core::fmt;
 use super::QpEvent;
 use crate::types::{WcStatus, WorkCompletion};
 
-impl QpEvent<'_> {
-    /// Writes congestion notifications, and the events that only MRC queue pairs have.
-    fn write_rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            QpEvent::CnpSent => f.write_str("send CNP"),
-            QpEvent::CnpReceived => f.write_str("receive CNP"),
-            QpEvent::PathsMade { plane, paths, .. } => write!(f, "{paths} paths in plane {plane}"),
-            QpEvent::PathChanged { source_port, plane, state } => {
-                write!(f, "path {source_port} of plane {plane}  state {state}")
-            }
-            QpEvent::PacketLost { psn, source_port, proof, .. } => {
-                write!(f, "lost  psn {}  path {source_port}  {proof:?}", psn.value())
-            }
-            QpEvent::RuleBroken(breach) => write!(f, "queue pair {breach}"),
-            _ => Ok(()),
-        }
-    }
-}
-
 impl fmt::Display for QpEvent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -91,7 +72,16 @@ impl fmt::Display for QpEvent<'_> {
             }
             QpEvent::RemoteWriteEnded { .. } => f.write_str("peer Write ends"),
             QpEvent::Logged(cause) => write!(f, "{cause}"),
-            _ => self.write_rest(f),
+            QpEvent::CnpSent => f.write_str("send CNP"),
+            QpEvent::CnpReceived => f.write_str("receive CNP"),
+            QpEvent::PathsMade { plane, paths, .. } => write!(f, "{paths} paths in plane {plane}"),
+            QpEvent::PathChanged { source_port, plane, state } => {
+                write!(f, "path {source_port} of plane {plane}  state {state}")
+            }
+            QpEvent::PacketLost { psn, source_port, proof, .. } => {
+                write!(f, "lost  psn {}  path {source_port}  {proof:?}", psn.value())
+            }
+            QpEvent::RuleBroken(breach) => write!(f, "queue pair {breach}"),
         }
     }
 }
