@@ -208,13 +208,7 @@ impl Engine {
     #[inline]
     pub(crate) fn end_direct_delivery(&mut self, cq: &CompletionQueue, first: &mut WorkCompletion) -> bool {
         let Some(released) = self.resources.completions.direct.end(first) else { return false };
-        cq.passed_over();
-        if released != 0 {
-            match self.queue_pairs.by_number(Qpn::new(first.qp_num)) {
-                Some((_, entry)) => entry.posted_sends = entry.posted_sends.wrapping_sub(released),
-                None => cq.free_send_slots(first.qp_num, released),
-            }
-        }
+        cq.passed_over(first.qp_num, released);
         true
     }
 

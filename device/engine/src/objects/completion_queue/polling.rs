@@ -95,17 +95,16 @@ impl CompletionQueue {
             && !self.common.events.listen(Topics::POLLS)
     }
 
-    /// Notes that a polling thread has got a completion past the queue.
+    /// Notes that a polling thread has got a completion of this queue pair past the queue: it frees so many
+    /// entries of the send queue.
     #[inline]
-    pub(crate) fn passed_over(&self) {
+    pub(crate) fn passed_over(&self, qpn: u32, released: u32) {
         self.seen_empty.store(false, Ordering::Relaxed);
-    }
-
-    /// Frees entries of a send queue, as polling a completion does.
-    #[cold]
-    pub(crate) fn free_send_slots(&self, qpn: u32, released: u32) {
-        let _held = self.lock();
-        self.common.freed_send_slots.add(qpn, released);
+        if released != 0 {
+            // Another thread may poll the queue, and frees entries under its lock.
+            let _held = self.lock();
+            self.common.freed_send_slots.add(qpn, released);
+        }
     }
 
     /// Returns the number of completions to be polled.
